@@ -12,7 +12,7 @@ from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.thread_offload import run_in_own_thread
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 log = logging.getLogger(__name__)
 FAILED = "The program that was to decide failed."
@@ -61,7 +61,7 @@ async def decide(connection: ServerConnection, asked: ApprovalRequired, decision
         "shown": asked.shown,
     }
     try:  # what was said first counts, so it may be said again
-        await connection.call("POST", f"agent/approvals/{quoted(asked.approval)}", body, kept=True)
+        await connection.call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body, kept=True)
     except NotFound:
         return False
     return True

@@ -27,7 +27,7 @@ from agent_kernel.client.turn_options import TurnOptions, body_of, checked
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.session import new_id
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 PRIVATE = "private:"
 """How the id of a session begins that is kept in the server's memory only."""
@@ -118,7 +118,7 @@ class Client:
 
     async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
         """The state it has then. Raises TurnNotFound."""
-        told = await self._connection.call("POST", f"turns/{quoted(turn)}/cancel", {"reason": reason})
+        told = await self._connection.call("POST", f"turns/{quote_segment(turn)}/cancel", {"reason": reason})
         return str(told["state"])
 
     async def approvals(self) -> list[dict[str, Any]]:
@@ -186,7 +186,7 @@ class Client:
         session = self._session(options)
         if given := options.get("files"):
             body["inputs"] = [await self._file(file, session) for file in given]
-        path = f"sessions/{quoted(session)}/turns" if session else "turns"
+        path = f"sessions/{quote_segment(session)}/turns" if session else "turns"
         key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
         told = await self._connection.call("POST", path, body, headers=key, kept=True)
         return StartedTurn(str(told["turn"]), str(told["session"]))

@@ -20,7 +20,7 @@ from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 from agent_kernel.tools.base.functions import as_tool
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ClientFunctions:
 
     async def run(self, connection: ServerConnection, event: Event, offered: CallOffered) -> None:
         """Claims the call, runs it, answers it: a failure is an answer. Who comes too late does nothing."""
-        turn = f"turns/{quoted(event.turn)}/claims"
+        turn = f"turns/{quote_segment(event.turn)}/claims"
         try:
             claim = await connection.call("POST", turn, {"call": offered.call, "client": self._client})
         except (NotFound, Conflict):
@@ -64,7 +64,7 @@ class ClientFunctions:
         except AgentKernelError as error:
             log.warning("a call was not claimed: %s", error)
             return
-        held = ClaimedCall(connection, f"{turn}/{quoted(offered.call)}", str(claim["token"]), event.session)
+        held = ClaimedCall(connection, f"{turn}/{quote_segment(offered.call)}", str(claim["token"]), event.session)
         beat = asyncio.create_task(held.renew(float(claim["renew_s"])))
         try:
             await held.finish(await self._output(event, offered, held))

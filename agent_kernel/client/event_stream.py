@@ -12,7 +12,7 @@ from agent_kernel.client.resume_state import ResumeState
 from agent_kernel.client.sse import SseFrame, frames_of
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Before each try to follow a lost stream again; then the last one, until ``resume_s`` is over."""
@@ -66,7 +66,7 @@ class EventFollower:
 
     async def _once(self) -> AsyncGenerator[Event, None]:
         """One connection."""
-        path = f"turns/{quoted(self._turn)}/events"
+        path = f"turns/{quote_segment(self._turn)}/events"
         told = {"session": self._session or None}
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._after)}
         async with self._connection.stream("GET", path, query=told, headers=headers) as (answered, pieces):

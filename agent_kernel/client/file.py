@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class File:
             raise self.error
         if self.connection is None:
             raise FileGone("The bytes of this file did not come along.")
-        return self.connection, f"files/{quoted(self.id)}/content", {"session": self.session or None}
+        return self.connection, f"files/{quote_segment(self.id)}/content", {"session": self.session or None}
 
 
 def _missing(code: str, message: str) -> AgentKernelError:

@@ -9,7 +9,7 @@ from agent_kernel.client.client_functions import sent
 from agent_kernel.client.file import File
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.client.input_file import Given, input_file
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 USER_DATA = "user_data"
 
@@ -45,4 +45,4 @@ class FilesClient:
 
 
 def _path(id: str) -> str:
-    return f"files/{quoted(id)}"
+    return f"files/{quote_segment(id)}"

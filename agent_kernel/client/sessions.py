@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.client.http import ServerConnection, json_of
 from agent_kernel.client.session import Branch, Found, Line, Session
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 MOST = 1_000
 
@@ -128,7 +128,7 @@ class SessionsClient:
 
 
 def _path(id: str, *more: str) -> str:
-    return "/".join(["sessions", *(quoted(part) for part in (id, *more))])
+    return "/".join(["sessions", *(quote_segment(part) for part in (id, *more))])
 
 
 def _match(seen: int | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from agent_kernel.client.http import ServerConnection, json_of
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.upload import MultipartForm
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class SkillsClient:
         """A folder with a ``SKILL.md``, or a zip of one; links are left out. Raises InvalidRequest, QuotaExceeded."""
         with tempfile.TemporaryFile() as packed:
             form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")
-            route = f"skills/{quoted(version_of)}/versions" if version_of else "skills"
+            route = f"skills/{quote_segment(version_of)}/versions" if version_of else "skills"
             response = await self._connection.send("POST", route, form.pieces(), headers=form.headers)
         told = json_of(response)
         return await self.get(version_of) if version_of else Skill.from_json(told)
@@ -58,10 +58,10 @@ class SkillsClient:
         return [Skill.from_json(one) for one in (await self._connection.call("GET", "skills"))["data"]]
 
     async def get(self, id: str) -> Skill:
-        return Skill.from_json(await self._connection.call("GET", f"skills/{quoted(id)}"))
+        return Skill.from_json(await self._connection.call("GET", f"skills/{quote_segment(id)}"))
 
     async def delete(self, id: str) -> None:
-        await self._connection.call("DELETE", f"skills/{quoted(id)}")
+        await self._connection.call("DELETE", f"skills/{quote_segment(id)}")
 
 
 def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:

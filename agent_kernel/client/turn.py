@@ -18,7 +18,7 @@ from agent_kernel.client.output_schema import OutputType
 from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 T = TypeVar("T")
 CANCEL_S = 10.0
@@ -159,7 +159,7 @@ class Turn:
         if self._starting is None:
             return ""
         started = await asyncio.shield(self._starting)
-        reply = await self._connection.call("POST", f"turns/{quoted(started.turn)}/cancel", {"reason": reason})
+        reply = await self._connection.call("POST", f"turns/{quote_segment(started.turn)}/cancel", {"reason": reason})
         return str(reply["state"])
 
     def _may_run(self) -> bool:
@@ -214,7 +214,7 @@ class CallbackRunner:
         """Of a turn that is looked at from its beginning old questions are told too: those are not asked again."""
         if self._attached:
             try:
-                await self._connection.call("GET", f"agent/approvals/{quoted(asked.approval)}")
+                await self._connection.call("GET", f"agent/approvals/{quote_segment(asked.approval)}")
             except AgentKernelError:
                 return
         await ask(self._connection, asked, approve)

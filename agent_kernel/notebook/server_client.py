@@ -1,6 +1,6 @@
-"""The connection from a kernel to the Jupyter server that started it: HTTP calls and server-sent events.
+"""The HTTP client of a kernel for its Jupyter server: JSON calls and server-sent events.
 
-``http.client`` and nothing else: the kernel may live in an environment that has no HTTP library.
+Uses ``http.client`` only, because the kernel's environment may have no HTTP library.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
 
 CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0
-"""The server sends a comment each 10 s; three missed ones mean that the connection is lost."""
+"""The server sends a comment every 10 s; after three missed ones the connection counts as lost."""
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Before each try to follow a lost stream again; a server that restarts needs a few seconds."""
+"""Pauses before each attempt to reopen a lost stream; a restarting server needs a few seconds."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
     "This kernel was not started by a Jupyter server with agent-kernel.",
@@ -43,7 +43,8 @@ class ServerEvent:
 
 @dataclass(frozen=True, slots=True)
 class ServerClient:
-    """``url`` ends in a slash and includes the server's base URL; ``token`` is this kernel's own credential."""
+    """The server of this kernel. ``url`` includes the base URL and ends with a slash; ``token`` is this kernel's own
+    credential."""
 
     url: str
     kernel: str
@@ -51,7 +52,8 @@ class ServerClient:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> ServerClient | None:
-        """Takes the token out of the environment, so that programs the person starts do not inherit it."""
+        """Create the client from environment variables. Removes the token from ``environment``, so that programs the
+        user starts do not inherit it."""
         token = environment.pop("AGENT_KERNEL_TOKEN", "")
         url = environment.get("AGENT_KERNEL_URL", "")
         if not url or not token:
@@ -67,8 +69,8 @@ class ServerClient:
         seen: int | None = None,
         timeout: float = CALL_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """The JSON answer. A body of bytes is sent as it is. ``seen`` is the revision of the session that the change is
-        meant for. Raises the error that the server names, or ServerUnreachable."""
+        """Send a request and return the JSON answer. A bytes body is sent unchanged. ``seen`` is the session
+        revision that the change is based on. Raises the error named by the server, or ServerUnreachable."""
         connection = self._connection(timeout)
         more = {} if seen is None else {"If-Match": f'"{seen}"'}
         try:
@@ -80,13 +82,14 @@ class ServerClient:
             connection.close()
 
     def raw(self, path: str, *, most: int, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, http.client.HTTPMessage]:
-        """(the body as it is, the headers). Raises as ``call`` does; also for more than ``most`` bytes."""
+        """Return (body, headers) of a GET request. Raises as ``call`` does, and for bodies of more than ``most``
+        bytes."""
         connection = self._connection(timeout)
         try:
             response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
             data = response.read(most + 1)
             if len(data) > most:
-                raise AgentKernelError(f"That is larger than {most >> 20} MB.")
+                raise AgentKernelError(f"The response is larger than {most >> 20} MB.")
             return data, response.headers
         except (OSError, http.client.HTTPException) as error:
             raise _unreachable(error) from error
@@ -94,7 +97,7 @@ class ServerClient:
             connection.close()
 
     def fetch(self, path: str, *, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, str, dict[str, int]]:
-        """(a document, the suffix of its file's name, counts of what is not in it). Raises as ``call`` does."""
+        """Return (document, file suffix, counts of omitted items). Raises as ``call`` does."""
         connection = self._connection(timeout)
         try:
             response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
@@ -117,7 +120,7 @@ class ServerClient:
         *,
         opened: Callable[[http.client.HTTPConnection], None] = lambda connection: None,
     ) -> Iterator[ServerEvent]:
-        """One stream to its end. ``opened`` gets the connection, for whoever must close it from another thread.
+        """Yield the events of one stream. ``opened`` receives the connection, so that another thread can close it.
         Raises the server's error, OSError or HTTPException."""
         connection = self._connection(STREAM_TIMEOUT_S)
         opened(connection)
@@ -134,17 +137,18 @@ class ServerClient:
         stored: str = "",
         opened: Callable[[http.client.HTTPConnection], None] = lambda c: None,
     ) -> Iterator[Event]:
-        """The turn's events up to ``turn.finished``; a lost connection is taken up again where it broke. ``stored``
-        names the session of a turn of which what is kept is wanted, with its pictures. Raises AgentKernelError when
-        that is not possible."""
-        kept = f"&stored=1&session={quoted(stored)}" if stored else ""
+        """Yield a turn's events up to ``turn.finished``, resuming after a lost connection. ``stored`` is the session
+        of a stored turn, whose recorded events and media are wanted. Raises AgentKernelError when that fails."""
+        kept = f"&stored=1&session={quote_segment(stored)}" if stored else ""
         lost = 0
         while True:
             try:
-                for frame in self.frames("GET", f"turns/{quoted(turn)}/events?after={after}{kept}", opened=opened):
+                for frame in self.frames(
+                    "GET", f"turns/{quote_segment(turn)}/events?after={after}{kept}", opened=opened
+                ):
                     lost, after = 0, max(after, int(frame.id or 0))
                     if frame.event not in EVENT_TYPES:
-                        continue  # a newer server announces what this version does not know
+                        continue  # event types of a newer server
                     event = Event.from_json(json.loads(frame.data))
                     yield event
                     if isinstance(event.body, TurnFinished):
@@ -187,18 +191,18 @@ class ServerClient:
 
 @functools.cache
 def server_of_this_kernel() -> ServerClient | None:
-    """Cached because the token can be taken from the environment only once in the life of a process."""
+    """Return the client of this process. Cached, because the token can be taken from the environment only once."""
     return ServerClient.from_environment(os.environ)
 
 
-def quoted(value: str) -> str:
-    """An id as one segment of a path."""
+def quote_segment(value: str) -> str:
+    """Percent-encode an id as one path segment."""
     return urllib.parse.quote(value, safe="")
 
 
 def _tls(host: str) -> ssl.SSLContext:
-    """A Jupyter server commonly has a self-signed certificate. It need not be verified on loopback, where the packets
-    never leave this machine and the port is the one our parent process gave us; it is on every other address."""
+    """Skip certificate verification on loopback only. Jupyter servers commonly use self-signed certificates; on
+    loopback packets do not leave this machine and our parent process gave us the port."""
     context = ssl.create_default_context()
     if host in LOOPBACK:
         context.check_hostname = False
@@ -230,19 +234,19 @@ def _refusal(status: int, raw: bytes) -> AgentKernelError:
             "The Jupyter server has no agent-kernel extension.", hint="See: jupyter server extension list"
         )
     if status in (http.HTTPStatus.FORBIDDEN, http.HTTPStatus.UNAUTHORIZED):
-        return Forbidden("The server does not know this kernel (any more).", hint="Restart the kernel.")
-    return AgentKernelError(f"The server answered {status}.", hint="Its log has more.")
+        return Forbidden("The server does not know this kernel.", hint="Restart the kernel.")
+    return AgentKernelError(f"The server answered with status {status}.", hint="See the server's log.")
 
 
 def _unreachable(error: Exception) -> ServerUnreachable:
     return ServerUnreachable(
         f"The Jupyter server does not answer ({str(error) or type(error).__name__}).",
-        hint="If it still runs, %agent status says what became of the turn.",
+        hint="If it still runs, %agent status shows the state of the turn.",
     )
 
 
 def _restarted(error: AgentKernelError) -> ServerUnreachable:
     return ServerUnreachable(
-        "The Jupyter server was restarted and the turn was cut off; what it had done by then is kept in the session.",
+        "The Jupyter server was restarted and the turn was interrupted; its results so far are kept in the session.",
         hint="Restart the kernel, then ask again." if isinstance(error, Forbidden) else "Ask again.",
     )

@@ -52,7 +52,7 @@ async def test_text_is_shown_as_it_is_and_json_is_asked_for_as_json(notebook: No
     ran = await notebook.run("%%agent --format=json\nas json")
     assert ran.text == '```json\n{"a": [1, 2]}\n```'
     refused = await notebook.run("%%agent -f yaml\nas json")
-    assert refused.error == "Agent: -f is md or code or json or text, not 'yaml'."
+    assert refused.error == "Agent: -f takes md or code or json or text, not 'yaml'."
 
 
 async def test_a_branch_begins_behind_a_turn_or_goes_on_where_it_was(notebook: Notebook) -> None:
@@ -66,7 +66,7 @@ async def test_a_branch_begins_behind_a_turn_or_goes_on_where_it_was(notebook: N
     said = [message["content"] for message in await notebook.messages() if message["role"] == "user"]
     assert said == ["turn 0", "turn 1", "turn 2", "go on"]
     told = await notebook.run("%agent branch 2")
-    assert "begins with 2 turns of main" in told.plain
+    assert "starts with 2 turns of main" in told.plain
     assert "there is no turn 9; this branch has 2 turns" in (await notebook.run("%agent branch 9")).error
     assert "the name of a branch (branch-2" in (await notebook.run("%%agent --branch nowhere\nx")).error
 

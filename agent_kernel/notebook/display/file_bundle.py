@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_kernel.notebook.display.render import QUIET, Bundle
-from agent_kernel.notebook.server_client import quoted
+from agent_kernel.notebook.server_client import quote_segment
 
 SHOWN = 20
 """Lines; the others are counted."""
@@ -18,7 +18,9 @@ def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) 
     """``server`` is its URL with the base URL: links are relative to its host, which the page comes from as well."""
     base = urllib.parse.urlsplit(server).path
     lines = [f"{file['name']}, {told(file)}" for file in files[:SHOWN]]
-    rows = [_row(file, f"{base}agent/v1/files/{quoted(str(file['id']))}/content", session) for file in files[:SHOWN]]
+    rows = [
+        _row(file, f"{base}agent/v1/files/{quote_segment(str(file['id']))}/content", session) for file in files[:SHOWN]
+    ]
     if len(files) > SHOWN:
         more = f"and {len(files) - SHOWN} more files"
         lines.append(more)

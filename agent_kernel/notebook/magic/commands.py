@@ -38,7 +38,7 @@ from agent_kernel.notebook.magic.search_command import HELP as SEARCH
 from agent_kernel.notebook.magic.tools_command import HELP as TOOLS
 from agent_kernel.notebook.magic.tools_command import show_tools
 from agent_kernel.notebook.magic.turn_commands import HELP as TURNS
-from agent_kernel.notebook.server_client import NO_SERVER, ServerClient, quoted
+from agent_kernel.notebook.server_client import NO_SERVER, ServerClient, quote_segment
 from agent_kernel.notebook.turn.cell_options import usage
 from agent_kernel.notebook.turn.execution_target import VARIABLE as PYTHON_IN
 from agent_kernel.notebook.turn.session_permissions import Consent
@@ -208,7 +208,7 @@ class Commands:
 
     def _sessions(self, rest: str) -> None:
         words = CommandArguments(rest)
-        query = f"&name={quoted(words.text)}" if words.rest else ""
+        query = f"&name={quote_segment(words.text)}" if words.rest else ""
         sessions = self.server.call("GET", f"sessions?limit=50{query}")["sessions"]
         rows = [
             (
@@ -278,7 +278,7 @@ class Commands:
             }
         )
         while True:
-            status = self.server.call("GET", f"binds/{quoted(answer['pending'])}")["status"]
+            status = self.server.call("GET", f"binds/{quote_segment(answer['pending'])}")["status"]
             if status == "confirmed":
                 return
             if status != "waiting":
@@ -317,7 +317,7 @@ class Commands:
         session = self.bound()
         turn_ids = [*reversed(self._running()), *filter(None, [self.last_turn])]
         if session is not None:
-            session_turns = self.server.call("GET", f"sessions/{quoted(session['id'])}/items?limit=0")["turns"]
+            session_turns = self.server.call("GET", f"sessions/{quote_segment(session['id'])}/items?limit=0")["turns"]
             turn_ids += [turn["id"] for turn in session_turns if turn["state"] == "open"]
         return list(dict.fromkeys(turn_ids))
 
@@ -335,7 +335,7 @@ class Commands:
             raise AgentError(
                 "%agent compact summarises the older turns for the model; %agent compact undo removes the summary."
             )
-        path = f"sessions/{quoted(self._conversation.bound()['id'])}/compact"
+        path = f"sessions/{quote_segment(self._conversation.bound()['id'])}/compact"
         if rest == "undo":
             undone = self.server.call("DELETE", path)["summary"]
             message = (
@@ -350,7 +350,7 @@ class Commands:
         self.say(line_bundle(f"The model continues from this summary; every turn is kept.\n\n{made['text']}"))
 
     def _usage(self, rest: str) -> None:
-        usage = self.server.call("GET", f"sessions/{quoted(self._conversation.bound()['id'])}/usage")
+        usage = self.server.call("GET", f"sessions/{quote_segment(self._conversation.bound()['id'])}/usage")
         if "--json" in CommandArguments(rest).flags:
             self.say(json_bundle(usage))
             return

@@ -10,7 +10,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.magic.commands import HELP
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.cell_options import BY_FLAG
 from agent_kernel.notebook.turn.execution_target import CHOICES
 from agent_kernel.notebook.turn.session_permissions import KINDS
@@ -90,11 +90,17 @@ class MagicCompleter:
 
     def _branches(self) -> list[str]:
         session = self._answer("binding").get("session")
-        return self._names_from(f"sessions/{quoted(session['id'])}/branches", "branches", "name") if session else []
+        return (
+            self._names_from(f"sessions/{quote_segment(session['id'])}/branches", "branches", "name") if session else []
+        )
 
     def _variables(self) -> list[str]:
         session = self._answer("binding").get("session")
-        return self._names_from(f"sessions/{quoted(session['id'])}/variables", "variables", "name") if session else []
+        return (
+            self._names_from(f"sessions/{quote_segment(session['id'])}/variables", "variables", "name")
+            if session
+            else []
+        )
 
     def _models(self) -> list[str]:
         return self._names_from("models", "models", "name")

@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.notebook.display.render import json_bundle, table_bundle
 from agent_kernel.notebook.kernel.inspection import OWN
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = "show what the next turn sends to the model, and how full its context window is"
 BAR = 24
@@ -35,7 +35,7 @@ class ContextPreview:
 
     def tell(self, rest: str) -> None:
         session, call = self._bound(), self._server().call
-        path = f"sessions/{quoted(str(session['id']))}"
+        path = f"sessions/{quote_segment(str(session['id']))}"
         turns = call("GET", f"{path}/items?limit=0")["turns"]
         summaries = call("GET", f"{path}/compact")["summaries"]
         window = call("GET", "binding")["model"]["context_length"]

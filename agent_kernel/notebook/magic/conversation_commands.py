@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.notebook.display.render import Bundle, json_bundle, line_bundle, moment, table_bundle
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = {
     "branch": "[N]: start a new branch after turn N of this one, or after its last turn",
@@ -139,14 +139,14 @@ class ConversationCommands:
         name = self._needed(words.text, "%agent drop NAME; %agent branches lists them.")
         session = self.bound()
         self._confirm(words, f"Delete the branch {name} permanently?")
-        self._call("DELETE", f"{_path(session)}/branches/{quoted(name)}", seen=session["revision"])
+        self._call("DELETE", f"{_path(session)}/branches/{quote_segment(name)}", seen=session["revision"])
         self._tell(f"The branch {name} is deleted.")
 
     def versions(self, rest: str) -> None:
         words = CommandArguments(rest)
         session = self.bound()
         turn = self.last_turn or self._newest(session)
-        answer = self._call("GET", f"turns/{quoted(turn)}/versions")
+        answer = self._call("GET", f"turns/{quote_segment(turn)}/versions")
         versions = answer["versions"]
         if not words.rest:
             rows = [
@@ -206,7 +206,7 @@ class ConversationCommands:
     def delete(self, rest: str) -> None:
         words = CommandArguments(rest)
         identity = self._needed(words.text, "%agent delete ID; %agent sessions lists them.")
-        session = self._call("GET", f"sessions/{quoted(identity)}?format=facts")
+        session = self._call("GET", f"sessions/{quote_segment(identity)}?format=facts")
         self._confirm(words, f"Delete {_display_name(session)} with {_turns(session['turns'])} permanently?")
         self._call("DELETE", _path(session), seen=session["revision"])
         self._tell(f"The session {identity} is deleted.")
@@ -317,7 +317,7 @@ class ConversationCommands:
 
 
 def _path(session: Json) -> str:
-    return f"sessions/{quoted(session['id'])}"
+    return f"sessions/{quote_segment(session['id'])}"
 
 
 def _display_name(session: Json) -> str:

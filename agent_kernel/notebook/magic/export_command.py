@@ -12,7 +12,7 @@ from agent_kernel.notebook.display.render import line_bundle, table_bundle
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = {
     "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: save this conversation",
@@ -35,7 +35,7 @@ class ExportCommands:
         path = Path(words.text).expanduser() if words.rest else None
         format = words.option or (SUFFIXES.get(path.suffix, "agent-kernel") if path else "agent-kernel")
         session = self._bound()
-        where = f"sessions/{quoted(session['id'])}/export?{urlencode({'format': format})}"
+        where = f"sessions/{quote_segment(session['id'])}/export?{urlencode({'format': format})}"
         document, suffix, left_out = self._server().fetch(where, timeout=TIMEOUT_S)
         target = path or Path(_file_name(session["title"] or session["id"]) + suffix)
         try:
@@ -64,7 +64,7 @@ class ExportCommands:
     def clear_outputs(self) -> None:
         """Remove tool outputs from the conversation for cells whose outputs were cleared in the saved notebook."""
         session = self._bound()
-        cleared = self._server().call("POST", f"sessions/{quoted(session['id'])}/clear-outputs", {})
+        cleared = self._server().call("POST", f"sessions/{quote_segment(session['id'])}/clear-outputs", {})
         if not cleared["results"]:
             self._tell("Nothing to clear: save the notebook after its outputs were cleared, then try again.")
             return

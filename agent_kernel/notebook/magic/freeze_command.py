@@ -16,7 +16,7 @@ from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
 from agent_kernel.notebook.magic.embedded_server import front_end_notebook
 from agent_kernel.notebook.magic.notebook_freezer import FrozenNotebook, FrozenTurn, freeze_notebook
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = (
     "[NOTEBOOK] [--in-place] [--yes]: the code that ran as plain cells, in NAME.frozen.ipynb; --in-place: in the file "
@@ -94,7 +94,7 @@ class FreezeCommand:
 
     def _turns(self) -> Iterator[FrozenTurn]:
         """Yield the turns of the current branch, oldest first."""
-        path = f"sessions/{quoted(str(self._bound()['id']))}/turns?limit={AT_ONCE}"
+        path = f"sessions/{quote_segment(str(self._bound()['id']))}/turns?limit={AT_ONCE}"
         pages: list[list[Mapping[str, Any]]] = []
         before = ""
         while True:
@@ -102,7 +102,7 @@ class FreezeCommand:
             pages.append(answer["turns"])
             if not answer["older"] or not answer["turns"]:
                 break
-            before = f"&before={quoted(answer['turns'][0]['turn'])}"
+            before = f"&before={quote_segment(answer['turns'][0]['turn'])}"
         for page in reversed(pages):
             yield from (_turn(turn) for turn in page if turn["state"] != "failed")
 

@@ -30,14 +30,14 @@ from agent_kernel.notebook.magic.model_pull import ModelPull, missing_model
 from agent_kernel.notebook.magic.python_commands import PythonCommands
 from agent_kernel.notebook.magic.turn_commands import KernelContext, TurnCommands
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
-from agent_kernel.notebook.turn.answer_format import FORMS, code_of
+from agent_kernel.notebook.turn.answer_format import FORMS, extract_code
 from agent_kernel.notebook.turn.background_turns import BackgroundTurns, CellPublisher
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
 from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
-from agent_kernel.notebook.turn.client_tools import Abilities
+from agent_kernel.notebook.turn.client_tools import ClientTools
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import run_request
-from agent_kernel.notebook.turn.request_builder import Note, RequestBuilder, session_of
+from agent_kernel.notebook.turn.request_builder import Note, RequestBuilder, session_id
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 from agent_kernel.notebook.turn.stored_answers import StoredAnswers
 from agent_kernel.notebook.turn.user_functions import UserFunctions
@@ -60,7 +60,7 @@ class AgentMagics(Magics):
         self._code = LiveCode(shell)
         self.executions = ExecutionHistory(shell)
         self.functions = UserFunctions(shell.user_ns)
-        self._abilities = Abilities(shell, self._code, self.executions, self.functions)
+        self._abilities = ClientTools(shell, self._code, self.executions, self.functions)
         self._in_turn = False
         self._cells = CellIdentity(shell)
         self._touched = VariableTracker(shell)
@@ -202,7 +202,7 @@ class AgentMagics(Magics):
         if end.state == "committed" and not started["stored"]:
             self._keep.after(started["turn"], prompt, screen)
             if request.form == "code":
-                self._propose(code_of(turn.answer), screen, failed)
+                self._propose(extract_code(turn.answer), screen, failed)
         return end
 
     def _started(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
@@ -284,7 +284,7 @@ class AgentMagics(Magics):
         return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
 
     def _bound(self) -> str:
-        return session_of(self._commands.bound())
+        return session_id(self._commands.bound())
 
 
 def _summary(started: Mapping[str, Any], cell: str) -> TurnSummary:

@@ -10,7 +10,7 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.model_pull import MB, ModelPull
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = {
     "model": "list models and servers, and show the one in use; NAME|URL: use that one; pull NAME: download it",
@@ -117,7 +117,7 @@ class ModelCommands:
 
     def _pull_from_hub(self, name: str) -> None:
         """Download a model of a hub. Its size and source are shown first, as for every model outside the catalog."""
-        offer = self._server().call("GET", f"models/{quoted(name)}")
+        offer = self._server().call("GET", f"models/{quote_segment(name)}")
         pull = ModelPull(self._server(), self._shell, offer)
         if offer["state"] == "ready":
             self._say(line_bundle(f"{name} is here already."))

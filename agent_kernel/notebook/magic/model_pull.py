@@ -12,7 +12,7 @@ from agent_kernel.core.errors import AgentKernelError, PullFailed, from_json
 from agent_kernel.notebook.display.render import QUIET, Bundle
 from agent_kernel.notebook.display.screen import OutputSegment
 from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 MB = 1_000_000
 
@@ -57,7 +57,7 @@ class ModelPull:
         AgentKernelError."""
         segment = OutputSegment(self._shell.display_pub, lambda: _bar(self.name, {"stage": "starting"}))
         segment.touch()
-        path = f"models/{quoted(self.name)}/pull"
+        path = f"models/{quote_segment(self.name)}/pull"
         try:
             for frame in self._server.frames("POST", path, {"consent": True}):
                 line = json.loads(frame.data)

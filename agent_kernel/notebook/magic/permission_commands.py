@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.notebook.display.render import json_bundle, line_bundle, table_bundle
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.session_permissions import KINDS, Consent
 
 HELP = {
@@ -66,7 +66,7 @@ class PermissionCommands:
 
     def permissions(self, rest: str) -> None:
         words, session = CommandArguments(rest), self._bound()
-        where = f"sessions/{quoted(session['id'])}/permissions" if session else "agent/permissions"
+        where = f"sessions/{quote_segment(session['id'])}/permissions" if session else "agent/permissions"
         answer = self._server().call("GET", where)
         mine = self._consent.rows(session["id"]) if session else []
         if "--json" in words.flags:
@@ -90,7 +90,7 @@ class PermissionCommands:
     def _forget(self, session: str) -> None:
         """Remove the permissions given in this kernel and those the server stores from the browser."""
         self._consent.withdraw(session)
-        self._server().call("DELETE", f"sessions/{quoted(session)}/permissions")
+        self._server().call("DELETE", f"sessions/{quote_segment(session)}/permissions")
         self._say(line_bundle("Each call is shown, and you are asked again."))
 
     def _session(self) -> str:

@@ -16,7 +16,7 @@ from agent_kernel.notebook.kernel import variable_transfer
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variables import summary
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.execution_target import CHOICES, ExecutionTarget
 
 HELP = {
@@ -76,7 +76,7 @@ class PythonCommands:
         name, other = words[0], words[-1]
         if not other.isidentifier() or keyword.iskeyword(other):
             raise AgentError(f"{other!r} is not a valid variable name.")
-        path = f"sessions/{quoted(self._session())}/variables/{quoted(name)}"
+        path = f"sessions/{quote_segment(self._session())}/variables/{quote_segment(name)}"
         data, headers = self._server().raw(path, most=variable_transfer.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
         value = variable_transfer.read(
             name, headers.get("X-Variable-Encoding", ""), headers.get("X-Variable-Type", ""), data
@@ -88,7 +88,7 @@ class PythonCommands:
 
     def rebuild(self, rest: str) -> None:
         words = CommandArguments(rest)
-        path = f"sessions/{quoted(self._session())}/rebuild"
+        path = f"sessions/{quote_segment(self._session())}/rebuild"
         pieces = self._server().call("POST", path, {"dry_run": True})["pieces"]
         if not pieces:
             self._say(line_bundle("There is nothing to rebuild: no code of this conversation ran in the sandbox."))

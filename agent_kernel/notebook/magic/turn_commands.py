@@ -13,7 +13,7 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic import fix_command, replay_command
 from agent_kernel.notebook.magic.conversation_commands import Show
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
 from agent_kernel.notebook.turn.background_turns import BackgroundTurns
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
@@ -87,7 +87,7 @@ class TurnCommands:
 
     def show(self, rest: str) -> None:
         turn = self._find_turn(rest.strip())
-        answer = self._here.server().call("GET", f"turns/{quoted(turn)}/versions")
+        answer = self._here.server().call("GET", f"turns/{quote_segment(turn)}/versions")
         versions = answer["versions"]
         version = next(each for each in versions if each["turn"] == turn)
         position = {"number": version["version"], "count": len(versions), "replaces": ""}
@@ -116,7 +116,7 @@ class TurnCommands:
         decision, reason = asking.decision(asked, lambda state: None)
         body = {"decision": decision, "message": reason, "shown": asked.shown}
         try:
-            here.server().call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
+            here.server().call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body)
         except (Conflict, NotFound) as elsewhere:
             self._tell(elsewhere.message)
         here.background.waiting.resolved(asked.approval)
@@ -128,7 +128,7 @@ class TurnCommands:
         if not name and (last := self._here.last_turn()):
             return last
         session = self._here.bound()
-        turns = self._here.server().call("GET", f"sessions/{quoted(str(session['id']))}/items?limit=0")["turns"]
+        turns = self._here.server().call("GET", f"sessions/{quote_segment(str(session['id']))}/items?limit=0")["turns"]
         if not turns:
             raise AgentError("this session has no turn yet.")
         if name and not 1 <= int(name) <= len(turns):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 EVERY_S = 2.0
 LOOKED_AT = 20
@@ -93,7 +93,7 @@ class Watch:
         session = (
             call("GET", "binding")["session"]
             if kind == "kernel"
-            else call("GET", f"sessions/{quoted(id)}?format=facts")
+            else call("GET", f"sessions/{quote_segment(id)}?format=facts")
         )
         if session is None:
             return
@@ -101,7 +101,7 @@ class Watch:
         changed = (session["updated"], session["turns"])
         if seen is not None and seen.changed == changed and True not in seen.runs.values():
             return
-        turns = call("GET", f"sessions/{quoted(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
+        turns = call("GET", f"sessions/{quote_segment(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
         runs = {turn["turn"]: bool(turn["running"]) for turn in turns}
         self._seen[to, target] = Seen(changed, runs)
         known = runs if seen is None else seen.runs  # what had ended before the first look is no news

@@ -1,1 +1,1 @@
-"""One turn of an agent cell: the request, its events, approvals, and the calls that the kernel runs."""
+"""One turn of an agent cell: its request, its events, its approvals, and the calls that run in the kernel."""

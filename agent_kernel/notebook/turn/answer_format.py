@@ -1,4 +1,4 @@
-"""``-f``: the form that an answer is asked for in, how it is shown, and the code of an answer as a cell."""
+"""The formats of ``-f``: how each is requested and displayed, and how code is extracted from an answer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """``output`` binds what the engine writes, ``rounds`` is how many rounds of calls there are if nobody says; None:
-    as ever. ``words`` makes a bundle of the text so far."""
+    """One answer format. ``output`` constrains what the engine generates; ``rounds`` is the default limit of tool
+    rounds (None: the server's default); ``words`` renders the text received so far."""
 
     words: Callable[[str], Bundle] = text_bundle
     notes: tuple[dict[str, str], ...] = ()
@@ -39,7 +39,7 @@ def plain_bundle(text: str) -> Bundle:
 
 
 def json_text_bundle(text: str) -> Bundle:
-    """As it grows, so it may not be whole yet."""
+    """Render JSON that is still growing and may be incomplete."""
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return {"text/markdown": f"{ticks}json\n{text}\n{ticks}", "text/plain": text}
 
@@ -54,8 +54,9 @@ FORMS: Mapping[str, AnswerFormat] = MappingProxyType(
 )
 
 
-def code_of(text: str) -> str:
-    """The Python of an answer: its fenced blocks one after another, or all of it if that is Python. Empty: none."""
+def extract_code(text: str) -> str:
+    """Return the Python code of an answer: its fenced blocks joined, or the whole text if it parses as Python, else
+    ""."""
     blocks = [match["code"].rstrip() for match in FENCED.finditer(text) if match["info"].lower() in PYTHON]
     if blocks or FENCED.search(text):
         return "\n\n".join(blocks)

@@ -1,4 +1,4 @@
-"""One question about a call, as the person of this notebook answers it: now, or before."""
+"""Decides one approval request: by an earlier decision of the user, or by asking now."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPrompt:
-    """``allowed``: kinds that need no question in this turn alone; ``remembered``: what was allowed for the session
-    counts in it."""
+    """``allowed`` are kinds of calls approved for this turn only. With ``remembered`` False, permissions stored for
+    the session do not count."""
 
     person: Person
     consent: Consent
@@ -33,7 +33,8 @@ class ApprovalPrompt:
     remembered: bool = True
 
     def decision(self, asked: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
-        """("approve" or "deny", why). ``show`` tells the person that their answer is awaited, and why again."""
+        """Return ("approve" or "deny", reason), asking the user if necessary. ``show`` displays the state of the
+        call while it waits."""
         if decided := self.decided(asked):
             return decided
         if not self.person.is_there:
@@ -42,7 +43,7 @@ class ApprovalPrompt:
         return self._answered(asked, _tool(asked))
 
     def decided(self, asked: ApprovalRequired) -> tuple[str, str] | None:
-        """As the person has answered it before; None: only they can tell."""
+        """Return an earlier decision of the user, or None if the user must be asked."""
         tool = _tool(asked)
         if self.consent.refuses(self.session, asked.kind, tool):
             return "deny", "the person does not want to be asked for it again in this session"
@@ -68,7 +69,7 @@ class ApprovalPrompt:
 
 
 def _tool(asked: ApprovalRequired) -> str:
-    """What an answer for the session is about: the tool, or the path."""
+    """Return what a session-wide answer applies to: the tool's name, or for path requests ``access:path``."""
     if asked.kind == "path":
         return f"{asked.arguments.get('access', '')}:{asked.arguments.get('path', '')}"
     return asked.name

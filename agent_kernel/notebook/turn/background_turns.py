@@ -1,6 +1,7 @@
-"""Turns that go on when their cell is over: followed by a thread, shown in that cell's output.
+"""Turns that continue after their cell has finished. A thread follows each and updates the output of its cell.
 
-They run nothing in the kernel. What they ask waits (``PendingApprovals``); the kernel's end ends them on the server.
+They run no code in the kernel. Their approval requests wait in ``PendingApprovals``. When the kernel ends, the server
+ends them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupt
 from agent_kernel.notebook.turn.cell_turn import CellTurn
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 
-NO_KERNEL = "--background needs a notebook: a terminal has one place for words, and you are typing there."
-BEGUN = "Asked in the background: this output grows while your kernel is free. %agent stop ends it."
+NO_KERNEL = "--background needs a notebook: in a terminal, output would appear while you type."
+BEGUN = "Running in the background: this output grows while your kernel is free. %agent stop stops it."
 
 
 class CellPublisher:
-    """Publishes outputs of the request that runs now, also when it is over: ``shell.display_pub`` goes by whatever runs
-    at the moment. From any thread. Raises AgentError outside of a kernel."""
+    """Publishes outputs for the current request, even after it has finished; ``shell.display_pub`` would attach them
+    to whichever request runs at that time. Safe from any thread. Raises AgentError outside a kernel."""
 
     def __init__(self, shell: Any) -> None:
         kernel: Any = getattr(shell, "kernel", None)
@@ -47,7 +48,7 @@ class CellPublisher:
 
 
 class BackgroundTurns:
-    """The turns of this kernel that go on; ``waiting`` is what they ask."""
+    """The running background turns of this kernel, and in ``waiting`` their approval requests."""
 
     def __init__(self) -> None:
         self.waiting = PendingApprovals()
@@ -58,23 +59,23 @@ class BackgroundTurns:
         return [turn for turn, thread in list(self._turns.items()) if thread.is_alive()]
 
     def follow(self, id: str, turn: CellTurn, screen: Screen) -> None:
-        """Returns at once."""
+        """Start following ``turn`` in a thread and return at once."""
         screen.status(BEGUN)
         thread = threading.Thread(target=self._follow, args=(turn, screen), name=f"agent-turn-{id}", daemon=True)
         self._turns = {known: one for known, one in self._turns.items() if one.is_alive()} | {id: thread}
         thread.start()
 
     def _follow(self, turn: CellTurn, screen: Screen) -> None:
-        """To its end. Nobody is there to whom an error could be raised, so it is shown."""
+        """Follow the turn to its end. Errors are displayed, because no caller is left that could catch them."""
         try:
             end = turn.follow()
-            told = str(end.error.get("message", "")) if end.error else ""
+            message = str(end.error.get("message", "")) if end.error else ""
             if end.state != "committed":
-                screen.line(told or f"The turn was {end.state}{f': {end.reason}' if end.reason else ''}.")
+                screen.line(message or f"The turn was {end.state}{f': {end.reason}' if end.reason else ''}.")
         except AgentInterrupted:
             raise AssertionError("an interrupt reaches the main thread only") from None
         except AgentKernelError as error:
-            with contextlib.suppress(Exception):  # a kernel that ends has no place to show it
+            with contextlib.suppress(Exception):  # a kernel that is shutting down can no longer display it
                 screen.line(str(line_of(error)))
         finally:
             self.waiting.forget(turn.calls)

@@ -1,4 +1,4 @@
-"""A call this kernel has claimed: renewed while it runs, its output passed on, answered once."""
+"""A claim on one client call: renewed while the call runs, forwards its output, and is answered once."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound, ServerUnreachable
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 COALESCE_S = 0.25
 MAX_OUTPUT_CHARS = 100_000
-"""Of one call, passed on while it runs. What the model reads of it is sent with the answer."""
+"""Limit of output forwarded while a call runs. The final answer carries what the model reads."""
 MAX_MEDIA_CHARS = 24 << 20
-"""In base64, of one call; a request has at most 32 MiB."""
+"""Limit of base64 characters per call; the server accepts requests of up to 32 MiB."""
 TRIES = 3
 
 
 class Claim:
-    """``with`` it while the code runs. Its thread does HTTP, and calls ``tick`` each COALESCE_S seconds.
-    ``record`` is where the call runs and its state, as the cell shows them: the server is told when they change."""
+    """Use as a context manager while the call runs. Its thread does the HTTP requests and calls ``tick`` every
+    COALESCE_S seconds. ``record`` returns where the call runs and its state; changes are sent to the server."""
 
     def __init__(self, server: ServerClient, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
-        self._path = f"turns/{turn}/claims/{quoted(call)}"
+        self._path = f"turns/{turn}/claims/{quote_segment(call)}"
         self._token = str(grant["token"])
         self._renew_s = float(grant.get("renew_s", 15.0))
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Claim:
 
     @classmethod
     def take(cls, server: ServerClient, turn: str, call: str) -> Claim | None:
-        """None when somebody else has it, or it is not on offer any more."""
+        """Claim ``call``. Returns None when another client has it or it is no longer offered."""
         try:
             grant = server.call("POST", f"turns/{turn}/claims", {"call": call, "client": f"magic:{server.kernel}"})
         except (Conflict, NotFound):
@@ -48,7 +48,8 @@ class Claim:
 
     @staticmethod
     def decline(server: ServerClient, turn: str, call: str, reason: str) -> None:
-        """This kernel can not run the call; another client may, at once. Whether anybody hears it is no matter."""
+        """Tell the server that this kernel cannot run the call, so that another client may run it at once. Errors
+        are ignored: the offer expires anyway."""
         body = {"call": call, "client": f"magic:{server.kernel}", "declined": reason}
         with contextlib.suppress(AgentKernelError):
             server.call("POST", f"turns/{turn}/claims", body)
@@ -77,10 +78,10 @@ class Claim:
         waited_s: float = 0.0,
         patient: bool = True,
     ) -> None:
-        """Answers the call. ``variables`` are those that it made or changed, ``where`` it ran if not as it began,
-        ``waited_s`` is how long the person was waited for meanwhile, which does not count as time of the call. A turn
-        that no longer waits for it is no error. Not ``patient``: one try, half a second at most, for a person who has
-        pressed stop."""
+        """Answer the call. ``variables`` are the names it created or changed; ``where`` is set if it ran elsewhere
+        than it started; ``waited_s`` is the time spent waiting for the user, which does not count as run time. It is
+        no error if the turn no longer waits for the answer. With ``patient`` False, try once for at most half a
+        second, because the user has pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)
@@ -104,9 +105,9 @@ class Claim:
                 return
 
     def _keep(self) -> None:
-        """To the end of the code. A server that does not answer for a while is no reason to let the claim lapse; one
-        that no longer waits for it (a stopped turn) is a reason to be silent."""
-        renewed, done, told = time.monotonic(), False, dict(self.record())
+        """Forward output and renew the claim until the call ends. Keep trying when the server does not answer, so
+        that the claim does not lapse; stop when the server refuses, because the turn no longer waits for the call."""
+        renewed, done, reported = time.monotonic(), False, dict(self.record())
         while not done:
             done = self._done.wait(COALESCE_S)
             if not done:
@@ -114,11 +115,11 @@ class Claim:
             try:
                 self._pass_on()
                 record = dict(self.record())
-                if not done and (record != told or time.monotonic() - renewed >= self._renew_s):
+                if not done and (record != reported or time.monotonic() - renewed >= self._renew_s):
                     self._post({"action": "renew", **record})
-                    renewed, told = time.monotonic(), record
+                    renewed, reported = time.monotonic(), record
             except ServerUnreachable:
-                continue  # what was not passed on is in the answer
+                continue  # output that was not forwarded is part of the answer
             except AgentKernelError:
                 return
 
@@ -139,6 +140,6 @@ class Claim:
 
 
 def _fitting(media: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """The first of them, as many as one request may hold."""
+    """Return the leading media that fit into one request."""
     sizes = itertools.accumulate(len(medium["data"]) for medium in media)
     return [medium for medium, size in zip(media, sizes, strict=True) if size <= MAX_MEDIA_CHARS]

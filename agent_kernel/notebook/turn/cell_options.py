@@ -1,4 +1,4 @@
-"""The words after ``%%agent``: options first, then the prompt, which is never taken apart."""
+"""Parses the words after ``%%agent``: options first, then the prompt, which is kept as written."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """``flags``, what it sets, and how its value is read; a ``constant`` takes no value. One that may be given again
-    collects its values (``many``)."""
+    """One option: its flags, the field it sets, and how its value is read. An option with a ``constant`` takes no
+    value. With ``many``, it may be repeated and collects its values."""
 
     flags: tuple[str, ...]
     sets: str
@@ -32,8 +32,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class CellOptions:
-    """What the line of an agent cell asks for; ``words`` is the prompt's first line. ``allows`` are kinds of calls that
-    need no question in this turn; ``page`` is what of the notebook the model sees in place of the conversation."""
+    """The parsed options of an agent cell. ``words`` is the prompt on the option line. ``allows`` are kinds of calls
+    approved in this turn; ``page`` selects notebook cells the model sees in place of the conversation."""
 
     words: str = ""
     help: bool = False
@@ -70,58 +70,62 @@ OPTIONS = (
     Option(
         ("--in",),
         "where",
-        "run python in your kernel, in a draft that changes nothing of it, or in the sandbox",
+        "run Python in your kernel, in a draft (a copy that changes nothing), or in the sandbox",
         "live|draft|sandbox",
         choices=CHOICES,
     ),
-    Option(("-s", "--session"), "session", "talk in another session of this notebook", "ID"),
-    Option(("--new",), "new", "begin a new session first", constant=True),
-    Option(("--branch",), "branch", "go on with a branch, or on a new one behind turn N of this one", "NAME|N"),
+    Option(("-s", "--session"), "session", "use another session of this notebook", "ID"),
+    Option(("--new",), "new", "start a new session first", constant=True),
+    Option(("--branch",), "branch", "continue a branch, or start a new one after turn N of this one", "NAME|N"),
     Option(
         ("-c", "--context"),
         "page",
-        "what the model sees in place of the conversation: the cells above in the order of the page, nothing, or "
-        "the cells that are named",
+        "what the model sees in place of the conversation: the cells above in notebook order, nothing, or the "
+        "named cells",
         "above|none|3,5-8",
     ),
-    Option(("--above",), "page", "the same as -c above", constant="above"),
+    Option(("--above",), "page", "same as -c above", constant="above"),
     Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
     Option(("-m", "--model"), "model", "the model that answers", "NAME"),
     Option(
-        ("-v", "--vars"), "variables", "tell the model of these variables; the sandbox gets copies", "df,cfg", _names
+        ("-v", "--vars"),
+        "variables",
+        "describe these variables to the model; the sandbox gets copies",
+        "df,cfg",
+        _names,
     ),
     Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
-    Option(("--skill",), "skills", "give it a skill, by its name or id; may be given again", "NAME", many=True),
+    Option(("--skill",), "skills", "give it a skill, by name or id; may be repeated", "NAME", many=True),
     Option(
         ("-f", "--format"),
         "form",
-        "the answer as Markdown, as code for a cell below (which does not run by itself), as JSON, or as plain text",
+        "format of the answer: Markdown, code for a cell below (which you run yourself), JSON, or plain text",
         "md|code|json|text",
         choices=FORMS,
     ),
     Option(
         ("--background",),
         "background",
-        "return at once; the answer grows in this cell's output, python runs in the sandbox",
+        "return at once; the answer grows in this cell's output, and Python runs in the sandbox",
         constant=True,
     ),
     Option(("--ask",), "permission", "ask before every call in this turn", constant="ask"),
-    Option(("--edit",), "allows", "cells are edited without asking in this turn", constant=EDITS),
-    Option(("--auto",), "allows", "code runs in your kernel, cells are edited and run, without asking", constant=ACTS),
-    Option(("--deny",), "permission", "let nothing run in this turn", constant="deny"),
-    Option(("--rounds", "--steps"), "rounds", "at most N rounds of calls; 0: none", "N", int),
+    Option(("--edit",), "allows", "edit cells without asking in this turn", constant=EDITS),
+    Option(("--auto",), "allows", "run code in your kernel, and edit and run cells, without asking", constant=ACTS),
+    Option(("--deny",), "permission", "deny every call in this turn", constant="deny"),
+    Option(("--rounds", "--steps"), "rounds", "allow at most N rounds of tool calls; 0: none", "N", int),
     Option(("--max-tokens",), "max_tokens", "stop the answer after N tokens", "N", int),
-    Option(("--temperature",), "temperature", "0: always the likeliest word", "T", float),
-    Option(("--top-p",), "top_p", "choose among the likeliest words only", "P", float),
-    Option(("--seed",), "seed", "the same choices again", "N", int),
-    Option(("-h", "--help"), "help", "this list", constant=True),
+    Option(("--temperature",), "temperature", "sampling temperature; 0: always the likeliest token", "T", float),
+    Option(("--top-p",), "top_p", "sample from the likeliest tokens only", "P", float),
+    Option(("--seed",), "seed", "seed of the sampling, for repeatable answers", "N", int),
+    Option(("-h", "--help"), "help", "show this list", constant=True),
 )
 SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
 BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 
 
 def parse_options(line: str) -> CellOptions:
-    """Raises AgentError, in one line, for an option that does not exist or a value that does not fit."""
+    """Parse the option line. Raises AgentError for an unknown option or an invalid value."""
     values: dict[str, Any] = {}
     position = 0
     while (match := WORD.match(line, position)) and match[1].startswith("-") and len(match[1].strip("-")) > 0:
@@ -148,20 +152,20 @@ def _read(option: Option, flag: str, value: str) -> Any:
     except ValueError:
         raise AgentError(f"{flag} needs a number, not {value!r}.") from None
     if option.choices and read not in option.choices:
-        raise AgentError(f"{flag} is {' or '.join(option.choices)}, not {value!r}.")
+        raise AgentError(f"{flag} takes {' or '.join(option.choices)}, not {value!r}.")
     return read
 
 
 def _unknown(flag: str) -> Option:
     near = difflib.get_close_matches(flag, BY_FLAG, 1)
     meant = f" Did you mean {near[0]}?" if near else ""
-    raise AgentError(f"%%agent has no option {flag}.{meant} What is meant for the model can stand in the next line.")
+    raise AgentError(f"%%agent has no option {flag}.{meant} A prompt that starts with a dash goes on the next line.")
 
 
 def usage() -> str:
     lines = [
         "%%agent [options] [prompt]",
-        "prompt, as many lines as you like; {name} tells the model of a variable, the sandbox gets a copy",
+        "The prompt may have any number of lines; {name} describes a variable to the model, the sandbox gets a copy.",
         "",
     ]
     for option in OPTIONS:

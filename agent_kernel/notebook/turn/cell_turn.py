@@ -1,4 +1,4 @@
-"""One turn as its cell lives through it: events shown, code run, the person asked, an interrupt passed on."""
+"""Follows one turn in its cell: displays events, runs client calls, asks the user, and forwards an interrupt."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentInterrupted
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.server_client import ServerClient, quoted
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
-from agent_kernel.notebook.turn.client_calls import Running
-from agent_kernel.notebook.turn.client_tools import Abilities
+from agent_kernel.notebook.turn.client_calls import ClientCalls
+from agent_kernel.notebook.turn.client_tools import ClientTools
 from agent_kernel.notebook.turn.event_stream import FollowedStream
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 STOP_S = 0.4
-"""An interrupted cell waits no longer than this for the server to tell how the turn ended."""
+"""After an interrupt, the longest wait for the server to report how the turn ended."""
 WORDS = {
     "success": "done",
     "error": "failed",
@@ -52,19 +52,20 @@ WORDS = {
     "timeout": "out of time",
     "interrupted": "stopped",
 }
-STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks it."
+STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks again."
 
 
 @dataclass(frozen=True, slots=True)
 class CellTurnContext:
-    """What a cell brings to its turn. ``allowed``: kinds that need no question in this turn alone; ``ask``: remembered
-    permissions do not count in this turn. ``waiting`` keeps what is asked where no cell can ask: in the background."""
+    """What a cell provides to its turn. ``allowed`` are kinds of calls approved for this turn only; with ``ask``,
+    stored permissions do not count. ``waiting`` collects approval requests of a background turn, which has no cell
+    to ask in."""
 
     server: ServerClient
     screen: Screen
     person: Person
     consent: Consent
-    abilities: Abilities
+    abilities: ClientTools
     touched: VariableTracker
     keep: DraftApplier
     allowed: frozenset[str] = frozenset()
@@ -73,13 +74,13 @@ class CellTurnContext:
 
 
 class CellTurn:
-    """Follows ``summary.turn`` to its end."""
+    """Follows the turn of ``summary`` to its end and displays it."""
 
     def __init__(self, around: CellTurnContext, summary: TurnSummary) -> None:
         self._around = around
         self._screen = around.screen
         self._summary = summary
-        self._running = Running(around.server, around.screen, around.abilities, around.touched, around.keep)
+        self._running = ClientCalls(around.server, around.screen, around.abilities, around.touched, around.keep)
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
         self._files: list[Mapping[str, Any]] = []
@@ -89,7 +90,7 @@ class CellTurn:
 
     @property
     def answer(self) -> str:
-        """What was said after the last call."""
+        """The text after the last tool call."""
         return "".join(self._answer)
 
     @property
@@ -97,7 +98,8 @@ class CellTurn:
         return set(self._cards)
 
     def follow(self) -> TurnFinished:
-        """Raises AgentInterrupted when the person stops it, AgentKernelError when the turn can not be followed."""
+        """Follow the turn. Raises AgentInterrupted when the user stops it, AgentKernelError when it cannot be
+        followed."""
         summary = self._summary
         if summary.stored:
             self._screen.line(STORED.format(when=moment(summary.stored)))
@@ -121,7 +123,7 @@ class CellTurn:
         return self._end
 
     def show(self, events: Iterable[Event]) -> None:
-        """What a turn that has ended left, from its events: nobody is asked, nothing runs."""
+        """Display a finished turn from its events, without asking anyone or running anything."""
         for event in events:
             if not isinstance(event.body, ApprovalRequired | ApprovalResolved | CallOffered):
                 self._show(event)
@@ -141,7 +143,7 @@ class CellTurn:
             case ApprovalRequired():
                 self._ask(body)
             case ApprovalResolved(approval, call):
-                self._resolved(approval, call)
+                self._on_resolved(approval, call)
             case FileProduced(file=file):
                 self._files.append(file)
             case TurnFinished():
@@ -151,7 +153,7 @@ class CellTurn:
                 self._tell(body)
 
     def _tell(self, body: EventBody) -> None:
-        """What is no part of the answer: what is waited for, and what a person should know."""
+        """Display what is not part of the answer: waiting states and notices."""
         match body:
             case TurnStarted(model, local, where, host):
                 self._summary.model, self._summary.local, self._summary.where = model, local, where
@@ -161,8 +163,8 @@ class CellTurn:
                 self._screen.status(f"Waiting for {model}{'' if local else f' at {host}'} ...")
             case TurnVersion(branch, number, count, replaces, kept_on, later):
                 self._summary.version = AnswerVersion(branch, number, count, replaces, kept_on, later)
-                if told := self._summary.version.left_behind:
-                    self._screen.line(told)
+                if notice := self._summary.version.left_behind:
+                    self._screen.line(notice)
             case Queued(position, reason):
                 self._screen.status(f"Waiting: {reason} (place {position} in the queue) ...")
             case ModelLoading(model, stage, fraction):
@@ -179,7 +181,7 @@ class CellTurn:
         match body:
             case CallStarted(call, name, arguments, where):
                 self._answer.clear()
-                card = Card(call, name, where, self._shown(name, where, arguments))
+                card = Card(call, name, where, self._displayed_code(name, where, arguments))
                 self._cards[call] = card
                 self._screen.card(card)
             case CallOutput(call, text) if call not in self._mine:
@@ -188,9 +190,9 @@ class CellTurn:
             case CallOffered(call, name, arguments):
                 self._run(call, name, arguments)
             case CallFinished():
-                self._finished(body)
+                self._on_finished(body)
 
-    def _shown(self, name: str, where: str, arguments: Mapping[str, Any]) -> str:
+    def _displayed_code(self, name: str, where: str, arguments: Mapping[str, Any]) -> str:
         code = arguments.get("code")
         if not isinstance(code, str):
             return "\n".join(f"{key} = {value!r}" for key, value in arguments.items())
@@ -199,36 +201,38 @@ class CellTurn:
         ability = self._around.abilities.find(name) if where == "live" else None
         return ability.code(arguments) if ability else code
 
-    def _ask(self, asked: ApprovalRequired) -> None:
-        """The card shows exactly what will run, also where the call only named it; the question stands under it."""
-        if card := self._cards.get(asked.call):
-            if "code" in asked.arguments:
-                card.code = self._shown(asked.name, asked.target, asked.arguments)
-            elif "diff" in asked.arguments:
-                card.code = asked.code
+    def _ask(self, request: ApprovalRequired) -> None:
+        """Decide an approval request. The card must show exactly the code that will run, even where the call only
+        names it."""
+        if card := self._cards.get(request.call):
+            if "code" in request.arguments:
+                card.code = self._displayed_code(request.name, request.target, request.arguments)
+            elif "diff" in request.arguments:
+                card.code = request.code
         around = self._around
-        asking = ApprovalPrompt(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
+        prompt = ApprovalPrompt(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
         if around.waiting is None:
-            decision, reason = asking.decision(asked, lambda state: self._state(asked.call, state))
-        elif decided := asking.decided(asked):
+            decision, reason = prompt.decision(request, lambda state: self._state(request.call, state))
+        elif decided := prompt.decided(request):
             decision, reason = decided
         else:
-            around.waiting.add(asked, self._summary.session, self._cards.get(asked.call))
-            self._state(asked.call, "waiting for you: %agent approve, or the panel")
+            around.waiting.add(request, self._summary.session, self._cards.get(request.call))
+            self._state(request.call, "waiting for you: %agent approve, or the panel")
             return
-        body = {"decision": decision, "message": reason, "shown": asked.shown}
+        body = {"decision": decision, "message": reason, "shown": request.shown}
         try:
-            around.server.call("POST", f"agent/approvals/{quoted(asked.approval)}", body)
+            around.server.call("POST", f"agent/approvals/{quote_segment(request.approval)}", body)
         except Conflict as elsewhere:
             self._screen.line(elsewhere.message)
 
-    def _resolved(self, approval: str, call: str) -> None:
+    def _on_resolved(self, approval: str, call: str) -> None:
         if self._around.waiting is not None:
             self._around.waiting.resolved(approval)
         self._state(call, "running")
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
-        """What it said while it ran is in its card already; what it only tells comes with the end of the call."""
+        """Run an offered call here, if this kernel can. Its output is in the card already; the text of a read-only
+        call comes with its end."""
         if call not in self._cards:  # asked of a page before the first round
             return
         ability = self._around.abilities.find(name)
@@ -241,11 +245,11 @@ class CellTurn:
             self._cards[call].close(WORDS["interrupted"], self._cards[call].seconds)
             raise KeyboardInterrupt
 
-    def _finished(self, body: CallFinished) -> None:
+    def _on_finished(self, body: CallFinished) -> None:
         card = self._cards[body.call]
         if body.call not in self._mine and len(body.text) >= len(card.output):
-            card.output = body.text  # the value and the error as well, which were not streamed
-        took = None if self._summary.stored else body.seconds  # times are not stored
+            card.output = body.text  # includes the value and the error, which are not streamed
+        took = None if self._summary.stored else body.seconds  # stored turns have no times
         card.close(WORDS.get(body.status, body.status), took)
         self._screen.card(card)
         for number, media in enumerate(body.media, 1):
@@ -254,7 +258,7 @@ class CellTurn:
         self._show_files()
 
     def _show_files(self) -> None:
-        """Those that came since the last time, in one output."""
+        """Display the files produced since the last time as one output."""
         if self._files:
             bundle = files_bundle(self._files, self._around.server.url, self._summary.session)
             self._screen.show(bundle, {}, {}, False)
@@ -266,7 +270,7 @@ class CellTurn:
             self._screen.card(card)
 
     def _stop(self, events: FollowedStream) -> None:
-        """Cancels the turn on the server and shows what still comes; the answer so far stays."""
+        """Cancel the turn on the server and display what still arrives; the answer so far is kept."""
         self._screen.flush(force=True)
         try:
             self._around.server.call(
@@ -294,7 +298,7 @@ class CellTurn:
         self._screen.summary(self._summary)
 
     def _stopped_line(self) -> str:
-        kept = "; the answer so far is kept" if self._words or self._cards else ""
+        suffix = "; the answer so far is kept" if self._words or self._cards else ""
         if self._end is not None and self._end.state == "committed":
-            return "the turn was over already; everything is kept."
-        return f"stopped{kept}."
+            return "the turn had already ended; everything is kept."
+        return f"stopped{suffix}."

@@ -1,4 +1,4 @@
-"""Calls of a turn that this kernel runs: claimed, run in the main thread, shown while they run, answered once."""
+"""Client calls of a turn: claimed, run in the kernel's main thread, displayed while they run, and answered once."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from agent_kernel.notebook.kernel.live_execution import Outcome
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.call_claim import Claim
-from agent_kernel.notebook.turn.client_tools import Abilities, Ability
+from agent_kernel.notebook.turn.client_tools import ClientTool, ClientTools
 
 Bundle: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """``touched`` learns which code of which turn has run in the person's namespace, or in a draft of it."""
+class ClientCalls:
+    """Runs offered calls. ``touched`` records which code ran for which turn in the user's namespace or in a draft."""
 
     server: ServerClient
     screen: Screen
-    abilities: Abilities
+    abilities: ClientTools
     touched: VariableTracker
     keep: DraftApplier
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
-        """In this thread, which is the kernel's main thread: an interrupt reaches what runs. None when somebody else
-        runs it, or nobody here can."""
-        ability = self.abilities.find(name) if card.where != "draft" else self._drafted(turn, card)
+        """Run a call in this thread, the kernel's main thread, where an interrupt reaches the code. Returns None
+        when another client runs the call or this kernel cannot."""
+        ability = self.abilities.find(name) if card.where != "draft" else self._draft_ability(turn, card)
         if ability is None:
             if not self.abilities.knows(name):
                 return None
@@ -48,8 +48,9 @@ class Running:
             self._look(claim, ability, arguments) if ability.looks else self._do(claim, turn, card, ability, arguments)
         )
 
-    def _drafted(self, turn: str, card: Card) -> Ability:
-        """Python in a draft of the kernel; what a draft may not do is offered to the person there."""
+    def _draft_ability(self, turn: str, card: Card) -> ClientTool:
+        """Return the ability to run Python in a draft. Code that a draft may not run is offered to the user for the
+        kernel."""
 
         def prepared(arguments: Mapping[str, Any]) -> str:
             return self.keep.drafts.prepared(str(arguments.get("code", "")))
@@ -59,15 +60,16 @@ class Running:
             real = self.keep.for_real(turn, card, self.screen) if drafted.refused else None
             return real or drafted.outcome
 
-        return Ability(run, code=prepared)
+        return ClientTool(run, code=prepared)
 
-    def _look(self, claim: Claim, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
+    def _look(self, claim: Claim, ability: ClientTool, arguments: Mapping[str, Any]) -> Outcome:
         with claim:
             outcome = ability.run(arguments, lambda stream, text: None, self.screen.show)
             claim.finish(outcome.status, outcome.text, outcome.media)
         return outcome
 
-    def _do(self, claim: Claim, turn: str, card: Card, ability: Ability, arguments: Mapping[str, Any]) -> Outcome:
+    def _do(self, claim: Claim, turn: str, card: Card, ability: ClientTool, arguments: Mapping[str, Any]) -> Outcome:
+        """Run the call with its output forwarded to the server and displayed in the card."""
         card.code = ability.code(arguments) or card.code
 
         def listen(stream: str, text: str) -> None:

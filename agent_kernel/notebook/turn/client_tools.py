@@ -1,4 +1,4 @@
-"""What this kernel can run of a turn's calls, by the names it declares: a table, and the person's own functions."""
+"""The client tools of this kernel by name: built-in tools and the user's own functions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Ability:
-    """``looks``: it only tells; what it told is all there is to show. ``code`` is what will run, for a person."""
+class ClientTool:
+    """One client tool. With ``looks``, it only reads and its text is its whole result. ``code`` returns the code
+    that will run, for display."""
 
     run: Run
     looks: bool = False
     code: Callable[[Mapping[str, Any]], str] = lambda arguments: ""
 
 
-class Abilities:
-    """All of it runs in the kernel's main thread, as part of the agent's own cell: nothing of it can outlive the cell,
-    and an interrupt reaches it."""
+class ClientTools:
+    """All client tools of a kernel. They run in the kernel's main thread as part of the agent's cell, so none
+    outlives the cell and an interrupt reaches each."""
 
     def __init__(self, shell: Any, code: LiveCode, executions: ExecutionHistory, functions: UserFunctions) -> None:
         self._shell = shell
@@ -34,32 +35,35 @@ class Abilities:
         self._executions = executions
         self._functions = functions
         self._declared: set[str] = set()
-        runs_code = Ability(self._run, code=self._prepared)
-        self._table: dict[str, Ability] = {
+        runs_code = ClientTool(self._run, code=self._prepared)
+        self._table: dict[str, ClientTool] = {
             "python": runs_code,
             "run_cell": runs_code,
-            "variables": Ability(self._looking(self._variables), looks=True),
-            "last_error": Ability(self._looking(self._last_error), looks=True),
-            "executions": Ability(self._looking(self._ran), looks=True),
+            "variables": ClientTool(self._looking(self._variables), looks=True),
+            "last_error": ClientTool(self._looking(self._last_error), looks=True),
+            "executions": ClientTool(self._looking(self._ran), looks=True),
         }
 
     def declare(self) -> list[str]:
-        """What a turn declares as ``client_tools``."""
+        """Return the names a turn declares as ``client_tools``."""
         names = [*self._table, *(name for name in self._functions.registered if name not in self._table)]
         self._declared.update(names)
         return names
 
     def knows(self, name: str) -> bool:
-        """Whether a turn of this kernel has ever declared it; what none has is for a page of the notebook to run."""
+        """True if any turn of this kernel has declared ``name``. Other names are for an open page of the notebook to
+        run."""
         return name in self._declared
 
-    def find(self, name: str) -> Ability | None:
+    def find(self, name: str) -> ClientTool | None:
         if name in self._table:
             return self._table[name]
         function = self._functions.registered.get(name)
         if function is None:
             return None
-        return Ability(lambda arguments, listener, show: self._live.call(function.function, arguments, listener, show))
+        return ClientTool(
+            lambda arguments, listener, show: self._live.call(function.function, arguments, listener, show)
+        )
 
     def _prepared(self, arguments: Mapping[str, Any]) -> str:
         return self._live.prepared(str(arguments.get("code", "")))

@@ -1,5 +1,7 @@
-"""The outputs that a turn would have left below its cell, made from its events where no kernel shows it. The cell's own
-rendering, without a person, a kernel or code that runs."""
+"""The nbformat outputs of a turn, made from its events where no kernel displays it (see ``CellTurn.show``).
+
+Uses the rendering of an agent cell, without a user, a kernel or code that runs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Output = dict[str, Any]
 
 
 class _Cell:
-    """Outputs of one cell, as a notebook's file has them; what is shown again under an id takes its place."""
+    """Collects the outputs of one cell. Publishing a known display id again replaces its output."""
 
     def __init__(self) -> None:
         self.outputs: list[Output] = []
@@ -39,12 +41,12 @@ class _Cell:
 @dataclass(frozen=True, slots=True)
 class _NoAbilities:
     def find(self, name: str) -> None:
-        """Nothing runs here."""
+        """No call is run when a finished turn is displayed."""
 
 
-def outputs_of(events: Iterable[Event], summary: TurnSummary, server: str) -> list[Output]:
-    """nbformat's outputs of a turn from all its events, media with data. ``server`` is the URL that links to files are
-    relative to."""
+def render_outputs(events: Iterable[Event], summary: TurnSummary, server: str) -> list[Output]:
+    """Return the nbformat outputs of a turn from all its events, including media. Links to files are relative to the
+    URL ``server``."""
     cell = _Cell()
     drafts = SimpleNamespace(prepared=lambda code: code)
     around = SimpleNamespace(

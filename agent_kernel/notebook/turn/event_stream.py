@@ -1,7 +1,7 @@
-"""A turn's events, read by a thread and handed to the main thread in order.
+"""The events of a turn, read by a thread and handed to the main thread in order.
 
-The thread does HTTP and nothing else. It keeps the stream drained while the main thread runs code or waits for a
-person, and an interrupt, which always hits the main thread, can not tear a half-read event.
+The thread only does HTTP. It keeps reading while the main thread runs code or waits for the user. An interrupt, which
+always hits the main thread, cannot tear a half-read event.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TICK_S = 0.1
 
 
 class FollowedStream:
-    """``with Following(server, turn) as events:``; leaving closes the stream, not the turn. ``stored``: the session of
-    a turn that is shown as it was kept."""
+    """``with FollowedStream(server, turn) as events:``. Leaving the context closes the stream, not the turn.
+    ``stored`` is the session of a stored turn that is displayed again."""
 
     def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
         self._server = server
@@ -48,7 +48,8 @@ class FollowedStream:
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
 
     def __iter__(self) -> Iterator[Event | None]:
-        """Events up to ``turn.finished``; None each TICK_S seconds without one. Raises AgentKernelError."""
+        """Yield events up to ``turn.finished``, and None after every TICK_S seconds without one. Raises
+        AgentKernelError."""
         while True:
             event = self._next(TICK_S)
             yield event
@@ -56,7 +57,7 @@ class FollowedStream:
                 return
 
     def rest(self, seconds: float) -> Iterator[Event]:
-        """What still comes within ``seconds``; ends without an error when nothing more can come."""
+        """Yield events that still arrive within ``seconds``. Ends without an error when the stream ends."""
         end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
             try:
@@ -71,12 +72,12 @@ class FollowedStream:
 
     def _next(self, seconds: float) -> Event | None:
         try:
-            found = self._events.get(timeout=seconds)
+            event = self._events.get(timeout=seconds)
         except queue.Empty:
             return None
-        if isinstance(found, AgentKernelError):
-            raise found
-        return found
+        if isinstance(event, AgentKernelError):
+            raise event
+        return event
 
     def _read(self) -> None:
         try:
@@ -84,7 +85,7 @@ class FollowedStream:
                 self._events.put(event)
         except AgentKernelError as error:
             self._events.put(error)
-        except Exception as error:  # noqa: BLE001  a thread that dies silently would leave the cell waiting for ever
+        except Exception as error:  # noqa: BLE001  if the thread died silently, the cell would wait forever
             self._events.put(ServerUnreachable(f"The turn can not be followed ({type(error).__name__}: {error})."))
 
     def _opened(self, connection: http.client.HTTPConnection) -> None:

@@ -1,4 +1,4 @@
-"""What ran in this life of the kernel: of which cell, and how it ended. Code of the agent is not counted."""
+"""The cells that ran since the kernel started, and how each ended. Code of the agent does not count."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KEPT = 500
 
 
 class ExecutionHistory:
-    """``failure`` is (number, cell, source, traceback) of the last cell that failed by itself. No exception and no
-    value is kept alive."""
+    """``failure`` is (number, cell, source, traceback) of the last cell that failed. Keeps names and text only, so
+    that no exception or value stays alive."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -26,13 +26,12 @@ class ExecutionHistory:
         self._shell.events.unregister("post_run_cell", self._after)
 
     def of(self, number: int) -> tuple[str, str]:
-        """(cell, error) of an execution; empty where it is not known or there was none."""
+        """Return (cell, error) of an execution; an empty string where unknown or without error."""
         return self._ran.get(number, ("", ""))
 
     @property
     def cells(self) -> list[str]:
-        """The ids of the cells that ran, each once, in the order of their last run. Empty where no front end sends
-        them."""
+        """The ids of the cells that ran, each once, ordered by last run. Empty when the front end sends no ids."""
         ran = [cell for cell, _ in self._ran.values() if cell]
         return list(dict.fromkeys(reversed(ran)))[::-1]
 
@@ -48,5 +47,5 @@ class ExecutionHistory:
             self._ran.popitem(last=False)
         if error is not None and not isinstance(error, AgentError | AgentInterrupted | KeyboardInterrupt):
             numbers = getattr(self._shell.compile, "_filename_map", {})
-            told = traced(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
-            self.failure = (number, cell, str(result.info.raw_cell), told)
+            traceback = traced(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
+            self.failure = (number, cell, str(result.info.raw_cell), traceback)

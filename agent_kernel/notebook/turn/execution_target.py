@@ -1,4 +1,4 @@
-"""Where the python of a turn runs: as the person says, and if they say nothing in a draft, where one can be made."""
+"""Decides where the Python of a turn runs: where the user chooses, else in a draft if this kernel can be forked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agent_kernel.notebook.draft.request import OUTCOME, read_request
 
 CHOICES = ("live", "draft", "sandbox")
 VARIABLE = "AGENT_KERNEL_PYTHON_IN"
-"""Set by the server for its kernels, from the setting ``python_in``."""
+"""Set by the server for its kernels from the setting ``python_in``."""
 
 
 def run_request(shell: Any, drafts: Drafts, line: str) -> None:
-    """Run what ``draft_request`` made. What the code prints and shows is published as it comes."""
+    """Run code that the server sent with ``draft_request``, and publish its output and result."""
     turn, code = read_request(line)
 
     def listen(stream: str, text: str) -> None:
@@ -27,24 +27,25 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
 
     prepared = drafts.prepared(code)
     outcome = drafts.run(turn, prepared, listen, show).outcome
-    made = [call.changes.names for call in drafts.done[-1:] if (call.turn, call.code) == (turn, prepared)]
-    told = {"status": outcome.status, "text": outcome.text, "drafted": [name for names in made for name in names]}
-    shell.display_pub.publish({OUTCOME: told})
+    changed = [call.changes.names for call in drafts.done[-1:] if (call.turn, call.code) == (turn, prepared)]
+    result = {"status": outcome.status, "text": outcome.text, "drafted": [name for names in changed for name in names]}
+    shell.display_pub.publish({OUTCOME: result})
 
 
 class ExecutionTarget:
-    """``default`` is what cells do that do not say; empty: a draft, where one can be made, else live."""
+    """``default`` applies to cells that do not choose; "" means a draft where possible, else the kernel after
+    asking."""
 
     def __init__(self, shell: Any, drafts: Drafts) -> None:
         self._shell = shell
         self._drafts = drafts
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         chosen = os.environ.get(VARIABLE, "")
         self.default = chosen if chosen in CHOICES else ""
 
     def of(self, asked: str, *, live_is_allowed: bool = False) -> str:
-        """The place of one turn. ``live_is_allowed``: the person lets code run in their kernel without a question, so
-        nothing needs a draft unless it was asked for."""
+        """Return where one turn runs. With ``live_is_allowed`` the user lets code run in the kernel without asking,
+        so a draft is used only on request."""
         chosen = asked or self.default
         if chosen not in ("", "draft"):
             return chosen
@@ -54,22 +55,22 @@ class ExecutionTarget:
         if not reason:
             return "draft"
         if chosen:
-            self._say(f"No draft can be made: {reason}. Python runs in the sandbox instead, with copies.", always=True)
+            self._say(f"No draft is possible: {reason}. Python runs in the sandbox instead, on copies.", always=True)
             return "sandbox"
-        self._say(f"No draft can be made: {reason}. Python runs in your kernel instead, after asking.")
+        self._say(f"No draft is possible: {reason}. Python runs in your kernel instead, after asking.")
         return "live"
 
     @property
     def described(self) -> str:
         words = {"live": "in your kernel", "sandbox": "in the sandbox", "draft": "in a draft of your kernel"}
         if self.default:
-            return f"{words[self.default]}, when a cell does not say otherwise (--in live|draft|sandbox)"
+            return f"{words[self.default]}, unless a cell chooses otherwise (--in live|draft|sandbox)"
         reason = self._drafts.unfit()
         if reason:
-            return f"in your kernel, after asking: no draft can be made, {reason}"
+            return f"in your kernel, after asking; no draft is possible: {reason}"
         return "in a draft of your kernel, unless a cell says --in live or --in sandbox"
 
     def _say(self, text: str, *, always: bool = False) -> None:
-        if always or text not in self._told:
-            self._told.add(text)
+        if always or text not in self._announced:
+            self._announced.add(text)
             self._shell.display_pub.publish(line_bundle(text))

@@ -1,4 +1,4 @@
-"""What a person attaches with ``--image``: a file, or a variable with a picture. Bytes as they are, never decoded."""
+"""Reads the images and videos of ``--image``: files, bytes or picture variables. Nothing is decoded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from agent_kernel.notebook.kernel.short_errors import AgentError
 
 MAX_BYTES = 20 * 2**20
-"""Of all pictures of a turn, as the server takes them."""
+"""Limit for all images of a turn together, as on the server."""
 MAX_PICTURES = 16
 BEGINNINGS = (
     ("image/png", 0, b"\x89PNG\r\n\x1a\n"),
@@ -25,24 +25,25 @@ BEGINNINGS = (
     ("video/webm", 0, b"\x1aE\xdf\xa3"),
     ("video/x-msvideo", 8, b"AVI "),
 )
-"""How files of each kind begin, and where: a name may lie about it."""
+"""(MIME type, offset, magic bytes) of each supported format. File names are not trusted."""
 
 
-def attached(names: Iterable[str], namespace: Mapping[str, Any]) -> list[dict[str, str]]:
-    """``{mime, data}`` for the body of a turn, data as base64. Raises AgentError for what is no picture or too much."""
-    found: list[dict[str, str]] = []
+def read_images(names: Iterable[str], namespace: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return ``{mime, data}`` entries for the body of a turn, data in base64. Raises AgentError for other content or
+    too much."""
+    media: list[dict[str, str]] = []
     total = 0
     for name in names:
         data = _bytes(name, namespace)
         total += len(data)
-        if total > MAX_BYTES or len(found) == MAX_PICTURES:
+        if total > MAX_BYTES or len(media) == MAX_PICTURES:
             raise AgentError(f"a turn takes {MAX_PICTURES} pictures with {MAX_BYTES >> 20} MiB together, no more.")
-        found.append({"mime": _kind(name, data), "data": base64.b64encode(data).decode()})
-    return found
+        media.append({"mime": _kind(name, data), "data": base64.b64encode(data).decode()})
+    return media
 
 
 def _bytes(name: str, namespace: Mapping[str, Any]) -> bytes:
-    """A variable comes before a file of the same name."""
+    """Read the bytes of a variable or file. A variable takes precedence over a file of the same name."""
     value = namespace.get(name, name)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -52,7 +53,7 @@ def _bytes(name: str, namespace: Mapping[str, Any]) -> bytes:
     module = type(value).__module__.partition(".")[0]
     if save is None or module not in ("PIL", "matplotlib"):
         raise AgentError(
-            f"--image {name}: a {type(value).__name__} is no picture; give a PIL image, a figure or bytes."
+            f"--image {name}: a {type(value).__name__} is not a picture; give a PIL image, a figure or bytes."
         )
     out = io.BytesIO()
     save(out, format="png")
@@ -72,4 +73,4 @@ def _kind(name: str, data: bytes) -> str:
     for mime, at, beginning in BEGINNINGS:
         if data[at : at + len(beginning)] == beginning:
             return mime
-    raise AgentError(f"--image {name}: this is no PNG, JPEG, GIF, WebP, BMP or TIFF image and no MP4 or WebM video.")
+    raise AgentError(f"--image {name}: this is not a PNG, JPEG, GIF, WebP, BMP or TIFF image nor an MP4 or WebM video.")

@@ -1,8 +1,9 @@
-"""The head of each file that a question names: columns with types and three rows, keys and types, how a text begins.
+"""Describes files named in a prompt: columns with types and three rows, JSON keys and types, or the first lines of a
+text.
 
-A head is read only of a regular file below the working directory that a draft of this kernel may read, and costs at
-most HEAD_BYTES, or WHOLE_BYTES where the file is not larger. Every line that quotes the file is indented, so no content
-of a file can pass for a fact about one. Standard library only.
+Only regular files below the working directory that a draft may also read are opened. At most HEAD_BYTES are read, or
+WHOLE_BYTES of a file that is not larger. Every line quoted from a file is indented, so that its content cannot pass for
+a fact about the file. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from agent_kernel.notebook.draft.jail import readable_paths
 MAX_FILES = 3
 HEAD_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
-"""Files up to this size are read whole: only then are rows and lines counted, and only then is JSON taken apart."""
+"""Files up to this size are read whole. Only then are rows and lines counted and JSON is parsed."""
 MAX_COLUMNS = 40
 ROWS = 3
 TYPED_ROWS = 200
-"""Rows from which the type of a column is read."""
+"""Number of rows from which the type of a column is inferred."""
 CELL = 60
 LINE = 300
 MAX_CHARS = 1_500
 DEPTH = 3
-"""Levels of a JSON document that are described."""
+"""Nesting levels of a JSON document that are described."""
 NAMED = re.compile(
     r"""["'`]([^"'`\n]{1,200}\.[A-Za-z]\w{0,9})["'`]|(?<![\w./\\-])((?:\.?/)?\w(?:[\w./-]*\w)?\.[A-Za-z]\w{0,9})(?!\w)"""
 )
@@ -53,8 +54,8 @@ MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The beginning of a file as text; ``whole`` says that this is all of it. ``encoding`` is empty for UTF-8."""
+class FileHead:
+    """The start of a file as text; ``whole`` means all of it. ``encoding`` is "" for UTF-8."""
 
     text: str
     whole: bool
@@ -62,20 +63,21 @@ class Head:
     encoding: str = ""
 
 
-def heads(prompt: str) -> str:
-    """Facts about the files that the prompt names and that are there, at most MAX_FILES; empty if there are none."""
+def describe_files(prompt: str) -> str:
+    """Describe existing files named in the prompt, at most MAX_FILES. Returns "" if there are none."""
     facts: list[str] = []
     for name in dict.fromkeys(quoted or plain for quoted, plain in NAMED.findall(prompt)):
         if len(facts) == MAX_FILES:
             break
-        path = _visible(name)
-        if path is not None and (fact := _described(name, path, prompt)):
+        path = _readable_path(name)
+        if path is not None and (fact := _describe(name, path, prompt)):
             facts.append(fact)
     return "\n".join(facts)
 
 
-def _visible(name: str) -> str | None:
-    """The real path of a regular file that a draft may read too and that lies below the working directory."""
+def _readable_path(name: str) -> str | None:
+    """Return the real path of ``name`` if it is a regular file below the working directory that a draft may read,
+    else None."""
     extension = _extension(name)
     if extension not in TABLES | JSON_LINES | TEXTS | {"json"} | BY_PANDAS.keys():
         return None
@@ -91,8 +93,8 @@ def _visible(name: str) -> str | None:
     return path if any(path == root or path.startswith(root.rstrip("/") + "/") for root in allowed) else None
 
 
-def _described(name: str, path: str, prompt: str) -> str:
-    """At most MAX_CHARS characters; empty for what can not be read."""
+def _describe(name: str, path: str, prompt: str) -> str:
+    """Describe one file in at most MAX_CHARS characters. Returns "" if it cannot be read."""
     extension = _extension(name)
     if extension in BY_PANDAS:
         expression = f"pd.{BY_PANDAS[extension]}({name!r})"
@@ -100,15 +102,16 @@ def _described(name: str, path: str, prompt: str) -> str:
     head = _head(path)
     if head is None:
         return ""
-    lines = _table(name, head) if extension in TABLES else _lines_of(name, head, prompt, extension)
+    lines = _describe_table(name, head) if extension in TABLES else _describe_text(name, head, prompt, extension)
     text = "\n".join(
         [_cut(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *(f"    {_cut(line, LINE)}" for line in lines[1:])]
     )
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
 
 
-def _head(path: str) -> Head | None:
-    """None for binary content, and for what can not be opened. A pipe is never waited for."""
+def _head(path: str) -> FileHead | None:
+    """Read the start of a file. Returns None for binary content and for files that cannot be opened. Never blocks on
+    a pipe."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(fd, "rb") as file:
@@ -125,18 +128,18 @@ def _head(path: str) -> Head | None:
         data = data[: data.rfind(b"\n") + 1] or data
     try:
         encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else ""
-        return Head(data.decode(encoding or "utf-8"), whole, status.st_size, encoding)
+        return FileHead(data.decode(encoding or "utf-8"), whole, status.st_size, encoding)
     except UnicodeDecodeError:
-        return Head(data.decode("latin-1"), whole, status.st_size, "latin-1")
+        return FileHead(data.decode("latin-1"), whole, status.st_size, "latin-1")
 
 
-def _table(name: str, head: Head) -> list[str]:
+def _describe_table(name: str, head: FileHead) -> list[str]:
     first, _, _ = head.text.partition("\n")
     separator = max(DELIMITERS, key=first.count) if any(mark in first for mark in DELIMITERS) else ","
     try:
         rows = [row for row in csv.reader(io.StringIO(head.text), delimiter=separator) if row]
     except csv.Error:
-        return [f"text {_reads(_opened(name, head) + '.read()')}, {head.size} bytes"]
+        return [f"text {_reads(_open_call(name, head) + '.read()')}, {head.size} bytes"]
     if not rows:
         return ["CSV, empty"]
     columns = rows[0][:MAX_COLUMNS]
@@ -162,50 +165,54 @@ def _type(cells: Sequence[str]) -> str:
     return "float64" if kind == "int64" and len(known) < len(cells) else kind
 
 
-def _lines_of(name: str, head: Head, prompt: str, extension: str) -> list[str]:
-    """Of JSON its keys and types; of everything else how it begins."""
+def _describe_text(name: str, head: FileHead, prompt: str, extension: str) -> list[str]:
+    """Describe JSON by its keys and types, and any other text by its first lines."""
     if extension in JSON_LINES:
-        documents = [_loaded(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
+        documents = [_parse_json(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
         if documents and None not in documents:
-            shape = _shape(documents[0], DEPTH)
+            shape = _json_shape(documents[0], DEPTH)
             reads = _reads(f"pd.read_json({name!r}, lines=True)")
             return [_one_line(f"JSON lines {reads}, each {shape}"), *map(_one_line, head.text.splitlines()[:ROWS])]
-    if extension == "json" and head.whole and (document := _loaded(head.text)) is not None:
-        return [_one_line(f"JSON {_reads(f'json.load({_opened(name, head)})')}, {_shape(document, DEPTH)}")]
+    if extension == "json" and head.whole and (document := _parse_json(head.text)) is not None:
+        return [_one_line(f"JSON {_reads(f'json.load({_open_call(name, head)})')}, {_json_shape(document, DEPTH)}")]
     if extension == "json":
-        return [f"JSON {_reads(f'json.load({_opened(name, head)})')}, {head.size} bytes", _one_line(head.text[:LINE])]
+        return [
+            f"JSON {_reads(f'json.load({_open_call(name, head)})')}, {head.size} bytes",
+            _one_line(head.text[:LINE]),
+        ]
     lines = head.text.splitlines()
     count = f"{len(lines)} lines" if head.whole else f"{head.size} bytes"
-    read = _opened(name, head) + (".read().splitlines()" if LINES.search(prompt) else ".read()")
+    read = _open_call(name, head) + (".read().splitlines()" if LINES.search(prompt) else ".read()")
     return [f"text {_reads(read)}, {count}", *(_one_line(line) for line in lines[:ROWS])]
 
 
-def _loaded(text: str) -> Any:
-    """None for what is no JSON, or is nested too deeply."""
+def _parse_json(text: str) -> Any:
+    """Parse JSON. Returns None for invalid or too deeply nested text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _shape(value: Any, depth: int) -> str:
-    """Keys and types, down to ``depth``."""
+def _json_shape(value: Any, depth: int) -> str:
+    """Describe a JSON value by keys and types, down to ``depth`` levels."""
     if isinstance(value, dict):
         if depth == 0:
             return f"object of {len(value)}"
-        some = [f"{_cut(str(key))} {_shape(item, depth - 1)}" for key, item in list(value.items())[:MAX_COLUMNS]]
+        some = [f"{_cut(str(key))} {_json_shape(item, depth - 1)}" for key, item in list(value.items())[:MAX_COLUMNS]]
         return f"object {{{', '.join(some)}{', ...' if len(value) > len(some) else ''}}}"
     if isinstance(value, list):
-        return f"list of {len(value)}" + (f", each {_shape(value[0], depth - 1)}" if value and depth else "")
+        return f"list of {len(value)}" + (f", each {_json_shape(value[0], depth - 1)}" if value and depth else "")
     return "null" if value is None else type(value).__name__
 
 
-def _opened(name: str, head: Head) -> str:
+def _open_call(name: str, head: FileHead) -> str:
     return f"open({name!r}, encoding={head.encoding!r})" if head.encoding else f"open({name!r})"
 
 
 def _reads(expression: str) -> str:
-    """The protocol for small models takes the code that reads a file from here."""
+    """Format the expression that reads a file. The code-fence protocol for small models copies it from here, so keep
+    its form."""
     return f"read by {expression}"
 
 

@@ -1,4 +1,4 @@
-"""What turns in the background ask and nobody has answered yet."""
+"""Approval requests of background turns that wait for an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_kernel.notebook.display.render import Card
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """``card`` is the call as it was when it was asked about."""
+    """One request; ``card`` shows the call at the time of the request."""
 
     asked: ApprovalRequired
     session: str
@@ -21,24 +21,24 @@ class PendingApproval:
 
 @dataclass(slots=True)
 class PendingApprovals:
-    """Filled by the threads that follow turns, emptied in the main thread."""
+    """The waiting requests by id. Threads that follow turns add them, the main thread answers them."""
 
     _questions: dict[str, PendingApproval] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, asked: ApprovalRequired, session: str, card: Card | None) -> None:
-        code = card.code if card else _told(asked.arguments)
+        code = card.code if card else _format_arguments(asked.arguments)
         with self._lock:
             shown = Card(asked.call, asked.name, asked.target, code, "waiting for your answer")
             self._questions[asked.approval] = PendingApproval(asked, session, shown)
 
     def resolved(self, approval: str) -> None:
-        """By whomever."""
+        """Remove a request that anyone has answered."""
         with self._lock:
             self._questions.pop(approval, None)
 
     def forget(self, calls: set[str]) -> None:
-        """Of a turn that is over."""
+        """Remove the requests of a turn that has ended."""
         with self._lock:
             self._questions = {name: one for name, one in self._questions.items() if one.asked.call not in calls}
 
@@ -48,5 +48,5 @@ class PendingApprovals:
             return list(self._questions.values())
 
 
-def _told(arguments: Mapping[str, object]) -> str:
+def _format_arguments(arguments: Mapping[str, object]) -> str:
     return "\n".join(f"{name} = {value!r}" for name, value in arguments.items())

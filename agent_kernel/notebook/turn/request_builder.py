@@ -1,4 +1,4 @@
-"""What a cell asks of the server: the body of a turn, put together from its options, its words and this kernel."""
+"""Builds the request body of a turn from a cell's options, its prompt and the state of this kernel."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from agent_kernel.notebook.kernel.variables import (
 )
 from agent_kernel.notebook.turn.answer_format import FORMS
 from agent_kernel.notebook.turn.cell_options import CellOptions
-from agent_kernel.notebook.turn.client_tools import Abilities
+from agent_kernel.notebook.turn.client_tools import ClientTools
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import ExecutionTarget
-from agent_kernel.notebook.turn.image_arguments import attached
-from agent_kernel.notebook.turn.named_files import heads
-from agent_kernel.notebook.turn.run_all_detector import Arrivals
-from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answers
+from agent_kernel.notebook.turn.image_arguments import read_images
+from agent_kernel.notebook.turn.named_files import describe_files
+from agent_kernel.notebook.turn.run_all_detector import RunAllDetector
+from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answerable_kinds
 from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 Note = dict[str, str]
 MAX_EARLIER = 2_000
-"""Characters of earlier questions in which names of data are looked for."""
+"""Characters of earlier prompts that are searched for names of data."""
 NOT_IN_BACKGROUND = (
-    "a turn in the background runs python in the sandbox, with copies of what you name: the kernel is yours. "
+    "a background turn runs Python in the sandbox, on copies of the variables you name. "
     "Leave out --in {where}, or --background."
 )
 
 
 class RequestBuilder:
-    """``bound`` tells the id of this notebook's session, empty: it has none yet."""
+    """``bound`` returns the id of this notebook's session, or "" if it has none yet."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RequestBuilder:
         *,
         person: Person,
         consent: Consent,
-        abilities: Abilities,
+        abilities: ClientTools,
         functions: UserFunctions,
         executions: ExecutionHistory,
         drafts: Drafts,
@@ -65,24 +65,24 @@ class RequestBuilder:
         self._touched = touched
         self._bound = bound
         self._earlier = ("", "")
-        self.arrivals = Arrivals(shell)
+        self.arrivals = RunAllDetector(shell)
         self.place = ExecutionTarget(shell, drafts)
 
     def body(self, request: CellOptions, prompt: str, cell: str, session: str, notes: Sequence[Note]) -> dict[str, Any]:
-        """Raises AgentError for what can not be: a variable that there is not, a picture that can not be read."""
+        """Return the body. Raises AgentError for an unknown variable or an unreadable picture."""
         named = named_in_braces(prompt, self._shell.user_ns)
         place = self._where(request, session)
-        copies = self._given(request, prompt, named, place)
+        copies = self._copies(request, prompt, named, place)
         form = FORMS[request.form]
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
-        told = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
-        shows = not request.fresh and self.arrivals.together()
+        context = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
+        may_show_stored = not request.fresh and self.arrivals.together()
         body: dict[str, Any] = {
             "prompt": without_braces(prompt, named),
-            "context": told,
+            "context": context,
             "cell": cell,
-            "rerun": "show" if shows else "ask",
-            "alive": self._touched.intact() if shows else [],
+            "rerun": "show" if may_show_stored else "ask",
+            "alive": self._touched.intact() if may_show_stored else [],
             "answers": self._answers(request, session),
             **self._runs(request),
             "remembered": request.permission != "ask",
@@ -96,7 +96,7 @@ class RequestBuilder:
             "given": copies.variables,
             "permission": request.permission,
             "model": request.model,
-            "media": attached(request.images, self._shell.user_ns),
+            "media": read_images(request.images, self._shell.user_ns),
             "skills": list(request.skills),
             "output": dict(form.output),
             "page": request.page,
@@ -106,24 +106,23 @@ class RequestBuilder:
         return body if rounds is None else {**body, "max_tool_rounds": rounds}
 
     def declared(self) -> dict[str, Any]:
-        """The part of a turn's body that decides what may be called in it."""
+        """Return the fields of a turn's body that determine which tools it has."""
         place = self.place.of("", live_is_allowed=self._is_allowed(""))
         return {**self._runs(CellOptions()), **({"where": place} if place else {})}
 
     def why_again(self, reason: str, turn: str) -> str:
-        """For the person: why the stored answer ``turn`` does not stand. The server knows all but the variables."""
+        """Explain to the user why the stored answer ``turn`` is out of date. The server gives every reason except
+        changed variables."""
         if reason != "variables":
             return f"Asked again: {reason}."
         changed = self._touched.changed(turn)
         if not changed:
-            return "Asked again: the kernel does not have the variables of that time any more."
+            return "Asked again: the kernel no longer has the variables of that time."
         names = ", ".join(changed[:5]) + (" and others" if len(changed) > 5 else "")
-        return (
-            f"Asked again: {names} {'is' if len(changed) == 1 else 'are'} not what the code of its answer worked with."
-        )
+        return f"Asked again: {names} {'is' if len(changed) == 1 else 'are'} not what the code of its answer used."
 
     def allowed(self, request: CellOptions) -> frozenset[str]:
-        """Kinds that need no question in this turn alone."""
+        """Return the kinds of calls approved for this turn only."""
         if request.permission == "ask":
             return frozenset()
         return frozenset(request.allows) | (frozenset({LIVE}) if request.where == "live" else frozenset())
@@ -138,13 +137,15 @@ class RequestBuilder:
         return self.place.of(asked, live_is_allowed=self._is_allowed(session))
 
     def _runs(self, request: CellOptions) -> dict[str, Any]:
-        """What this kernel can run of a turn's calls; nothing of one that goes on when its cell is over."""
+        """Return the tools and functions this kernel offers. A background turn gets none, because its cell ends
+        before it."""
         if request.background:
             return {"client_tools": [], "functions": []}
         return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
 
-    def _given(self, request: CellOptions, prompt: str, named: list[str], place: str) -> Given:
-        """Copies for the sandbox of what the person named; where it stands in for a draft, of tables as well."""
+    def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> Given:
+        """Return copies of the named variables for the sandbox. Where the sandbox replaces a draft, tables in the
+        prompt are copied too."""
         namespace = self._shell.user_ns
         for name in request.variables:
             if name not in namespace:
@@ -154,7 +155,7 @@ class RequestBuilder:
         tables = tables_mentioned(prompt, namespace) if request.where == "draft" or request.background else []
         copies = given(dict.fromkeys([*request.variables, *named, *tables]), namespace)
         for name, reason in copies.left_out.items():
-            text = f"{name} is not in the sandbox, only what it looks like: {reason}."
+            text = f"{name} is not in the sandbox; the model gets only its description: {reason}."
             self._shell.display_pub.publish(line_bundle(text))
         return copies
 
@@ -167,8 +168,8 @@ class RequestBuilder:
         return [{"title": "Variables", "text": facts}] if facts else []
 
     def _of_earlier(self, prompt: str, session: str, facts: Sequence[Note]) -> list[Note]:
-        """A question that names nothing ("And the largest one?") is about what the one before it named: the facts of
-        that data, as it is now."""
+        """Describe the data of the previous prompt, as it is now, for a follow-up that names nothing ("And the
+        largest one?")."""
         before, earlier = self._earlier
         follows = before == session and not facts
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)
@@ -179,25 +180,24 @@ class RequestBuilder:
         return [{"title": EARLIER, "text": text}] if text else []
 
     def _is_allowed(self, session: str) -> bool:
-        """Whether the person lets code of this session run in their kernel unasked."""
+        """True if the user lets code of this session run in the kernel without asking."""
         return bool(self._consent) and self._consent.allows(session or self._bound())
 
     def _answers(self, request: CellOptions, session: str) -> list[str]:
-        """Without a person only what was allowed beforehand can be answered."""
+        """Return the approvals this turn can answer. Without a user, only kinds allowed in advance."""
         if self._person.is_there or request.permission == "ask":
-            return answers(self._person.is_there, ())
+            return answerable_kinds(self._person.is_there, ())
         kinds: set[str] = set(self.allowed(request))
         if self._consent:
             kinds |= self._consent.kinds(session or self._bound())
-        return answers(False, kinds)
+        return answerable_kinds(False, kinds)
 
 
 def _files(prompt: str, place: str) -> list[Note]:
-    """The heads of the files that the prompt names. The sandbox runs in a directory of its own, where relative names
-    mean other files."""
-    facts = heads(prompt) if place != "sandbox" else ""
+    """Describe the files named in the prompt. Skipped for the sandbox, whose working directory is another one."""
+    facts = describe_files(prompt) if place != "sandbox" else ""
     return [{"title": "Files", "text": facts}] if facts else []
 
 
-def session_of(bound: Mapping[str, Any] | None) -> str:
+def session_id(bound: Mapping[str, Any] | None) -> str:
     return str((bound or {}).get("id", ""))

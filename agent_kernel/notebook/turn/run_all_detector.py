@@ -1,7 +1,7 @@
-"""Execute requests as they come to this kernel: was the cell that runs now sent together with others?
+"""Detects whether the running cell was sent together with others, as by "Run All".
 
-No message says "Run All". JupyterLab sends one request for each cell, all at once: 1 to 3 ms apart, measured with 8
-cells. Keys held down come 33 ms apart at the fastest, so what was sent within TOGETHER_S was sent by one command.
+No Jupyter message says "Run All". JupyterLab sends one request per cell, all at once: 1 to 3 ms apart, measured with 8
+cells. Key repeat sends them at least 33 ms apart, so requests within TOGETHER_S come from one command.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from agent_kernel.notebook.kernel.cell_identity import parent
 
 TOGETHER_S = 0.025
 WAIT_S = 0.05
-"""The first of several cells begins to run before the others are here; it waits for them this long at most."""
+"""The longest wait for further requests: the first cell of several starts before the others arrive."""
 LOOK_S = 0.005
 KEPT = 10_000
-"""A Run All of a longer notebook is not seen as one at its beginning."""
+"""Limit of remembered requests. Run All in a longer notebook is not detected for its first cells."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class CellRequest:
     """``client`` is the session of the front end, by whose clock ``date`` was taken (seconds)."""
 
     client: str
@@ -35,14 +35,14 @@ class Arrival:
     date: float
 
 
-class Arrivals:
-    """Knows the cells that ran; and those that wait, if it was made before the kernel began to listen, as it is in
-    kernels that our server starts. Only cells whose front end sends their id are known."""
+class RunAllDetector:
+    """Knows requests of cells that ran, and of queued cells if it was created before the kernel started to listen,
+    as in kernels that our server starts. Requires a front end that sends cell ids."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._kernel: Any = getattr(shell, "kernel", None)
-        self._seen: OrderedDict[str, Arrival] = OrderedDict()
+        self._seen: OrderedDict[str, CellRequest] = OrderedDict()
         self._lock = threading.Lock()
         self._unhook: Callable[[], None] = lambda: None
         if self._kernel is not None:
@@ -50,7 +50,7 @@ class Arrivals:
             shell.events.register("pre_run_cell", self._runs)
 
     def together(self) -> bool:
-        """The cell that runs now was sent within TOGETHER_S of another one. False where that can not be known."""
+        """True if the running cell was sent within TOGETHER_S of another one. False where that is unknown."""
         request = parent(self._shell)
         self._note(request)
         mine = self._seen.get(str(request.get("header", {}).get("msg_id")))
@@ -69,7 +69,7 @@ class Arrivals:
     def _runs(self, info: Any) -> None:
         self._note(parent(self._shell))
 
-    def _near(self, mine: Arrival) -> bool:
+    def _near(self, mine: CellRequest) -> bool:
         self._receive()
         with self._lock:
             return any(
@@ -88,20 +88,20 @@ class Arrivals:
         ):
             return
         with contextlib.suppress(ValueError, TypeError, KeyError), self._lock:
-            self._seen[str(header["msg_id"])] = Arrival(str(header["session"]), cell, _seconds(header["date"]))
+            self._seen[str(header["msg_id"])] = CellRequest(str(header["session"]), cell, _seconds(header["date"]))
             while len(self._seen) > KEPT:
                 self._seen.popitem(last=False)
 
     def _hook(self, kernel: Any) -> Callable[[], None]:
-        """ipykernel 7 hands every message of the shell channel to ``shell_channel_thread_main``, in a thread that is
-        never busy; ipykernel 6 to ``schedule_dispatch``, once somebody asks the stream for what came."""
+        """Intercept incoming messages. ipykernel 7 passes every shell message to ``shell_channel_thread_main`` in a
+        thread that is never busy; ipykernel 6 to ``schedule_dispatch``, when someone asks the stream for messages."""
         name = next((name for name in ("shell_channel_thread_main", "schedule_dispatch") if hasattr(kernel, name)), "")
         if not name:
             return lambda: None
         inner = getattr(kernel, name)
 
         def heard(*args: Any) -> Any:
-            with contextlib.suppress(Exception):  # whatever a message holds, the kernel gets it
+            with contextlib.suppress(Exception):  # whatever the message contains, the kernel must still get it
                 self._read(args[-1])
             return inner(*args)
 
@@ -109,20 +109,20 @@ class Arrivals:
         return lambda: setattr(kernel, name, inner)
 
     def _read(self, frames: Any) -> None:
-        """Of a message as it came from the socket: identities, delimiter, signature and four JSON parts."""
+        """Record a raw message: identities, delimiter, signature and four JSON parts."""
         session = self._kernel.session
         _, received = session.feed_identities(frames, copy=False)
         signature, *parts = (part.bytes for part in received[:5])
         if session.auth is not None and not hmac.compare_digest(session.sign(parts), signature):
-            return  # the kernel refuses it too, a moment later
+            return  # forged; the kernel refuses it too
         header, _, metadata, content = parts
         if session.unpack(header).get("msg_type") == "execute_request":
             named = {"header": header, "metadata": metadata, "content": content}
             self._note({name: session.unpack(part) for name, part in named.items()})
 
     def _receive(self) -> None:
-        """ipykernel 6 reads its shell socket in the thread that runs the cell: what came meanwhile is taken over into
-        its own queue, as it does itself between two cells."""
+        """Move messages that arrived meanwhile into the queue. ipykernel 6 reads its shell socket in the thread that
+        runs the cell, and does the same itself between two cells."""
         if hasattr(self._kernel, "msg_queue"):
             self._kernel.shell_stream.flush()
 

@@ -1,4 +1,4 @@
-"""What the person has decided for a session in this life of the kernel; a restart forgets it."""
+"""The user's decisions about kinds of calls in a session. A kernel restart forgets them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ KINDS = {
     "recall": ("sessions.read",),
     "paths": ("path",),
 }
-"""What people call kinds of calls."""
+"""Short names of kinds, as used by ``%agent allow`` and ``deny``."""
 
 
 class Consent:
-    """Kinds of calls, or single tools of a kind, allowed or refused for a session. The server asks each time all the
-    same, and is told yes or no each time."""
+    """Kinds of calls, or single tools of a kind, that the user allowed or refused for a session. The server still
+    asks for every call; the kernel answers from these decisions."""
 
     def __init__(self) -> None:
         self._allowed: dict[str, set[tuple[str, str]]] = {}
         self._refused: dict[str, set[tuple[str, str]]] = {}
 
     def allow(self, session: str, kind: str = LIVE, tool: str = "") -> None:
-        """``tool`` empty: all of the kind. Takes a refusal back."""
+        """Allow a kind, or one tool of it, and revoke earlier refusals of it."""
         self._allowed.setdefault(session, set()).add((kind, tool))
         refused = self._refused.get(session, set())
         self._refused[session] = {one for one in refused if one[0] != kind or (tool and one[1] not in ("", tool))}
 
     def refuse(self, session: str, kind: str, tool: str = "") -> None:
-        """Without a question from now on. What was allowed of it is not any more."""
+        """Refuse a kind, or one tool of it, without asking again, and revoke earlier permissions for it."""
         self._refused.setdefault(session, set()).add((kind, tool))
         allowed = self._allowed.get(session, set())
         self._allowed[session] = {one for one in allowed if one[0] != kind or (tool and one[1] not in ("", tool))}
@@ -59,11 +59,11 @@ class Consent:
         return {kind for kind, _ in self._allowed.get(session, ())}
 
     def refused(self, session: str) -> set[str]:
-        """Kinds of which nothing may run."""
+        """Return the kinds that are refused as a whole."""
         return {kind for kind, tool in self._refused.get(session, ()) if not tool}
 
     def rows(self, session: str) -> list[tuple[str, str, str]]:
-        """(kind, tool, decision), for people."""
+        """Return (kind, tool, decision) rows for display."""
         decided = [(*one, "allowed") for one in self._allowed.get(session, ())]
         return sorted(decided + [(*one, "refused") for one in self._refused.get(session, ())])
 
@@ -72,12 +72,12 @@ class Consent:
 
 
 def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
-    """``read:PATH`` lies in a folder that may be read."""
+    """True if ``tool`` (``access:path``) lies in an allowed folder."""
     access, _, path = tool.partition(":")
     places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
-    return any(access == kept and PurePath(path).is_relative_to(folder) for kept, _, folder in places)
+    return any(access == mode and PurePath(path).is_relative_to(folder) for mode, _, folder in places)
 
 
-def answers(person_is_there: bool, kinds: Iterable[str]) -> list[str]:
-    """What a turn says it can have answered: everything, or what was allowed beforehand."""
+def answerable_kinds(person_is_there: bool, kinds: Iterable[str]) -> list[str]:
+    """Return the approvals a turn can answer: all if a user is there, else the kinds allowed in advance."""
     return ["*"] if person_is_there else sorted(kinds)

@@ -1,7 +1,7 @@
-"""NAME.agent.json as a kernel reads it: turns with their answers, on the branch that was shown last.
+"""Reads NAME.agent.json in a kernel: answered turns, first those of the current branch.
 
-Standard library only, and nothing in the file is trusted: what does not have the shape of a document is an error in a
-line. The store's own reader (``sessions/transcript_reader.py``) checks more, and is not loaded in a person's kernel.
+Standard library only. The file is not trusted: a wrong structure raises a one-line error. The store's reader
+(``sessions/transcript_reader.py``) checks more, but is too heavy for the user's kernel.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One turn that was answered. ``code`` is what its calls were given, by call; ``numbers`` those of its answer."""
+class StoredTurn:
+    """One answered turn. ``code`` maps call ids to the code of the call; ``numbers`` are the checked numbers of the
+    answer."""
 
     turn: str
     cell: str
@@ -43,25 +44,25 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """``turns`` in the order in which they were asked, those of other branches last."""
+class SidecarDocument:
+    """The turns of a sidecar file in the order they were asked; turns of other branches come last."""
 
     path: Path
     session: str
-    turns: tuple[Said, ...]
+    turns: tuple[StoredTurn, ...]
     inline: Mapping[str, str] = field(repr=False)
 
-    def find(self, prompt: str, cell: str, time: int) -> Said | None:
-        """The newest answer to this prompt in this cell; where no cell has that id, the answer to the prompt when it is
-        met for the ``time``-th time (the last one, when it was not asked so often)."""
-        same = [said for said in self.turns if asked(said.prompt) == asked(prompt)]
-        mine = [said for said in same if said.cell == cell]
+    def find(self, prompt: str, cell: str, time: int) -> StoredTurn | None:
+        """Return the newest answer to ``prompt`` in ``cell``. If no cell has that id, return the answer to the
+        ``time``-th occurrence of the prompt, or to its last one."""
+        same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
+        mine = [turn for turn in same if turn.cell == cell]
         if mine:
             return mine[-1]
         return same[min(time, len(same)) - 1] if same else None
 
     def medium(self, digest: str) -> bytes | None:
-        """From the document, or from the file of that name beside it."""
+        """Return a medium from the document or from the file of that name beside it, else None."""
         if HASH.fullmatch(digest) is None:
             return None
         if digest in self.inline:
@@ -75,47 +76,48 @@ class Document:
         return beside.read_bytes() if beside.stat().st_size <= MAX_MEDIUM else None
 
 
-def asked(prompt: str) -> str:
-    """A prompt as it is compared: variables stand in braces in a cell, and are stored without."""
+def normalize_prompt(prompt: str) -> str:
+    """Normalize a prompt for comparison: braces around variables, which cells have and stored prompts do not, are
+    removed."""
     return " ".join(BRACES.sub(r"\1", prompt).split())
 
 
-def read(path: Path) -> Document:
-    """Raises AgentError for what is no document of ours."""
+def read_document(path: Path) -> SidecarDocument:
+    """Read the file. Raises AgentError if it is not a conversation document."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise AgentError(f"{path.name} has more than {MAX_BYTES >> 20} MB.")
         return _document(path, json.loads(path.read_bytes()))
     except OSError as error:
-        raise AgentError(f"{path} can not be read: {error.strerror}.") from None
+        raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
-        raise AgentError(f"{path.name} is no conversation that this version can read.") from None
+        raise AgentError(f"{path.name} is not a conversation that this version can read.") from None
 
 
-def _document(path: Path, body: Mapping[str, Any]) -> Document:
+def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
     own = body["agent_kernel"]
     messages = [Message.from_json(_plain(one)) for one in body["messages"]]
     of_turn: dict[str, list[Message]] = {}
     for item, message in zip(own["items"], messages, strict=True):
         of_turn.setdefault(str(item["turn"]), []).append(message)
-    until = _way(own)
+    until = _visible_segments(own)
     turns = [one for one in own["turns"] if one["state"] == "committed"]
     shown = [one for one in turns if one["since"] < until.get(one["segment"], -1)]
     ordered = [*shown, *(one for one in turns if one not in shown)]
-    said = tuple(_said(one, of_turn.get(str(one["id"]), [])) for one in ordered)
-    return Document(path, str(own["session"]["id"]), said, dict(_inline(body, own, messages)))
+    stored = tuple(_stored_turn(one, of_turn.get(str(one["id"]), [])) for one in ordered)
+    return SidecarDocument(path, str(own["session"]["id"]), stored, dict(_inline(body, own, messages)))
 
 
 def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Pictures are called image in a document, for others who read it."""
+    """Restore the content type of media: documents call it ``image`` for other readers."""
     content = body.get("content")
     if not isinstance(content, list):
         return body
     return {**body, "content": [{**part, "type": "media"} if "hash" in part else part for part in content]}
 
 
-def _way(own: Mapping[str, Any]) -> dict[int, int]:
-    """segment -> up to which item the current branch shows it."""
+def _visible_segments(own: Mapping[str, Any]) -> dict[int, int]:
+    """Map each segment of the current branch to the item up to which the branch shows it."""
     parents = {int(one["id"]): (int(one["parent"]), int(one["since"])) for one in own["segments"]}
     ends = {one["name"]: int(one["segment"]) for one in own["branches"]}
     at, until = ends.get(own["session"]["branch"], 0), END
@@ -127,11 +129,11 @@ def _way(own: Mapping[str, Any]) -> dict[int, int]:
     return way
 
 
-def _said(turn: Mapping[str, Any], messages: list[Message]) -> Said:
+def _stored_turn(turn: Mapping[str, Any], messages: list[Message]) -> StoredTurn:
     prompt = next((message.text for message in messages if message.role == "user" and not message.hidden), "")
     code = {call.id: _code(call.arguments) for message in messages for call in message.calls}
     answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
-    return Said(
+    return StoredTurn(
         str(turn["id"]),
         str(turn["cell"]),
         str(turn["where"]),
@@ -149,15 +151,15 @@ def _code(arguments: Mapping[str, Any]) -> str:
     return code if isinstance(code, str) else "\n".join(f"{name} = {value!r}" for name, value in arguments.items())
 
 
-def _numbers(told: Any, answer: str) -> Iterator[Mapping[str, Any]]:
-    for one in told if isinstance(told, list) else ():
+def _numbers(value: Any, answer: str) -> Iterator[Mapping[str, Any]]:
+    for one in value if isinstance(value, list) else ():
         match one:
             case [int(start), int(end), str(status), *_] if 0 <= start < end <= len(answer):
                 yield {"text": answer[start:end], "status": status}
 
 
 def _inline(body: Mapping[str, Any], own: Mapping[str, Any], messages: list[Message]) -> Iterator[tuple[str, str]]:
-    """(hash, base64) of media in the document; PNG pictures stand apart, in the order in which they are named."""
+    """Yield (hash, base64) of media in the document. PNG images are stored apart, in the order they are referenced."""
     for digest, blob in own["blobs"].items():
         if isinstance(blob.get("data"), str):
             yield str(digest), blob["data"]

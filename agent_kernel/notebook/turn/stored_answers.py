@@ -1,7 +1,7 @@
-"""Agent cells that ask no model (``AGENT_KERNEL_MODE``): they show what NAME.agent.json holds, or only say so.
+"""Agent cells in the modes of ``AGENT_KERNEL_MODE`` that ask no model: replay answers from NAME.agent.json, or off.
 
-For graders and CI: no server of ours is needed, only the file. What it says is somebody else's: words are shown as the
-words of any answer are, pictures only of kinds that can not act, and nothing in it runs.
+For graders and CI: only the file is needed, no server. The file is not trusted: text is shown like any answer, media
+only of types that cannot run code, and no code of it runs.
 """
 
 from __future__ import annotations
@@ -20,67 +20,76 @@ from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
 from agent_kernel.notebook.display.render import Card, TurnSummary, line_bundle, moment
 from agent_kernel.notebook.display.screen import Screen, screen_for
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.turn.sidecar_document import SUFFIX, Document, Said, asked, read
+from agent_kernel.notebook.turn.sidecar_document import (
+    SUFFIX,
+    SidecarDocument,
+    StoredTurn,
+    normalize_prompt,
+    read_document,
+)
 
 MODE = "AGENT_KERNEL_MODE"
 MISSING = "AGENT_KERNEL_REPLAY_MISSING"
 FILE = "AGENT_KERNEL_SIDECAR"
-OFF = f"Agent cells are off here ({MODE}=off): nothing was asked."
+OFF = f"Agent cells are off ({MODE}=off): no model was asked."
 STORED = "Stored answer of {when} ({mode}=replay): no model was asked."
 WORDS = {"success": "done", "error": "failed", "denied": "not run", "timeout": "out of time", "interrupted": "stopped"}
 NOTEBOOKS = ("JPY_SESSION_NAME", "PAPERMILL_INPUT_PATH")
-"""Variables of the environment that name the notebook of a kernel."""
+"""Environment variables that name the notebook of a kernel."""
 
 
 class StoredAnswers:
-    """``shown`` counts how often a prompt was met in this life of the kernel: without ids of cells the first cell with
-    it gets its first answer."""
+    """Shows stored answers. Counts how often each prompt occurred since the kernel started: without cell ids, the
+    first cell with a prompt gets its first answer."""
 
     def __init__(self, shell: Any, env: Mapping[str, str] = os.environ) -> None:
         self._shell = shell
         self._env = env
-        self._met: Counter[str] = Counter()
-        self._known: dict[Path, tuple[tuple[int, int], Document]] = {}
+        self._occurrences: Counter[str] = Counter()
+        self._cache: dict[Path, tuple[tuple[int, int], SidecarDocument]] = {}
 
     @property
     def is_on(self) -> bool:
-        """Whether cells ask no model. Raises AgentError for a mode that there is not."""
+        """True if cells ask no model. Raises AgentError for an unknown mode."""
         mode = self._env.get(MODE, "")
         if mode not in ("", "replay", "off"):
-            raise AgentError(f"{MODE} is replay or off, not {mode[:40]!r}.")
+            raise AgentError(f"{MODE} must be replay or off, not {mode[:40]!r}.")
         return bool(mode)
 
     def show(self, prompt: str, cell: str) -> None:
-        """Instead of a turn. Raises AgentError where no answer is stored, unless that is only to be told."""
+        """Show the stored answer of a cell. Raises AgentError if there is none, unless AGENT_KERNEL_REPLAY_MISSING
+        is "tell"."""
         if self._env.get(MODE) == "off":
             self._tell(OFF)
             return
         try:
-            document, said = self._found(prompt, cell)
+            document, turn = self._find_answer(prompt, cell)
         except AgentError as missing:
             if self._env.get(MISSING, "fail") != "tell":
                 raise
             self._tell(str(missing))
             return
-        self._present(document, said, screen_for(self._shell), cell)
+        self._present(document, turn, screen_for(self._shell), cell)
 
-    def _found(self, prompt: str, cell: str) -> tuple[Document, Said]:
-        self._met[asked(prompt)] += 1
+    def _find_answer(self, prompt: str, cell: str) -> tuple[SidecarDocument, StoredTurn]:
+        self._occurrences[normalize_prompt(prompt)] += 1
         files = self._files()
         if not files:
-            raise AgentError(f"no conversation ({'NAME' + SUFFIX}) lies beside this notebook; {FILE} names one.")
+            raise AgentError(f"no conversation ({'NAME' + SUFFIX}) is beside this notebook; set {FILE} to its path.")
         documents = [self._read(path) for path in files]
-        found = [(one, said) for one in documents if (said := one.find(prompt, cell, self._met[asked(prompt)]))]
-        if len(found) > 1:
-            names = ", ".join(document.path.name for document, _ in found)
-            raise AgentError(f"several conversations here have an answer to this ({names}); {FILE} names one.")
-        if not found:
+        time = self._occurrences[normalize_prompt(prompt)]
+        matches = [(one, turn) for one in documents if (turn := one.find(prompt, cell, time))]
+        if len(matches) > 1:
+            names = ", ".join(document.path.name for document, _ in matches)
+            raise AgentError(f"several conversations answer this prompt ({names}); set {FILE} to one of them.")
+        if not matches:
             names = ", ".join(path.name for path in files)
-            raise AgentError(f"{names} holds no answer to this prompt, and no model is asked ({MODE}=replay).")
-        return found[0]
+            raise AgentError(f"{names} has no answer to this prompt, and no model is asked ({MODE}=replay).")
+        return matches[0]
 
     def _files(self) -> list[Path]:
-        """The one that is named, that of the notebook, or all that lie in the working directory."""
+        """Return the file named in the environment, else the notebook's file, else all files in the working
+        directory."""
         if named := self._env.get(FILE):
             return [Path(named).expanduser()]
         names = [
@@ -93,35 +102,35 @@ class StoredAnswers:
                 return [beside]
         return [path for path in sorted(Path.cwd().glob(f"*{SUFFIX}")) if ".conflict." not in path.name]
 
-    def _read(self, path: Path) -> Document:
+    def _read(self, path: Path) -> SidecarDocument:
         try:
             facts = path.stat()
         except OSError as error:
-            raise AgentError(f"{path} can not be read: {error.strerror}.") from None
+            raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
         stamp = (facts.st_mtime_ns, facts.st_size)
-        if path not in self._known or self._known[path][0] != stamp:
-            self._known[path] = (stamp, read(path))
-        return self._known[path][1]
+        if path not in self._cache or self._cache[path][0] != stamp:
+            self._cache[path] = (stamp, read_document(path))
+        return self._cache[path][1]
 
-    def _present(self, document: Document, said: Said, screen: Screen, cell: str) -> None:
-        screen.line(STORED.format(when=moment(said.closed), mode=MODE))
-        for message in said.messages:
+    def _present(self, document: SidecarDocument, turn: StoredTurn, screen: Screen, cell: str) -> None:
+        screen.line(STORED.format(when=moment(turn.closed), mode=MODE))
+        for message in turn.messages:
             if message.role == "tool":
-                self._result(document, message, said, screen)
+                self._result(document, message, turn, screen)
             elif message.role == "assistant":
                 if message.reasoning:
                     screen.reasoning(message.reasoning)
                 if message.text:
                     screen.text(message.text)
         screen.flush(force=True)
-        if told := AnswerChecked(said.numbers).told:
-            screen.line(told)
-        summary = TurnSummary(said.turn, document.session, "committed", said.model, cell=cell, stored=said.closed)
+        if notice := AnswerChecked(turn.numbers).told:
+            screen.line(notice)
+        summary = TurnSummary(turn.turn, document.session, "committed", turn.model, cell=cell, stored=turn.closed)
         screen.summary(summary)
 
-    def _result(self, document: Document, message: Any, said: Said, screen: Screen) -> None:
-        code = said.code.get(message.call_id or "", "")
-        card = Card(message.call_id or "", message.name or "tool", said.where, code)
+    def _result(self, document: SidecarDocument, message: Any, turn: StoredTurn, screen: Screen) -> None:
+        code = turn.code.get(message.call_id or "", "")
+        card = Card(message.call_id or "", message.name or "tool", turn.where, code)
         card.add(message.text)
         card.close(WORDS.get(message.status or "success", "done"))
         screen.card(card)

@@ -1,4 +1,4 @@
-"""The person's own functions that the agent may call in this kernel, as a turn declares them."""
+"""Functions of the user that the model may call in this kernel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MARK = "__agent_tool__"
-"""The attribute in which the decorator leaves what it made of a function."""
+"""The attribute in which ``@agent_kernel.tool`` stores the tool made from a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """``parameters`` is a JSON schema of its arguments. ``effects``: it changes something, so a person is asked before
-    it runs."""
+    """A function the model may call. ``parameters`` is the JSON schema of its arguments. With ``effects``, the user
+    is asked before it runs."""
 
     name: str
     function: Callable[..., Any]
@@ -33,15 +33,15 @@ class UserFunction:
 
 @dataclass(slots=True)
 class UserFunctions:
-    """By name; the same name again takes the place of the earlier one, as running its cell again means. Beside those
-    that were added: the functions of ``namespace`` that ``@agent_kernel.tool`` marks, as they are there now."""
+    """Functions by name: those added explicitly, and those in ``namespace`` marked by ``@agent_kernel.tool``, looked
+    up anew each time. Adding a name again replaces the function, as running its cell again does."""
 
     namespace: Mapping[str, Any] = field(default_factory=dict)
     added: dict[str, UserFunction] = field(default_factory=dict)
 
     @property
     def registered(self) -> dict[str, UserFunction]:
-        return {**{function.name: function for function in marked(self.namespace)}, **self.added}
+        return {**{function.name: function for function in marked_functions(self.namespace)}, **self.added}
 
     def add(self, function: UserFunction) -> None:
         self.added[function.name] = function
@@ -50,17 +50,18 @@ class UserFunctions:
         return self.added.pop(name, None) is not None
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As ``functions`` of a turn."""
+        """Return the functions in the format of a turn's ``functions`` field."""
         return [function.to_json() for function in self.registered.values()]
 
 
-def marked(namespace: Mapping[str, Any]) -> list[UserFunction]:
-    """What ``@agent_kernel.tool`` marks. Nothing but functions is looked at: a look at other values may run code."""
-    found = []
+def marked_functions(namespace: Mapping[str, Any]) -> list[UserFunction]:
+    """Return the functions marked by ``@agent_kernel.tool``. Only plain functions are inspected: inspecting other
+    values could run their code."""
+    functions = []
     for value in list(namespace.values()):
-        made = vars(value).get(MARK) if type(value) is types.FunctionType else None
-        if made is not None:
-            spec = made.spec
+        tool = vars(value).get(MARK) if type(value) is types.FunctionType else None
+        if tool is not None:
+            spec = tool.spec
             effects = spec.kind != "function"
-            found.append(UserFunction(spec.name, made.invoke, spec.description, spec.parameters, effects))
-    return found
+            functions.append(UserFunction(spec.name, tool.invoke, spec.description, spec.parameters, effects))
+    return functions

@@ -32,7 +32,7 @@ class TurnOutputsHandler(AgentHandler):
 
 def _outputs(turn: Turn, events: Sequence[Event], url: str) -> list[dict[str, Any]]:
     from agent_kernel.notebook.display.render import TurnSummary
-    from agent_kernel.notebook.turn.detached_outputs import outputs_of
+    from agent_kernel.notebook.turn.detached_outputs import render_outputs
 
     summary = TurnSummary(turn.id, turn.key.id, cell=turn.cell, private=is_private(turn.key.id))
-    return outputs_of(events, summary, url)
+    return render_outputs(events, summary, url)

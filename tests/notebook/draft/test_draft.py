@@ -261,18 +261,18 @@ async def test_a_kernel_that_can_not_be_copied_asks_or_sends_copies_and_says_why
     await notebook.run(f"{DF}\nimport sys, types\nsys.modules['jax'] = types.ModuleType('jax')\nword = 'given'")
     ran = await notebook.run("%%agent\nhello", [])
     assert ran.turn["where"] == "live"
-    assert "No draft can be made: your kernel has loaded jax, which does not work in a copy." in ran.plain
+    assert "No draft is possible: your kernel has loaded jax, which does not work in a copy." in ran.plain
     assert "No draft" not in (await notebook.run("%%agent\nhello once more", [])).plain, "it is told once"
     ran = await notebook.run("%%agent --in draft\nwith copies of df and {word}", [])
     assert ran.turn["where"] == "sandbox"
-    assert "Python runs in the sandbox instead, with copies." in ran.plain
+    assert "Python runs in the sandbox instead, on copies." in ran.plain
     assert "6 given" in ran.cards[0]
 
 
 async def test_what_is_too_large_to_copy_is_told_and_described(notebook: Notebook) -> None:
     await notebook.run("big = b'x' * (33 << 20)")
     ran = await notebook.run("%%agent --in sandbox\nthis is {big} and too large", [])
-    assert "big is not in the sandbox, only what it looks like: it is too large" in ran.plain
+    assert "big is not in the sandbox; the model gets only its description: it is too large" in ran.plain
     assert "False" in ran.cards[0]
 
 

@@ -70,7 +70,7 @@ async def test_python_of_it_runs_in_the_sandbox_on_copies_never_in_the_kernel(no
         assert "6" in window.of(ran).cards[0]
     for options in ("--in live", "--auto", "--in draft"):
         refused = await notebook.run(f"%%agent --background {options}\nx")
-        assert "runs python in the sandbox" in refused.error
+        assert "runs Python in the sandbox" in refused.error
 
 
 async def test_what_it_asks_waits_for_approve(notebook: Notebook) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn import image_arguments
-from agent_kernel.notebook.turn.image_arguments import attached
+from agent_kernel.notebook.turn.image_arguments import read_images
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 
 
 def test_a_file_is_attached_as_it_is_whatever_its_name_says(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(b"\xff\xd8\xff\xe0...")
-    [found] = attached([str(tmp_path / "photo.png")], {})
+    [found] = read_images([str(tmp_path / "photo.png")], {})
     assert found == {"mime": "image/jpeg", "data": base64.b64encode(b"\xff\xd8\xff\xe0...").decode()}
 
 
@@ -27,14 +27,14 @@ def test_a_file_is_attached_as_it_is_whatever_its_name_says(tmp_path: Path) -> N
     ids=["bytes", "bytearray", "an image", "a figure"],
 )
 def test_a_variable_that_holds_a_picture_is_attached(value: object) -> None:
-    [found] = attached(["shown"], {"shown": value})
+    [found] = read_images(["shown"], {"shown": value})
     assert found["mime"] == "image/png"
     assert base64.b64decode(found["data"]).startswith(PNG[:8])
 
 
 def test_a_variable_may_hold_the_path_and_comes_before_a_file_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.gif").write_bytes(b"GIF89a")
-    assert [found["mime"] for found in attached(["p", "p"], {"p": tmp_path / "a.gif"})] == ["image/gif"] * 2
+    assert [found["mime"] for found in read_images(["p", "p"], {"p": tmp_path / "a.gif"})] == ["image/gif"] * 2
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_variable_may_hold_the_path_and_comes_before_a_file_of_its_name(tmp_pa
     [(b"RIFF....WEBPVP8 ", "image/webp"), (b"\0\0\0\x18ftypmp42", "video/mp4"), (b"BM..", "image/bmp")],
 )
 def test_the_kind_is_read_off_the_first_bytes(head: bytes, mime: str) -> None:
-    assert attached(["x"], {"x": head})[0]["mime"] == mime
+    assert read_images(["x"], {"x": head})[0]["mime"] == mime
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def test_the_kind_is_read_off_the_first_bytes(head: bytes, mime: str) -> None:
 )
 def test_what_is_no_picture_is_named_in_one_line(name: str, message: str) -> None:
     with pytest.raises(AgentError, match=message) as caught:
-        attached([name], {"text": b"only text", "array": np.zeros(3)})
+        read_images([name], {"text": b"only text", "array": np.zeros(3)})
     assert "\n" not in str(caught.value)
 
 
 def test_a_turn_takes_only_so_much(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(image_arguments, "MAX_BYTES", 30)
     with pytest.raises(AgentError, match="16 pictures"):
-        attached(["x", "x", "x"], {"x": PNG})
+        read_images(["x", "x", "x"], {"x": PNG})
     (tmp_path / "large.png").write_bytes(PNG + bytes(99))
     with pytest.raises(AgentError, match="more than"):
-        attached([str(tmp_path / "large.png")], {})
+        read_images([str(tmp_path / "large.png")], {})
     with pytest.raises(AgentError, match="16 pictures"):
-        attached(["x"] * 17, {"x": b"BM"})
+        read_images(["x"] * 17, {"x": b"BM"})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.engines.local.tool_calling.code_fence_files import reading_lines
-from agent_kernel.notebook.turn.named_files import MAX_CHARS, WHOLE_BYTES, heads
+from agent_kernel.notebook.turn.named_files import MAX_CHARS, WHOLE_BYTES, describe_files
 from tests.notebook.notebook import Notebook
 
 SCRIPT = [{"text": "It is Sencha.", "when": "most expensive"}, {"text": "Fine.", "when": "And"}]
@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_table_is_told_by_its_columns_types_and_three_rows(here: Path) -> None:
     (here / "teas.csv").write_text(TEAS)
 
-    assert heads("Which tea in teas.csv is the most expensive?").splitlines() == [
+    assert describe_files("Which tea in teas.csv is the most expensive?").splitlines() == [
         "teas.csv: CSV read by pd.read_csv('teas.csv', parse_dates=['picked']), 4 rows x 4 columns: "
         "tea str, origin str, price float64, picked date",
         "    tea,origin,price,picked",
@@ -69,7 +69,7 @@ def test_a_table_is_told_by_its_columns_types_and_three_rows(here: Path) -> None
 def test_each_kind_is_told_in_its_own_way(here: Path, name: str, text: str, expected: str) -> None:
     (here / name).write_text(text)
 
-    told = heads(f"What is in '{name}'?")
+    told = describe_files(f"What is in '{name}'?")
 
     assert expected in told
     assert bool(told) is bool(expected)
@@ -78,7 +78,7 @@ def test_each_kind_is_told_in_its_own_way(here: Path, name: str, text: str, expe
 def test_a_question_about_lines_reads_lines(here: Path) -> None:
     (here / "a.log").write_text("one\ntwo\n")
 
-    assert "open('a.log').read().splitlines()" in heads("How many lines has a.log?")
+    assert "open('a.log').read().splitlines()" in describe_files("How many lines has a.log?")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_nothing_hidden_outside_or_odd_is_ever_read(here: Path, name: str) -> No
     (here / "folder.csv").mkdir()
     os.mkfifo(here / "pipe.csv")
 
-    assert heads(f"What is in {name}, '{name}' and {here / name}?") == ""
+    assert describe_files(f"What is in {name}, '{name}' and {here / name}?") == ""
 
 
 def test_nothing_is_read_in_the_home_directory_as_a_draft_reads_nothing_there(
@@ -111,7 +111,7 @@ def test_nothing_is_read_in_the_home_directory_as_a_draft_reads_nothing_there(
     (here / "a.csv").write_text("n\n1\n")
     monkeypatch.setenv("HOME", str(here))
 
-    assert heads("What is in a.csv?") == ""
+    assert describe_files("What is in a.csv?") == ""
 
 
 def test_a_large_file_costs_only_its_head(here: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_large_file_costs_only_its_head(here: Path) -> None:
     assert (here / "big.csv").stat().st_size > 10 * WHOLE_BYTES
 
     started = time.perf_counter()
-    told = heads("How many rows has big.csv?")
+    told = describe_files("How many rows has big.csv?")
 
     assert time.perf_counter() - started < 2
     assert "rows x" not in told
@@ -135,7 +135,7 @@ def test_what_a_file_holds_never_passes_for_a_fact(here: Path) -> None:
     (here / "b.csv").write_text(f'"x\n{forged}"\n1\n')
     (here / "c.json").write_text(json.dumps({f"k\n{forged}": f"\n{forged}"}))
 
-    told = heads("Is evil.csv in a.txt, b.csv or c.json?")
+    told = describe_files("Is evil.csv in a.txt, b.csv or c.json?")
 
     assert told.count("\n    ") >= 3
     assert "evil" not in reading_lines("Is evil.csv in a.txt, b.csv or c.json?", [f"Files: {told}"], []).replace(

@@ -136,7 +136,7 @@ async def test_why_a_cell_is_asked_again_is_said(notebook: Notebook) -> None:
     await notebook.run("source = [3, 1]")
     moved = await notebook.run_all(cells)
     assert moved["one"].plain.startswith("Stored")
-    assert "Asked again: source is not what the code of its answer worked with." in moved["two"].plain
+    assert "Asked again: source is not what the code of its answer used." in moved["two"].plain
     edited = await notebook.run_all({**cells, "one": "%%agent\nwhat is that"})
     assert "Asked again: the prompt changed." in edited["one"].plain
     assert "Asked again: what came before it in the conversation changed." in edited["two"].plain

@@ -15,7 +15,7 @@ from nbclient.exceptions import CellExecutionError
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.turn.sidecar_document import read
+from agent_kernel.notebook.turn.sidecar_document import read_document
 from agent_kernel.sessions.export.consistent_read import snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -100,24 +100,24 @@ def test_a_notebook_replays_its_stored_answers_without_a_server(
 
 def test_a_prompt_without_an_answer_fails_the_run_or_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_sidecar(tmp_path / "work.agent.json")
-    with pytest.raises(CellExecutionError, match=r"work.agent.json holds no answer to this prompt"):
+    with pytest.raises(CellExecutionError, match=r"work.agent.json has no answer to this prompt"):
         _ran(tmp_path, "%%agent\nsomething new", monkeypatch=monkeypatch, mode="replay")
     told = _ran(
         tmp_path, "%%agent\nsomething new", monkeypatch=monkeypatch, mode="replay", AGENT_KERNEL_REPLAY_MISSING="tell"
     )
-    assert "holds no answer to this prompt" in _shown(told.cells[2])
+    assert "has no answer to this prompt" in _shown(told.cells[2])
 
 
 def test_with_agents_off_a_cell_only_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = _ran(tmp_path, "%%agent\nanything", monkeypatch=monkeypatch, mode="off")
-    assert _shown(notebook.cells[2]) == "Agent cells are off here (AGENT_KERNEL_MODE=off): nothing was asked."
+    assert _shown(notebook.cells[2]) == "Agent cells are off (AGENT_KERNEL_MODE=off): no model was asked."
 
 
 def test_the_answer_of_this_cell_comes_before_that_of_another_with_the_same_prompt(tmp_path: Path) -> None:
     turns = _turns()
     path = tmp_path / "work.agent.json"
     _write_sidecar(path, {"t2": turns["t2"]}, cell="cell-a")
-    document = read(path)
+    document = read_document(path)
     found = document.find("  again ", "cell-a", 5)
     assert found is not None
     assert found.turn == "t2"
@@ -128,7 +128,7 @@ def test_the_answer_of_this_cell_comes_before_that_of_another_with_the_same_prom
 def test_a_medium_that_is_not_what_it_is_named_after_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "work.agent.json"
     _write_sidecar(path)
-    document = read(path)
+    document = read_document(path)
     digest = Media.of("image/png", LARGE).hash
     assert document.medium(digest) == LARGE
     assert document.medium("../work.agent.json") is None
@@ -145,5 +145,5 @@ def test_a_medium_that_is_not_what_it_is_named_after_is_not_taken(tmp_path: Path
 def test_a_file_that_is_no_conversation_is_a_line(tmp_path: Path, body: str) -> None:
     path = tmp_path / "work.agent.json"
     path.write_text(body)
-    with pytest.raises(AgentError, match="no conversation that this version can read"):
-        read(path)
+    with pytest.raises(AgentError, match="not a conversation that this version can read"):
+        read_document(path)
