@@ -1,58 +1,17 @@
-"""The server extension: its settings, what belongs to one server, and a clean stop."""
+"""The server extension: its settings, and how it starts and stops."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import functools
-import os
 from typing import TYPE_CHECKING, Any
 
-from jupyter_server._tz import utcnow
-from jupyter_server.auth.identity import User
-from jupyter_server.base.call_context import CallContext
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, Unicode, default
 
 from agent_kernel.core.settings import Settings
-from jupyter_ext.auth.callers import namespace_of
 
 if TYPE_CHECKING:
-    from agent_kernel.core.api_tokens import ApiTokenStore
-    from agent_kernel.core.session import SessionKey
-    from agent_kernel.sessions.store.database import Database
-    from agent_kernel.turn.runtime import Runtime
-    from jupyter_ext.api.anthropic.threads import MessageThreads
-    from jupyter_ext.api.http.request_tracker import Requests
-    from jupyter_ext.api.mcp.endpoint import McpEndpoint
-    from jupyter_ext.api.responses.live_responses import Responses
-    from jupyter_ext.auth.bind_requests import Binds
-    from jupyter_ext.monitoring.metrics import Metrics
-    from jupyter_ext.notebooks.bindings import Notebooks
-    from jupyter_ext.notebooks.cleared_outputs import Cleared
-    from jupyter_ext.notebooks.contents_watch import ContentsWatch
-    from jupyter_ext.notebooks.kernel_jobs import Jobs
-    from jupyter_ext.notebooks.kernels import Kernel, Kernels
-    from jupyter_ext.notebooks.private_sessions import PrivateSessions
-    from jupyter_ext.notebooks.sidecar import Sidecars
-    from jupyter_ext.notebooks.sidecar_import import Reunion
-    from jupyter_ext.push.model_pulls import Pulls
-    from jupyter_ext.push.notifications import News
-    from jupyter_ext.push.page_connection import Pages
-    from jupyter_ext.push.page_tools import Serving
-    from jupyter_ext.quotas.limits import Limits
     from jupyter_ext.services import Services
-    from jupyter_ext.turns.access import Access
-    from jupyter_ext.turns.cpu_priority import Neighbours
-    from jupyter_ext.turns.engine_choices import Choices
-    from jupyter_ext.turns.ephemeral_sessions import Ephemeral
-    from jupyter_ext.turns.idempotency import Idempotency
-    from jupyter_ext.turns.revision_lock import Changes
-    from jupyter_ext.turns.start_turn import Calls
-    from jupyter_ext.turns.turn_versions import Versions
-    from jupyter_ext.turns.turns import LiveTurn, Turns
-
-ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
 
 
 class AgentKernel(ExtensionApp):
@@ -60,41 +19,9 @@ class AgentKernel(ExtensionApp):
     value, or the default of ``agent_kernel.core.settings``."""
 
     name = "agent_kernel"
-    loaded = False
-
-    # What belongs to one server, made by ``wiring.wire``. Every Jupyter command imports this module to list extensions;
-    # only a server that loads this one imports the rest.
-    runtime: Runtime
-    binds: Binds
-    choices: Choices
-    pulls: Pulls
-    versions: Versions
-    changes: Changes
-    turns: Turns
-    private: PrivateSessions
-    ephemeral: Ephemeral
-    calls: Calls
-    kernels: Kernels
-    jobs: Jobs
-    user_limits: Limits
-    records: Database
-    idempotency: Idempotency
-    neighbours: Neighbours
-    news: News
-    pages: Pages
-    requests: Requests
-    metrics: Metrics
-    tokens: ApiTokenStore
-    notebooks: Notebooks
-    sidecars: Sidecars
-    reunion: Reunion
-    serving: Serving
-    cleared: Cleared
-    access: Access
-    watch: ContentsWatch
-    services: Services
-    importing: asyncio.Lock
-    """One document at a time: reading one may take a few hundred MB."""
+    services: Services | None = None
+    """None until the extension is loaded. Every Jupyter command imports this module to list extensions, so the modules
+    of the parts are imported when they are built."""
 
     model = Unicode(None, allow_none=True, config=True, help="A model of the catalog, a path, or a hub's org/name.")
     engine = Unicode(
@@ -216,12 +143,13 @@ class AgentKernel(ExtensionApp):
         return None
 
     def initialize_settings(self) -> None:
-        """Raises InvalidRequest for settings that make no sense: the extension is not loaded, with that reason."""
-        from jupyter_ext import services
+        """Build the services. Raises InvalidRequest for settings that make no sense: the extension is not loaded, and
+        the server's log has that reason."""
+        from jupyter_ext.services import SETTING, build_services
 
-        services.wire(self, self._settings())
-        self.settings[services.SETTING] = self.services
-        self.loaded = True
+        assert self.serverapp is not None
+        self.services = build_services(self._settings(), self.serverapp)
+        self.settings[SETTING] = self.services
 
     def initialize_handlers(self) -> None:
         from jupyter_ext.api.routes import RULES
@@ -229,159 +157,26 @@ class AgentKernel(ExtensionApp):
         self.handlers.extend(RULES)
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        await self.runtime.start()
-        self.sidecars.start()
-        self.neighbours.start()
-        self.log.info("agent-kernel: engine %s, sessions in %s", self.runtime.settings.engine, self._where())
-
-    @functools.cached_property
-    def responses(self) -> Responses:
-        """Made for the first client that speaks that dialect, as the others here."""
-        from jupyter_ext.api.responses.live_responses import Responses
-
-        settings = self.runtime.settings
-        return Responses(self, None if settings.store == "memory" else settings.data_dir / "responses.db")
-
-    @functools.cached_property
-    def message_threads(self) -> MessageThreads:
-        from jupyter_ext.api.anthropic.threads import MessageThreads
-
-        return MessageThreads()
-
-    @functools.cached_property
-    def mcp(self) -> McpEndpoint:
-        """Made for the first program that speaks MCP."""
-        from jupyter_ext.api.mcp.endpoint import McpEndpoint
-
-        return McpEndpoint(self)
+        assert self.services is not None
+        await self.services.start()
+        settings = self.services.runtime.settings
+        where = settings.data_dir if settings.store in ("sqlite", "files") else settings.store
+        self.log.info("agent-kernel: engine %s, sessions in %s", settings.engine, where)
 
     def current_activity(self) -> list[str] | None:
         """What keeps a server with ``shutdown_no_activity_timeout`` up."""
-        return [turn.id for turn in self.turns.running] or None if self.loaded else None
+        return [turn.id for turn in self.services.turns.running] or None if self.services is not None else None
 
     async def stop_extension(self) -> None:
-        """Turns end as cancelled and saved, then everything that was started stops; nothing is left running. Jupyter
-        calls this also for an extension that could not be loaded."""
-        if not self.loaded:
-            return
-        self.kernels.close()
-        self.watch.close()
-        await self.neighbours.aclose()
-        await self.turns.aclose()
-        await self.idempotency.aclose()
-        self.pages.close()
-        if "mcp" in vars(self):
-            await self.mcp.aclose()
-        await self.calls.aclose()
-        if "responses" in vars(self):
-            await self.responses.aclose()
-        self.ephemeral.close()
-        await self.jobs.aclose()
-        await self.private.aclose()
-        await self.pulls.aclose()
-        await self.sidecars.aclose()
-        await self.runtime.aclose()
-        await self.user_limits.aclose()
-        await self.records.aclose()
-
-    def url(self) -> str:
-        """This server as a process on this machine reaches it, ending in ``/``."""
-        server = self.serverapp
-        assert server is not None
-        scheme = "https" if server.certfile else "http"
-        address = "127.0.0.1" if server.ip in ANY_ADDRESS else server.ip
-        host = f"[{address}]" if ":" in address else address
-        return f"{scheme}://{host}:{server.port}{server.base_url}"
-
-    async def renamed(self, old: str, new: str) -> None:
-        await self.notebooks.renamed(old, new)
-        await self.sidecars.renamed(old, new)
-
-    async def deleted(self, path: str) -> None:
-        await self.sidecars.deleted(self.namespace_here(), path)
-        await self.notebooks.deleted(path)
-
-    async def saved(self, path: str) -> None:
-        self.notebooks.created(path)
-
-    async def copied(self, source: str, path: str) -> None:
-        self.notebooks.created(path)
-        await self.reunion.copied(self.namespace_here(), source, path)
+        """Stop the services. Jupyter calls this also for an extension that could not be loaded."""
+        if self.services is not None:
+            await self.services.aclose()
 
     def _settings(self) -> Settings:
-        """As text, because a 0 would count as not set."""
+        """The traits that are set, as text, because a 0 would count as not set."""
         names = [item.name for item in dataclasses.fields(Settings)]
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         traits: dict[str, Any] = {
             name: value if isinstance(value, dict) else str(value) for name, value in given.items()
         }
         return Settings.from_env(**traits)
-
-    def interpreter_of(self, session: SessionKey) -> str:
-        """Of the kernel from which the session's running turn came."""
-        kernels = [turn.order.kernel for turn in self.turns.running if turn.order.key == session and turn.order.kernel]
-        return self.kernels.interpreter(kernels[0]) if kernels else ""
-
-    def told_to_kernels(self) -> dict[str, str]:
-        """What the magic of a kernel goes by: where python runs, and what drafts must not see."""
-        assert self.serverapp is not None
-        server, settings = self.serverapp, self.runtime.settings
-        hidden = [settings.data_dir, server.runtime_dir, server.config_dir]
-        return {
-            "AGENT_KERNEL_PYTHON_IN": settings.python_in,
-            "AGENT_KERNEL_HIDDEN": os.pathsep.join(map(os.path.abspath, map(str, hidden))),
-            **(
-                {"AGENT_KERNEL_MODE": settings.mode, "AGENT_KERNEL_REPLAY_MISSING": settings.replay_missing}
-                if settings.mode
-                else {}
-            ),
-        }
-
-    def namespace_here(self) -> str:
-        """Of the request that is being served, if one is."""
-        handler = CallContext.get(CallContext.JUPYTER_HANDLER)
-        if (caller := getattr(handler, "caller", None)) is not None:
-            return str(caller.namespace)
-        user = getattr(handler, "current_user", None)
-        return namespace_of(self.runtime.settings.namespace, user if isinstance(user, User) else None)
-
-    def notebook_saving(self, model: dict[str, Any], path: str, contents_manager: Any, **kwargs: Any) -> None:
-        """Runs in the save, on what a client sent."""
-        if model.get("type") == "notebook":
-            self.cleared.saw(self.namespace_here(), path.strip("/"), model.get("content"))
-
-    def notebook_saved(self, os_path: str, model: dict[str, Any], contents_manager: Any, **kwargs: Any) -> None:
-        """Runs in the save: only notes that there is something to write."""
-        if model["type"] == "notebook":
-            self.sidecars.mark(self.namespace_here(), os_path)
-
-    def kernel_life_ended(self, kernel: str, reason: str) -> None:
-        self.turns.cancel_kernel(kernel, reason)
-        self.jobs.life_ended(kernel, reason)
-
-    def kernel_gone(self, kernel: Kernel) -> None:
-        self.jobs.forget(kernel.id)
-        self.private.kernel_gone(kernel)
-
-    def turn_ended(self, turn: LiveTurn) -> None:
-        self.sidecars.turn_ended(turn.order.key)
-        self.news.ended(turn)
-
-    async def bound_anew(self, namespace: str, place: str) -> None:
-        """Tells the pages that watch a kernel of the notebook."""
-        kernels = [kernel for kernel in self.news.kernels(namespace) if await self.notebooks.place(kernel) == place]
-        if kernels:
-            key = await self.notebooks.bound(namespace, place)
-            for kernel in kernels:
-                self.news.bound(namespace, kernel, key.id if key else None)
-
-    def stay_active(self, kernels: set[str]) -> None:
-        assert self.serverapp is not None
-        now = utcnow()
-        self.serverapp.web_app.settings["last_activity_times"]["agent_kernel"] = now
-        for kernel in kernels:
-            self.kernels.touch(kernel, now)
-
-    def _where(self) -> str:
-        settings = self.runtime.settings
-        return str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store

@@ -1,34 +1,42 @@
-"""What belongs to one server, made and put together: the only place that knows all parts."""
+"""The parts of one server, built once and connected. Nothing here knows the HTTP API or the server extension."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
+from jupyter_server._tz import utcnow
+from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.filemanager import FileContentsManager
 
 from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
-from jupyter_ext.api.http.request_tracker import Requests
 from jupyter_ext.auth.bind_requests import Binds
+from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.monitoring.gauges import Gauges
 from jupyter_ext.monitoring.metrics import Metrics
+from jupyter_ext.monitoring.request_tracker import Requests
 from jupyter_ext.notebooks import parent_kernel
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.cleared_outputs import Cleared
 from jupyter_ext.notebooks.contents_watch import ContentsWatch
+from jupyter_ext.notebooks.kernel_environment import kernel_environment, server_url
 from jupyter_ext.notebooks.kernel_jobs import Jobs
-from jupyter_ext.notebooks.kernels import Kernels
+from jupyter_ext.notebooks.kernels import Kernel, Kernels
+from jupyter_ext.notebooks.notebook_access import AttachedNotebooks
+from jupyter_ext.notebooks.notebook_files import NotebookFiles
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.notebooks.sidecar import Sidecars
 from jupyter_ext.notebooks.sidecar_import import Reunion
 from jupyter_ext.push.missed_events import MissedEvents
 from jupyter_ext.push.model_pulls import Pulls
-from jupyter_ext.push.notifications import News
+from jupyter_ext.push.notifications import News, announce_binding
 from jupyter_ext.push.page_connection import Pages
 from jupyter_ext.push.page_tools import Serving
 from jupyter_ext.quotas.limits import Limits
@@ -41,25 +49,51 @@ from jupyter_ext.turns.ephemeral_sessions import Ephemeral
 from jupyter_ext.turns.idempotency import Idempotency
 from jupyter_ext.turns.revision_lock import Changes
 from jupyter_ext.turns.start_turn import Calls
+from jupyter_ext.turns.turn_inputs import TurnInputs
 from jupyter_ext.turns.turn_versions import Versions
 from jupyter_ext.turns.turns import Turns
 
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
-
 P = ParamSpec("P")
+T = TypeVar("T")
 SETTING = "agent_kernel_services"
 """The name of the Services among the settings of the web application."""
 
 
+class PartsOnDemand:
+    """Parts that only some clients need, such as the stored responses of one API: made for the first of them."""
+
+    def __init__(self) -> None:
+        self._parts: dict[type[Any], Any] = {}
+
+    def get(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return the part of this class; ``make`` is called when there is none yet."""
+        part: T | None = self._parts.get(kind)
+        if part is None:
+            part = self._parts[kind] = make()
+        return part
+
+    async def aclose(self) -> None:
+        for part in reversed(self._parts.values()):
+            if hasattr(part, "aclose"):
+                await part.aclose()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The parts of one server, as request handlers reach them."""
+    """The parts of one server. Request handlers reach them here; a part gets the others that it uses when it is made,
+    never all of them."""
 
     runtime: Runtime
+    server_db: Database
+    tokens: ApiTokenStore
+    metrics: Metrics
+    requests: Requests
+
+    # Turns and their sessions.
     access: Access
     turns: Turns
     turn_starter: Calls
+    turn_inputs: TurnInputs
     turn_versions: Versions
     idempotency: Idempotency
     revision_locks: Changes
@@ -67,132 +101,197 @@ class Services:
     private_sessions: PrivateSessions
     engine_choices: Choices
     user_limits: Limits
+    cpu_priority: Neighbours
+
+    # Notebooks and kernels.
     notebooks: Notebooks
+    attached_notebooks: AttachedNotebooks
     sidecars: Sidecars
     sidecar_imports: Reunion
     cleared_outputs: Cleared
+    contents_watch: ContentsWatch
     kernels: Kernels
     kernel_jobs: Jobs
+    kernel_environment: Mapping[str, str]
+    bind_requests: Binds
+    import_lock: asyncio.Lock
+    """Held while a document is imported: reading one may take a few hundred MB."""
+
+    # Pages.
     notifications: News
     missed_events: MissedEvents
     pages: Pages
     page_tools: Serving
     model_pulls: Pulls
-    tokens: ApiTokenStore
-    bind_requests: Binds
-    metrics: Metrics
-    requests: Requests
-    import_lock: asyncio.Lock
-    """Held while a document is imported: reading one may take a few hundred MB."""
+
+    on_demand: PartsOnDemand
     url: Callable[[], str]
     """Returns the address at which a process on this machine reaches this server, ending in ``/``."""
 
+    async def start(self) -> None:
+        await self.runtime.start()
+        self.sidecars.start()
+        self.cpu_priority.start()
 
-def wire(app: AgentKernel, settings: Settings) -> None:
-    """Starts nothing. Raises InvalidRequest for settings that make no sense."""
-    assert app.serverapp is not None
-    managers = app.serverapp.kernel_manager
-    runtime = app.runtime = Runtime.build(settings)
-    app.binds = Binds()
-    app.choices = Choices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
-    app.pulls = Pulls(settings)
-    app.versions = Versions(runtime.store)
-    app.news, app.serving, app.pages = News(), Serving(), Pages()
-    app.metrics = Metrics(Gauges(app))
-    app.requests = Requests(app.metrics.answered)
-    runtime.sources = [*app.metrics.watching(runtime.sources)]
-    app.tokens = ApiTokenStore(settings.tokens_path)
-    app.changes = Changes(runtime.store, app.news.changed)
-    runtime.afterwards.told = app.news.changed
-    kept = None if settings.store == "memory" else settings.data_dir / "requests.db"
-    app.records = records(kept)
-    app.user_limits = Limits(settings, Spending(app.records))
-    app.turns = Turns(
+    async def aclose(self) -> None:
+        """End turns as cancelled, save them, and stop everything that was started.
+
+        Turns end first, because they use all other parts; the stores close last, because the others still write.
+        """
+        self.kernels.close()
+        self.contents_watch.close()
+        await self.cpu_priority.aclose()
+        await self.turns.aclose()
+        await self.idempotency.aclose()
+        self.pages.close()
+        await self.turn_starter.aclose()
+        await self.on_demand.aclose()
+        self.ephemeral_sessions.close()
+        await self.kernel_jobs.aclose()
+        await self.private_sessions.aclose()
+        await self.model_pulls.aclose()
+        await self.sidecars.aclose()
+        await self.runtime.aclose()
+        await self.user_limits.aclose()
+        await self.server_db.aclose()
+
+
+def build_services(settings: Settings, server: ServerApp) -> Services:
+    """Build the parts and connect them; nothing is started. Raises InvalidRequest for settings that make no sense."""
+    runtime = Runtime.build(settings)
+    store, in_memory = runtime.store, settings.store == "memory"
+    namespace = partial(current_namespace, settings.namespace)
+    url = partial(server_url, server)
+    environment = kernel_environment(settings, [server.runtime_dir, server.config_dir])
+    metrics, notifications, pages, model_pulls = Metrics(), News(), Pages(), Pulls(settings)
+    requests = Requests(metrics.answered)
+    runtime.sources = [*metrics.watching(runtime.sources)]
+    runtime.afterwards.told = notifications.changed
+    server_db = records(None if in_memory else settings.data_dir / "requests.db")
+    user_limits = Limits(settings, Spending(server_db))
+    private_sessions = PrivateSessions(store, runtime.sandbox)
+    ephemeral_sessions = Ephemeral(private_sessions)
+    engine_choices = Choices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
+    turn_versions = Versions(store)
+    notebooks, sidecars, sidecar_imports = _notebooks(runtime, server, notifications)
+    cleared_outputs = Cleared(store, sidecars)
+    files = NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
+    kernel_jobs = Jobs(server.kernel_manager.get_kernel)
+
+    # Kernels end turns, and turns keep their kernels from being culled: the first of both is bound by its name.
+    def life_ended(kernel: str, reason: str) -> None:
+        turns.cancel_kernel(kernel, reason)
+        kernel_jobs.life_ended(kernel, reason)
+
+    def kernel_gone(kernel: Kernel) -> None:
+        kernel_jobs.forget(kernel.id)
+        private_sessions.kernel_gone(kernel)
+
+    kernels = Kernels(server.kernel_manager, url, namespace, life_ended, kernel_gone, told=environment)
+    turns = Turns(
         runtime,
-        app.user_limits,
-        on_pulse=app.stay_active,
-        on_begin=each(app.metrics.began, app.news.began),
-        on_end=each(app.metrics.ended, app.turn_ended),
-        on_body=each(app.metrics.said, app.news.said),
-    )
-    app.idempotency = Idempotency(runtime.store, app.turns, app.records)
-    app.private = PrivateSessions(runtime.store, runtime.sandbox)
-    app.ephemeral = Ephemeral(app.private)
-    app.calls = Calls(app)
-    app.kernels = Kernels(
-        managers, app.url, app.namespace_here, app.kernel_life_ended, app.kernel_gone, told=app.told_to_kernels()
+        user_limits,
+        on_pulse=partial(_note_activity, server, kernels),
+        on_begin=each(metrics.began, notifications.began),
+        on_end=each(metrics.ended, lambda turn: sidecars.turn_ended(turn.order.key), notifications.ended),
+        on_body=each(metrics.said, notifications.said),
     )
     if isinstance(runtime.sandbox, LinuxSandbox):
-        runtime.sandbox.kernel_of = app.interpreter_of
-    app.jobs = Jobs(managers.get_kernel)
-    app.neighbours = Neighbours(app.kernels, app.turns, runtime.engines)
-    _wire_notebooks(app)
-    app.importing = asyncio.Lock()
-    app.access = Access(
-        runtime.store,
-        app.kernels,
-        app.notebooks,
-        app.turns,
-        app.choices,
-        app.private,
-        runtime.engines,
-        settings.allow_urls,
+        runtime.sandbox.kernel_of = lambda session: kernels.interpreter(turns.kernel_of(session))
+    gauges = Gauges(
+        runtime=runtime,
+        turns=turns,
+        user_limits=user_limits,
+        private_sessions=private_sessions,
+        requests=requests,
+        pages=pages,
+        model_pulls=model_pulls,
     )
-    parent_kernel.adopt(app)
-    app.services = Services(
-        runtime=app.runtime,
-        access=app.access,
-        turns=app.turns,
-        turn_starter=app.calls,
-        turn_versions=app.versions,
-        idempotency=app.idempotency,
-        revision_locks=app.changes,
-        ephemeral_sessions=app.ephemeral,
-        private_sessions=app.private,
-        engine_choices=app.choices,
-        user_limits=app.user_limits,
-        notebooks=app.notebooks,
-        sidecars=app.sidecars,
-        sidecar_imports=app.reunion,
-        cleared_outputs=app.cleared,
-        kernels=app.kernels,
-        kernel_jobs=app.jobs,
-        notifications=app.news,
-        missed_events=MissedEvents(runtime, app.turns, app.versions, app.notebooks, app.sidecars),
-        pages=app.pages,
-        page_tools=app.serving,
-        model_pulls=app.pulls,
-        tokens=app.tokens,
-        bind_requests=app.binds,
-        metrics=app.metrics,
-        requests=app.requests,
-        import_lock=app.importing,
-        url=app.url,
+    metrics.add_gauges(gauges)
+    access = Access(
+        store, kernels, notebooks, turns, engine_choices, private_sessions, runtime.engines, settings.allow_urls
+    )
+    turn_inputs = TurnInputs(store, runtime.files, access)
+    has_login = bool(server.identity_provider.token)
+    parent_kernel.adopt(kernels, notebooks, has_login=has_login)
+    return Services(
+        runtime=runtime,
+        server_db=server_db,
+        tokens=ApiTokenStore(settings.tokens_path),
+        metrics=metrics,
+        requests=requests,
+        access=access,
+        turns=turns,
+        turn_starter=Calls(
+            runtime=runtime,
+            turns=turns,
+            access=access,
+            inputs=turn_inputs,
+            private_sessions=private_sessions,
+            ephemeral_sessions=ephemeral_sessions,
+        ),
+        turn_inputs=turn_inputs,
+        turn_versions=turn_versions,
+        idempotency=Idempotency(store, turns, server_db),
+        revision_locks=Changes(store, notifications.changed),
+        ephemeral_sessions=ephemeral_sessions,
+        private_sessions=private_sessions,
+        engine_choices=engine_choices,
+        user_limits=user_limits,
+        cpu_priority=Neighbours(kernels, turns, runtime.engines),
+        notebooks=notebooks,
+        attached_notebooks=AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager),
+        sidecars=sidecars,
+        sidecar_imports=sidecar_imports,
+        cleared_outputs=cleared_outputs,
+        contents_watch=_watch_contents(server, files),
+        kernels=kernels,
+        kernel_jobs=kernel_jobs,
+        kernel_environment=environment,
+        bind_requests=Binds(),
+        import_lock=asyncio.Lock(),
+        notifications=notifications,
+        missed_events=MissedEvents(runtime, turns, turn_versions, notebooks, sidecars),
+        pages=pages,
+        page_tools=Serving(),
+        model_pulls=model_pulls,
+        on_demand=PartsOnDemand(),
+        url=url,
     )
 
 
-def _wire_notebooks(app: AgentKernel) -> None:
-    """What follows the files of a person, in the places where Jupyter tells of them."""
-    server, runtime = app.serverapp, app.runtime
-    assert server is not None
-    assert server.event_logger is not None
+def _notebooks(runtime: Runtime, server: ServerApp, notifications: News) -> tuple[Notebooks, Sidecars, Reunion]:
+    """The bindings of notebooks, and what lies beside them; a notebook without a session asks for the latter first."""
     contents: Any = server.contents_manager
     local = isinstance(contents, FileContentsManager)
     root = str(contents.root_dir) if local else type(contents).__name__
-    app.notebooks = Notebooks(runtime.store, server.session_manager, root)
-    runtime.root = app.notebooks.root
-    app.sidecars = Sidecars(runtime.store, app.notebooks, runtime.settings, contents.is_hidden, local=local)
-    app.reunion = Reunion(runtime.store, app.notebooks, app.sidecars)
-    app.notebooks.arriving = app.reunion.arriving
-    app.notebooks.told = app.bound_anew
-    app.cleared = Cleared(runtime.store, app.sidecars)
-    app.watch = ContentsWatch(server.event_logger, app)
-    contents.register_pre_save_hook(app.notebook_saving)
-    contents.register_post_save_hook(app.notebook_saved)
+    notebooks = Notebooks(runtime.store, server.session_manager, root)
+    runtime.root = notebooks.root
+    sidecars = Sidecars(runtime.store, notebooks, runtime.settings, contents.is_hidden, local=local)
+    sidecar_imports = Reunion(runtime.store, notebooks, sidecars)
+    notebooks.arriving = sidecar_imports.arriving
+    notebooks.told = partial(announce_binding, notifications, notebooks)
+    return notebooks, sidecars, sidecar_imports
+
+
+def _watch_contents(server: ServerApp, files: NotebookFiles) -> ContentsWatch:
+    assert server.event_logger is not None
+    contents: Any = server.contents_manager
+    contents.register_pre_save_hook(files.before_save)
+    contents.register_post_save_hook(files.after_save)
+    return ContentsWatch(server.event_logger, files)
+
+
+def _note_activity(server: ServerApp, kernels: Kernels, busy: set[str]) -> None:
+    """Keep Jupyter from stopping the server, or culling a kernel, for want of activity while a turn runs."""
+    now = utcnow()
+    server.web_app.settings["last_activity_times"]["agent_kernel"] = now
+    for kernel in busy:
+        kernels.touch(kernel, now)
 
 
 def each(*hooks: Callable[P, None]) -> Callable[P, None]:
-    """One that calls all of them, in order."""
+    """Return a function that calls all hooks, in order."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         for hook in hooks:

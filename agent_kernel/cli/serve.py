@@ -22,7 +22,7 @@ from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog import catalog
 
 if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+    from jupyter_ext.services import Services
 
 PORT = 8888
 HOST = "127.0.0.1"
@@ -102,8 +102,8 @@ def _serve(args: argparse.Namespace) -> int:
             sockets,
             config,
             key.value,
-            check=lambda app: _check_model(app.runtime.settings),
-            told=lambda app: _tell(args, app, key, _url(args, port)),
+            check=lambda services: _check_model(services.runtime.settings),
+            told=lambda services: _tell(args, services, key, _url(args, port)),
             waits=_wait,
             drain_s=args.drain,
         )
@@ -225,8 +225,8 @@ def _url(args: argparse.Namespace, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
 
 
-def _tell(args: argparse.Namespace, app: AgentKernel, key: ServeToken, url: str) -> None:
-    info, settings = app.runtime.engine.info(), app.runtime.settings
+def _tell(args: argparse.Namespace, services: Services, key: ServeToken, url: str) -> None:
+    info, settings = services.runtime.engine.info(), services.runtime.settings
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
     sessions = str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store

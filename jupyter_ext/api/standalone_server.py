@@ -13,7 +13,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_server.serverapp import ServerApp
 from tornado.httpserver import HTTPServer
@@ -23,9 +23,7 @@ from traitlets.config import Config
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
 from jupyter_ext.api.unknown_route import UnknownHandler
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.services import SETTING, Services
 
 ANSWERED_S = 2.0
 """For answers that are under way when all turns have ended."""
@@ -45,8 +43,8 @@ class HeadlessServer(ServerApp):
         self,
         sockets: Sequence[socket.socket],
         *,
-        check: Callable[[AgentKernel], None],
-        told: Callable[[AgentKernel], None],
+        check: Callable[[Services], None],
+        told: Callable[[Services], None],
         waits: Callable[[int], None],
         drain_s: float,
         token: str,
@@ -75,9 +73,9 @@ class HeadlessServer(ServerApp):
         return 0
 
     @property
-    def agent(self) -> AgentKernel:
-        app: AgentKernel = self.web_app.settings["agent_kernel"]
-        return app
+    def services(self) -> Services:
+        services: Services = self.web_app.settings[SETTING]
+        return services
 
     def migrate_config(self) -> None:
         """Writes into a home directory, which there may be none of."""
@@ -124,14 +122,14 @@ class HeadlessServer(ServerApp):
         """Requests are taken when all is there to answer them."""
         try:
             extensions: Any = self.extension_manager
-            self._check(self.agent)
+            self._check(self.services)
             await extensions.start_all_extensions()
         except BaseException as error:  # noqa: BLE001  told by who runs this
             self._failure = error
             self._ending = asyncio.ensure_future(self._stop())
             return
         self.http_server.add_sockets(self._sockets)
-        self._told(self.agent)
+        self._told(self.services)
 
     def _signalled(self, number: int, frame: object) -> None:
         """The first ends it, the second does not wait for turns, the third for nothing."""
@@ -150,7 +148,7 @@ class HeadlessServer(ServerApp):
         """No more connections, no more turns; those that run end, or are stopped, and are saved; what they have said
         goes out before the connections are closed."""
         try:
-            turns = self.agent.turns
+            turns = self.services.turns
             self.http_server.stop()
             turns.refuse(ServerStopping("This server is stopping.", hint="Ask again in a moment."))
             if turns.running and self._drain_s > 0:
@@ -163,7 +161,7 @@ class HeadlessServer(ServerApp):
             await turns.aclose()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANSWERED_S):
-                    await self.agent.requests.done()
+                    await self.services.requests.done()
         finally:
             await self._stop()
 
@@ -188,8 +186,8 @@ def serve(
     config: Mapping[str, Mapping[str, Any]],
     token: str,
     *,
-    check: Callable[[AgentKernel], None],
-    told: Callable[[AgentKernel], None],
+    check: Callable[[Services], None],
+    told: Callable[[Services], None],
     waits: Callable[[int], None],
     drain_s: float,
 ) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_server.auth.identity import User
+from jupyter_server.base.call_context import CallContext
 
 from agent_kernel.core.api_tokens import ApiToken
 
@@ -57,6 +58,15 @@ def namespace_of(configured: str, user: User | None, env: Mapping[str, str] = os
     if user is not None and not is_anonymous(user):
         return user.username
     return env.get("JUPYTERHUB_USER") or LOCAL
+
+
+def current_namespace(configured: str) -> str:
+    """Return the namespace of the request that is being served, or of nobody in particular where there is none."""
+    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+    if (caller := getattr(handler, "caller", None)) is not None:
+        return str(caller.namespace)
+    user = getattr(handler, "current_user", None)
+    return namespace_of(configured, user if isinstance(user, User) else None)
 
 
 def is_anonymous(user: User) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -15,9 +15,13 @@ from agent_kernel.engines.local.system_memory import resident
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.model_slot import Seated
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from agent_kernel.turn.runtime import Runtime
+from jupyter_ext.monitoring.request_tracker import Requests
+from jupyter_ext.notebooks.private_sessions import PrivateSessions
+from jupyter_ext.push.model_pulls import Pulls
+from jupyter_ext.push.page_connection import Pages
+from jupyter_ext.quotas.limits import Limits
+from jupyter_ext.turns.turns import Turns
 
 COUNT_EVERY_S = 30.0
 """The store counts its rows, which takes as long as there are many."""
@@ -29,16 +33,32 @@ PREFIX = "agent_kernel_"
 class Gauges(Collector):
     """``look`` before ``collect``: what has to be waited for."""
 
-    def __init__(self, app: AgentKernel) -> None:
-        self._app = app
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        turns: Turns,
+        user_limits: Limits,
+        private_sessions: PrivateSessions,
+        requests: Requests,
+        pages: Pages,
+        model_pulls: Pulls,
+    ) -> None:
+        self._runtime = runtime
+        self._live_turns = turns
+        self._user_limits = user_limits
+        self._private_sessions = private_sessions
+        self._requests = requests
+        self._pages = pages
+        self._model_pulls = model_pulls
         self._stored: Mapping[str, Any] = {}
         self._counted = float("-inf")
         self._layers: Mapping[str, Mapping[str, Any]] = {}
-        self._names = {"", *app.runtime.settings.engines, *catalog()}
+        self._names = {"", *self._runtime.settings.engines, *catalog()}
         """Of engines that have one here; a person may have given a conversation to any URL."""
 
     async def look(self) -> None:
-        runtime, now = self._app.runtime, time.monotonic()
+        runtime, now = self._runtime, time.monotonic()
         self._layers = await runtime.sandbox.report()
         if now - self._counted < COUNT_EVERY_S:
             return
@@ -57,26 +77,25 @@ class Gauges(Collector):
         yield from self._turns()
         yield from self._store()
         yield from self._engines()
-        if isinstance(sandbox := self._app.runtime.sandbox, LinuxSandbox):
+        if isinstance(sandbox := self._runtime.sandbox, LinuxSandbox):
             yield _one("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
         yield _by("sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._in_force())
 
     def _turns(self) -> Iterator[GaugeMetricFamily]:
-        app = self._app
-        running = app.turns.running
+        running = self._live_turns.running
         waiting = sum(not turn.my_place.is_set() for turn in running)
         yield _one("turns_running", "Turns that began and did not end.", len(running) - waiting)
         yield _one("turns_waiting", "Turns that wait for another one of their session.", waiting)
-        yield _one("engine_waiting", "Model calls that wait for a place at an engine.", app.user_limits.waiting)
-        yield _one("approvals_waiting", "Questions that no person has answered.", len(app.runtime.approvals.waiting))
-        yield _one("http_requests_open", "Requests that are being answered, streams too.", len(app.requests))
-        yield _one("streams_open", "Answers that are being streamed.", app.requests.streams)
-        yield _one("pages_open", "Pages that are connected.", len(app.pages))
-        yield _one("pulls_running", "Models that are being downloaded.", app.pulls.running)
+        yield _one("engine_waiting", "Model calls that wait for a place at an engine.", self._user_limits.waiting)
+        yield _one("approvals_waiting", "Questions that no person has answered.", len(self._runtime.approvals.waiting))
+        yield _one("http_requests_open", "Requests that are being answered, streams too.", len(self._requests))
+        yield _one("streams_open", "Answers that are being streamed.", self._requests.streams)
+        yield _one("pages_open", "Pages that are connected.", len(self._pages))
+        yield _one("pulls_running", "Models that are being downloaded.", self._model_pulls.running)
 
     def _store(self) -> Iterator[GaugeMetricFamily]:
         private = "Sessions in memory: of calls that named none, and those that people want so."
-        yield _one("private_sessions", private, len(self._app.private))
+        yield _one("private_sessions", private, len(self._private_sessions))
         for name, told in (
             ("sessions", "Sessions that are stored."),
             ("namespaces", "Whose sessions these are, how many."),
@@ -89,7 +108,7 @@ class Gauges(Collector):
     def _engines(self) -> Iterator[GaugeMetricFamily]:
         state = GaugeMetricFamily(f"{PREFIX}engine_state", "1 of the state that it is in.", labels=("engine", "state"))
         memory = GaugeMetricFamily(f"{PREFIX}engine_memory_bytes", "Of its worker process.", labels=("engine",))
-        for name, engine in self._app.runtime.engines.used.items():
+        for name, engine in self._runtime.engines.used.items():
             if name not in self._names:
                 continue
             now = engine.info().state

@@ -31,11 +31,11 @@ from agent_kernel.core.events import (
 from agent_kernel.core.version import __version__
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSource, ToolSourceContext
 from jupyter_ext.monitoring.gauges import Gauges
+from jupyter_ext.monitoring.request_tracker import RequestHandler
 from jupyter_ext.turns.turns import LiveTurn
 
 if TYPE_CHECKING:
     from agent_kernel.core.protocols import Tool
-    from jupyter_ext.api.http.handler import AgentHandler
 
 KINDS = frozenset(
     {
@@ -82,12 +82,11 @@ class Watched:
 class Metrics:
     """Belongs to one event loop. ``began``, ``ended`` and ``said`` hear of turns, ``answered`` of requests."""
 
-    def __init__(self, gauges: Gauges, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = registry = CollectorRegistry()
         self._clock = clock
         self._turns: dict[str, Watched] = {}
-        self._gauges = gauges
-        registry.register(gauges)
+        self._gauges: Gauges | None = None
         ProcessCollector(registry=registry)
         Info("agent_kernel_build", "The version of this server.", registry=registry).info({"version": __version__})
         self._ended = _counter(registry, "turns", "Turns that ended.", "state", "route")
@@ -109,9 +108,15 @@ class Metrics:
             registry, "http_request_seconds", "What requests took, streams to their end.", SHORT, "route"
         )
 
+    def add_gauges(self, gauges: Gauges) -> None:
+        """Show ``gauges`` beside what is counted. They read parts of the server that are made after this object."""
+        self._gauges = gauges
+        self.registry.register(gauges)
+
     async def exposition(self, accept: str) -> tuple[bytes, str]:
         """The text and its content type, in the format that is accepted."""
-        await self._gauges.look()
+        if self._gauges is not None:
+            await self._gauges.look()
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
@@ -195,8 +200,8 @@ class Metrics:
 
     # ------------------------------------------------------------------------------------------------ requests
 
-    def answered(self, handler: AgentHandler, seconds: float, left: bool) -> None:
-        verb = handler.request.method or ""
+    def answered(self, handler: RequestHandler, seconds: float, left: bool) -> None:
+        verb = str(handler.request.method or "")
         status = LEFT if left else str(handler.get_status())
         self._requests.labels(verb if verb in VERBS else OTHER, handler.route, status).inc()
         self._request_seconds.labels(handler.route).observe(seconds)

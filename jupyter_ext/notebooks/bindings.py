@@ -50,6 +50,13 @@ class Notebooks:
                 return path if is_notebook(path) else KERNEL + kernel
         return KERNEL + kernel
 
+    async def kernel_id(self, path: str) -> str:
+        """Return the id of the kernel that runs a notebook now, or an empty string."""
+        for session in await self._sessions.list_sessions():
+            if session["kernel"] and str(session["path"]).strip("/") == path:
+                return str(session["kernel"]["id"])
+        return ""
+
     def directory(self, place: str) -> Path | None:
         return None if place.startswith(KERNEL) else (Path(self.root) / place).parent
 

@@ -6,11 +6,11 @@ import ast
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
@@ -23,10 +23,7 @@ from agent_kernel.notebook.kernel.changed_names import in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
 from jupyter_ext.notebooks.kernel_jobs import Jobs
-from jupyter_ext.notebooks.kernels import Kernel
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.notebooks.kernels import Kernel, Kernels
 
 MAX_NOTEBOOK_BYTES = 50 << 20
 LOOK_WITHIN_S = 15.0
@@ -161,15 +158,33 @@ class AttachedNotebook:
         return SavedNotebook(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
 
 
-def notebook_of(app: AgentKernel, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
-    """The notebook of a turn; None for a turn without a kernel. Only what a person asks for may make the server run
-    code in a kernel: a kernel's own turns run theirs there."""
-    if kernel is None:
-        return None
-    assert app.serverapp is not None
-    path = "" if place.startswith(KERNEL) else place
-    runs = by_user and app.kernels.runs_ipykernel(kernel.id)
-    return AttachedNotebook(path, kernel.id, app.jobs, app.serverapp.contents_manager, app.notebooks, runs=runs)
+@dataclass(frozen=True, slots=True)
+class AttachedNotebooks:
+    """Makes the AttachedNotebook of a turn. ``contents`` is the contents manager of the server."""
+
+    notebooks: Notebooks
+    kernels: Kernels
+    jobs: Jobs
+    contents: Any
+
+    def of_turn(self, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
+        """Return the notebook of a turn, or None for a turn without a kernel.
+
+        Only a user's turn may make the server run code in the kernel: a turn that the kernel itself started runs its
+        code there anyway.
+        """
+        if kernel is None:
+            return None
+        path = "" if place.startswith(KERNEL) else place
+        runs = by_user and self.kernels.runs_ipykernel(kernel.id)
+        return AttachedNotebook(path, kernel.id, self.jobs, self.contents, self.notebooks, runs=runs)
+
+    async def exists(self, path: str) -> bool:
+        return bool(await ensure_async(self.contents.file_exists(path)))
+
+    def of_file(self, path: str) -> AttachedNotebook:
+        """Return the notebook in a file, without a kernel."""
+        return AttachedNotebook(path, "", self.jobs, self.contents, self.notebooks, runs=False)
 
 
 def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:

@@ -9,12 +9,9 @@ import sys
 import threading
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from jupyter_ext.notebooks.bindings import is_notebook
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
+from jupyter_ext.notebooks.kernels import Kernels
 
 KERNEL = "AGENT_KERNEL_ADOPTS"
 TOKEN = "AGENT_KERNEL_ADOPTS_TOKEN"
@@ -23,17 +20,18 @@ NOTEBOOK = "AGENT_KERNEL_ADOPTS_NOTEBOOK"
 """Below the contents root; empty for a kernel without a notebook."""
 
 
-def adopt(app: AgentKernel, environment: MutableMapping[str, str] = os.environ) -> None:
+def adopt(
+    kernels: Kernels, notebooks: Notebooks, *, has_login: bool, environment: MutableMapping[str, str] = os.environ
+) -> None:
     """Nothing where the environment names no kernel. The variables are taken out, so that no program inherits them."""
     kernel, token, notebook = (environment.pop(name, "") for name in (KERNEL, TOKEN, NOTEBOOK))
     if not kernel or not token:
         return
-    assert app.serverapp is not None
-    if app.serverapp.identity_provider.token:  # read from there already
+    if has_login:  # read from there already
         environment.pop(LOGIN, None)
-    app.kernels.adopt(kernel, token)
+    kernels.adopt(kernel, token)
     if is_notebook(notebook):
-        app.notebooks.adopted[kernel] = Path(notebook).as_posix()
+        notebooks.adopted[kernel] = Path(notebook).as_posix()
     threading.Thread(target=_end_with_it, name="agent-adopted", daemon=True).start()
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, EventBody
 from agent_kernel.core.session import SessionKey
+from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.turns.turns import LiveTurn
 
 Told: TypeAlias = Callable[[Mapping[str, Any]], None]
@@ -109,3 +110,12 @@ def waiting(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
 
 def _place(turn: LiveTurn) -> dict[str, str]:
     return {"turn": turn.id, "session": turn.order.key.id, "kernel": turn.order.kernel}
+
+
+async def announce_binding(notifications: News, notebooks: Notebooks, namespace: str, place: str) -> None:
+    """Tell the pages that watch a kernel of the notebook which session the notebook has now."""
+    kernels = [kernel for kernel in notifications.kernels(namespace) if await notebooks.place(kernel) == place]
+    if kernels:
+        key = await notebooks.bound(namespace, place)
+        for kernel in kernels:
+            notifications.bound(namespace, kernel, key.id if key else None)

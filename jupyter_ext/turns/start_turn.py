@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, SessionBusy
 from agent_kernel.core.messages import Message
@@ -16,15 +16,15 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import UNLISTED, SessionKey, check_id, new_id
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
+from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.auth.callers import Caller, subject
+from jupyter_ext.notebooks.private_sessions import PrivateSessions
+from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.dialect_request import Asked
-from jupyter_ext.turns.ephemeral_sessions import is_ephemeral
+from jupyter_ext.turns.ephemeral_sessions import Ephemeral, is_ephemeral
 from jupyter_ext.turns.pending_client_calls import HandedOver
-from jupyter_ext.turns.turn_inputs import bring
-from jupyter_ext.turns.turns import LiveTurn, Order
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.turns.turn_inputs import TurnInputs
+from jupyter_ext.turns.turns import LiveTurn, Order, Turns
 
 log = logging.getLogger(__name__)
 ANSWERS = frozenset(DEFAULTS)
@@ -59,8 +59,22 @@ class Found:
 class Calls:
     """Of one server. ``begin`` admits, finds and starts; the turn then runs as any other does."""
 
-    def __init__(self, app: AgentKernel) -> None:
-        self._app = app
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        turns: Turns,
+        access: Access,
+        inputs: TurnInputs,
+        private_sessions: PrivateSessions,
+        ephemeral_sessions: Ephemeral,
+    ) -> None:
+        self._runtime = runtime
+        self._turns = turns
+        self._access = access
+        self._inputs = inputs
+        self._private_sessions = private_sessions
+        self._ephemeral_sessions = ephemeral_sessions
         self._ending: set[asyncio.Future[Any]] = set()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
         self._handed_over = HandedOver()
@@ -68,12 +82,11 @@ class Calls:
     async def begin(self, caller: Caller, asked: Asked, turn_id: str = "") -> Call:
         """``turn_id`` is one that was made for it. Raises UnknownModel, Forbidden, SessionBusy, TooManyRequests,
         EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
-        app = self._app
-        app.turns.admit()
-        asked = asked.dispatched() if app.runtime.dispatches else asked
-        if asked.name and app.access.may_choose(caller, asked.name):
-            app.runtime.engines.get(asked.name)  # before a session is made for it
-        await app.turns.allow(caller.namespace, caller.token.id if caller.token else "")
+        self._turns.admit()
+        asked = asked.dispatched() if self._runtime.dispatches else asked
+        if asked.name and self._access.may_choose(caller, asked.name):
+            self._runtime.engines.get(asked.name)  # before a session is made for it
+        await self._turns.allow(caller.namespace, caller.token.id if caller.token else "")
         found = await self._session(caller, asked)
         turn = await self._started(caller, found, asked, turn_id)
         plain = not asked.session and asked.engaged == ()
@@ -95,23 +108,23 @@ class Calls:
         session that the client named is the one it means."""
         if asked.session or not is_ephemeral(found.key.id):
             return await self._started_in(caller, found, asked, turn_id)
-        if self._app.turns.of_session(found.key) is None:
+        if self._turns.of_session(found.key) is None:
             with suppress(SessionBusy):
                 return await self._started_in(caller, found, asked, turn_id)
-        fresh = Found(self._app.ephemeral.new(caller.namespace), found.scope, made=True)
+        fresh = Found(self._ephemeral_sessions.new(caller.namespace), found.scope, made=True)
         return await self._started_in(caller, fresh, asked, turn_id)
 
     async def _started_in(self, caller: Caller, found: Found, asked: Asked, turn_id: str) -> LiveTurn:
         async with self._or_forgotten(caller, found):
-            return await self._app.turns.start(await self._order(caller, found.key, asked, turn_id), queue=False)
+            return await self._turns.start(await self._order(caller, found.key, asked, turn_id), queue=False)
 
     async def _order(self, caller: Caller, key: SessionKey, asked: Asked, turn_id: str) -> Order:
         """With its files in the session."""
-        if asked.spoken and (here := await self._app.runtime.store.info(key)) is not None and here.turns:
+        if asked.spoken and (here := await self._runtime.store.info(key)) is not None and here.turns:
             asked = dataclasses.replace(asked, request=dataclasses.replace(asked.request, messages=asked.spoken))
         request = _engaged(asked)
-        engine = await self._app.access.engine(caller, key, asked.name)
-        inputs = (*request.inputs, *await bring(self._app, caller, key, asked.files))
+        engine = await self._access.engine(caller, key, asked.name)
+        inputs = (*request.inputs, *await self._inputs.bring(caller, key, asked.files))
         return Order(
             key,
             dataclasses.replace(request, model=engine, inputs=inputs),
@@ -133,16 +146,16 @@ class Calls:
             raise
 
     async def _unmake(self, caller: Caller, key: SessionKey) -> None:
-        if self._app.turns.of_session(key) is not None:
+        if self._turns.of_session(key) is not None:
             return
         if is_ephemeral(key.id):
-            await self._app.ephemeral.forget(key)
+            await self._ephemeral_sessions.forget(key)
             return
         try:
-            session = await self._app.runtime.store.info(key)
+            session = await self._runtime.store.info(key)
             if session is None or session.turns:
                 return
-            await self._app.private.forget(key)
+            await self._private_sessions.forget(key)
         except AgentKernelError as error:  # what is told is why the call was refused
             log.warning("a session that was made for a refused call stays: %s", error)
             return
@@ -152,11 +165,11 @@ class Calls:
     async def _session(self, caller: Caller, asked: Asked) -> Found:
         """The one that was named; else, where tools of the server may run, the one that the conversation continues;
         else a new one."""
-        store = self._app.runtime.store
+        store = self._runtime.store
         if asked.session or asked.kept:
             id = check_id(asked.session) if asked.session else UNLISTED + new_id("session")
             key = SessionKey(caller.namespace, id)
-            made = await self._app.access.claim_id(caller, key.id)
+            made = await self._access.claim_id(caller, key.id)
             if made:
                 await store.create(key)
             elif asked.session:
@@ -168,11 +181,11 @@ class Calls:
             waiting = self._handed_over.find(caller.namespace, scope, asked.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
                 return Found(waiting, scope)
-            said = await self._app.runtime.ledger.clean(asked.request.messages)
+            said = await self._runtime.ledger.clean(asked.request.messages)
             found = await conversation_match.find(store, caller.namespace, scope, said)
             if found is not None:
                 return Found(found, scope)
-        return Found(self._app.ephemeral.new(caller.namespace), scope, made=True)
+        return Found(self._ephemeral_sessions.new(caller.namespace), scope, made=True)
 
     def _when_ended(self, turn: LiveTurn, scope: str, *, keeps: bool) -> None:
         after = self._keep(turn, scope) if keeps else self._forget(turn)
@@ -191,9 +204,9 @@ class Calls:
     async def _keep(self, turn: LiveTurn, scope: str) -> None:
         assert turn.task is not None
         await asyncio.wait([turn.task])
-        self._app.ephemeral.keep(turn.order.key)
+        self._ephemeral_sessions.keep(turn.order.key)
         if scope:
-            store = self._app.runtime.store
+            store = self._runtime.store
             await conversation_match.remember(store, turn.order.key, scope)
             newest = await store.latest(turn.order.key, RETURNED)
             self._handed_over.keep(turn.order.key, scope, [item.message for item in newest])
@@ -201,7 +214,7 @@ class Calls:
     async def _forget(self, turn: LiveTurn) -> None:
         assert turn.task is not None
         await asyncio.wait([turn.task])
-        await self._app.ephemeral.forget(turn.order.key)
+        await self._ephemeral_sessions.forget(turn.order.key)
 
 
 def _engaged(asked: Asked) -> TurnRequest:

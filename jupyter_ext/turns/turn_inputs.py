@@ -6,18 +6,16 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agent_kernel.core.errors import FileNotFound, InvalidRequest
 from agent_kernel.core.files import File, clean_name
+from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.spool import ReceivedFile
 from agent_kernel.sessions.file_registry import FileRegistry
 from jupyter_ext.auth.callers import Caller
+from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.dialect_request import Given
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
 
 PURPOSE = "user_data"
 
@@ -36,52 +34,58 @@ class Kept:
         return body if isinstance(body, bytes) else await asyncio.to_thread(body.read_bytes)
 
 
-async def kept(app: AgentKernel, caller: Caller, id: str) -> Kept | None:
-    """None where the caller may use no session that has the file."""
-    registry = app.runtime.files
-    for owner in await registry.sessions_of(caller.namespace, id) if registry is not None else []:
-        if registry is not None and await app.access.may_use(caller, owner.id):
-            return Kept(await registry.file(owner, id), owner, registry)
-    return None
+@dataclass(frozen=True, slots=True)
+class TurnInputs:
+    """Makes the files of requests files of sessions. ``files`` is None for a store that keeps none."""
 
+    store: SessionStore
+    files: FileRegistry | None
+    access: Access
 
-async def attach(app: AgentKernel, caller: Caller, key: SessionKey, ids: Sequence[str]) -> None:
-    """Those of sessions that the caller may not use are not found. Raises FileNotFound."""
-    files = app.runtime.files
-    known = {file.id for file in await files.files(key)} if files is not None and ids else set()
-    for id in dict.fromkeys(ids):
-        if id in known:
-            continue
-        owners = await files.sessions_of(key.namespace, id) if files is not None else []
-        usable = [owner for owner in owners if await app.access.may_use(caller, owner.id)]
-        if files is None or not usable:
-            raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
-        await files.attach(key, usable[0], id)
+    async def find(self, caller: Caller, id: str) -> Kept | None:
+        """None where the caller may use no session that has the file."""
+        registry = self.files
+        for owner in await registry.sessions_of(caller.namespace, id) if registry is not None else []:
+            if registry is not None and await self.access.may_use(caller, owner.id):
+                return Kept(await registry.file(owner, id), owner, registry)
+        return None
 
+    async def attach(self, caller: Caller, key: SessionKey, ids: Sequence[str]) -> None:
+        """Those of sessions that the caller may not use are not found. Raises FileNotFound."""
+        files = self.files
+        known = {file.id for file in await files.files(key)} if files is not None and ids else set()
+        for id in dict.fromkeys(ids):
+            if id in known:
+                continue
+            owners = await files.sessions_of(key.namespace, id) if files is not None else []
+            usable = [owner for owner in owners if await self.access.may_use(caller, owner.id)]
+            if files is None or not usable:
+                raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
+            await files.attach(key, usable[0], id)
 
-async def bring(app: AgentKernel, caller: Caller, key: SessionKey, files: Sequence[Given]) -> tuple[str, ...]:
-    """Their ids, in order, once they are files of the session, which is made for them. A client that repeats a
-    conversation repeats its files: one that is there by its name and bytes stays the same. Raises FileNotFound,
-    FileTooLarge, InvalidRequest, and what the store does."""
-    if not files:
-        return ()
-    registry = app.runtime.files
-    if registry is None and not all(given.id for given in files):
-        raise InvalidRequest("The session store of this server keeps no files.")
-    await app.runtime.store.create(key)
-    await attach(app, caller, key, [given.id for given in files if given.id])
-    if registry is None or all(given.id for given in files):
-        return tuple(given.id for given in files)
-    listed = await registry.files(key)
-    known = {(file.name, file.hash): file.id for file in reversed(listed) if file.purpose == PURPOSE}
-    brought = []
-    for given in files:
-        id = given.id
-        if not id:
-            same = clean_name(given.name), await asyncio.to_thread(_hash, given.data)
-            id = known[same] = known.get(same) or await _received(registry, key, given)
-        brought.append(id)
-    return tuple(brought)
+    async def bring(self, caller: Caller, key: SessionKey, files: Sequence[Given]) -> tuple[str, ...]:
+        """Their ids, in order, once they are files of the session, which is made for them. A client that repeats a
+        conversation repeats its files: one that is there by its name and bytes stays the same. Raises FileNotFound,
+        FileTooLarge, InvalidRequest, and what the store does."""
+        if not files:
+            return ()
+        registry = self.files
+        if registry is None and not all(given.id for given in files):
+            raise InvalidRequest("The session store of this server keeps no files.")
+        await self.store.create(key)
+        await self.attach(caller, key, [given.id for given in files if given.id])
+        if registry is None or all(given.id for given in files):
+            return tuple(given.id for given in files)
+        listed = await registry.files(key)
+        known = {(file.name, file.hash): file.id for file in reversed(listed) if file.purpose == PURPOSE}
+        brought = []
+        for given in files:
+            id = given.id
+            if not id:
+                same = clean_name(given.name), await asyncio.to_thread(_hash, given.data)
+                id = known[same] = known.get(same) or await _received(registry, key, given)
+            brought.append(id)
+        return tuple(brought)
 
 
 async def _received(registry: FileRegistry, key: SessionKey, given: Given) -> str:

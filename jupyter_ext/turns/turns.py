@@ -137,6 +137,10 @@ class Turns:
         """The first of its turns that is not over."""
         return next(iter(self.line(key)), None)
 
+    def kernel_of(self, key: SessionKey) -> str:
+        """Return the id of the kernel from which a turn of the session that is not over came, or an empty string."""
+        return next((turn.order.kernel for turn in self.line(key) if turn.order.kernel), "")
+
     def line(self, key: SessionKey) -> list[LiveTurn]:
         """The turns of a session that are not over, in the order in which they run."""
         return [turn for turn in self._lines.get(key, ()) if turn.running]

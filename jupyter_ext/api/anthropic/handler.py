@@ -24,7 +24,7 @@ from jupyter_ext.api.anthropic import turn_request
 from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
 from jupyter_ext.api.anthropic.conversation import TOO_MUCH, Conversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
-from jupyter_ext.api.anthropic.threads import MessageThread
+from jupyter_ext.api.anthropic.threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.token_count import counted
 from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects import anthropic_errors
@@ -38,7 +38,6 @@ from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.turns.dialect_request import AGENT, Asked, Given
 from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.turns.start_turn import Call
-from jupyter_ext.turns.turn_inputs import kept
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
 
@@ -92,7 +91,7 @@ class AnthropicHandler(DialectHandler):
 
     async def _kept(self, id: str, left: int) -> Given:
         """A file of the caller's, of at most ``left`` bytes."""
-        found = await kept(self.app, self.caller, id)
+        found = await self.services.turn_inputs.find(self.caller, id)
         if found is None:
             raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
         if found.file.size > MAX_MEDIA:
@@ -148,7 +147,7 @@ class MessagesHandler(AnthropicHandler):
 
     async def _thread(self, body: MessagesBody) -> MessageThread:
         """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""
-        thread = self.app.message_threads.get(self.caller.namespace, body.continues)
+        thread = threads_of(self.services).get(self.caller.namespace, body.continues)
         if thread is None or await self.services.runtime.store.info(thread.key) is None:
             raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
         return thread
@@ -156,7 +155,7 @@ class MessagesHandler(AnthropicHandler):
     def _keep(self, message: str, call: Call, body: MessagesBody) -> None:
         chars = len(body.instructions) + sum(len(tool.model_dump_json()) for tool in body.tools or ())
         thread = MessageThread(call.turn.order.key, call.turn.id, body.system, body.tools, chars)
-        self.app.message_threads.keep(message, thread)
+        threads_of(self.services).keep(message, thread)
 
     def _container(self, call: Call) -> Container:
         id, sandbox = call.turn.order.key.id, self.services.runtime.sandbox

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from agent_kernel.core.session import SessionKey
 from jupyter_ext.api.anthropic.request import TextBlock, ToolBody
+from jupyter_ext.services import Services
 
 IDLE_S = 30 * 60.0
 MOST = 1_000
@@ -61,3 +62,8 @@ class MessageThreads:
     @property
     def _oldest(self) -> MessageThread:
         return next(iter(self._threads.values()))
+
+
+def threads_of(services: Services) -> MessageThreads:
+    """Return the message threads of a server."""
+    return services.on_demand.get(MessageThreads, MessageThreads)

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
@@ -43,9 +43,6 @@ from jupyter_ext.auth.recheck import check_page, page_may_call
 from jupyter_ext.auth.token_scopes import scopes_of
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
 
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 MAX_BODY = 32 << 20
@@ -90,11 +87,6 @@ class AgentHandler(APIHandler):
     _pump: asyncio.Task[None] | None = None
     _written = 0.0
     _noted = False
-
-    @property
-    def app(self) -> AgentKernel:
-        app: AgentKernel = self.settings["agent_kernel"]
-        return app
 
     @property
     def services(self) -> Services:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.thread_offload import run_in_own_thread
@@ -17,9 +17,7 @@ from jupyter_ext.api.http.asgi import Exchange
 from jupyter_ext.api.mcp.tools import TOOLS, McpTools
 from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, Question
 from jupyter_ext.auth.callers import Caller, subject
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.services import Services
 
 MAX_SESSIONS = 64
 IDLE_S = 30 * 60.0
@@ -34,8 +32,8 @@ INSTRUCTIONS = (
 class McpEndpoint:
     """``handle`` serves one HTTP request of a caller who may; ``aclose`` ends all sessions."""
 
-    def __init__(self, app: AgentKernel) -> None:
-        self._tools = McpTools(app)
+    def __init__(self, tools: McpTools) -> None:
+        self._tools = tools
         self._starting = asyncio.Lock()
         self._manager: Any = None
         self._task: asyncio.Task[None] | None = None
@@ -72,6 +70,24 @@ class McpEndpoint:
         async with self._manager.run():
             running.set()
             await self._leave.wait()
+
+
+def endpoint_of(services: Services) -> McpEndpoint:
+    """Return the MCP endpoint of a server; it is made for the first program that speaks MCP."""
+
+    def make() -> McpEndpoint:
+        tools = McpTools(
+            runtime=services.runtime,
+            access=services.access,
+            turns=services.turns,
+            kernels=services.kernels,
+            notebooks=services.notebooks,
+            attached_notebooks=services.attached_notebooks,
+            sidecars=services.sidecars,
+        )
+        return McpEndpoint(tools)
+
+    return services.on_demand.get(McpEndpoint, make)
 
 
 def _manager(tools: McpTools) -> Any:

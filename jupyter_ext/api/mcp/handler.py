@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.http.asgi import Exchange
 from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.mcp.endpoint import endpoint_of
 from jupyter_ext.api.schemas.errors import Error, RpcError
 from jupyter_ext.api.schemas.operation import Raw, operation
 
@@ -48,7 +49,7 @@ class McpHandler(AgentHandler):
     async def _serve(self) -> None:
         self._exchange = Exchange(self)
         try:
-            await self.app.mcp.handle(self._exchange, self.caller)
+            await endpoint_of(self.services).handle(self._exchange, self.caller)
         finally:
             self._exchange.leave()
         if not self._finished:

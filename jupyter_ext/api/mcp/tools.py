@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from jupyter_core.utils import ensure_async
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
@@ -16,15 +15,15 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Session, SessionKey, new_id
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read
+from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpTurn, Outcome, Question
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.notebooks.bindings import KERNEL, called, is_notebook
-from jupyter_ext.notebooks.kernels import Kernel
-from jupyter_ext.notebooks.notebook_access import AttachedNotebook, notebook_of
-from jupyter_ext.turns.turns import LiveTurn, Order
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.notebooks.bindings import KERNEL, Notebooks, called, is_notebook
+from jupyter_ext.notebooks.kernels import Kernel, Kernels
+from jupyter_ext.notebooks.notebook_access import AttachedNotebook, AttachedNotebooks
+from jupyter_ext.notebooks.sidecar import Sidecars
+from jupyter_ext.turns.access import Access
+from jupyter_ext.turns.turns import LiveTurn, Order, Turns
 
 ANSWERS = frozenset(DEFAULTS)
 """Every kind, by name: then silence is no after ``approval_timeout_s``. ``*`` would wait for ever."""
@@ -88,8 +87,24 @@ TOOLS: Mapping[str, ToolKind] = {
 
 
 class McpTools:
-    def __init__(self, app: AgentKernel) -> None:
-        self._app = app
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        access: Access,
+        turns: Turns,
+        kernels: Kernels,
+        notebooks: Notebooks,
+        attached_notebooks: AttachedNotebooks,
+        sidecars: Sidecars,
+    ) -> None:
+        self._runtime = runtime
+        self._access = access
+        self._turns = turns
+        self._kernels = kernels
+        self._notebooks = notebooks
+        self._attached_notebooks = attached_notebooks
+        self._sidecars = sidecars
 
     async def call(self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client) -> Outcome | Question:
         """Raises InvalidArguments, and whatever of ``errors.py`` the call meets."""
@@ -112,7 +127,7 @@ class McpTools:
         if client.state:
             return await self._resumed(caller, client)
         turn = await self._started(given, caller)
-        return await McpTurn(self._app, turn, client).outcome()
+        return await McpTurn(self._turns, self._runtime.approvals, turn, client).outcome()
 
     async def _resumed(self, caller: Caller, client: Client) -> Outcome | Question:
         """The client comes back with answers. What it says of the turn is checked like any other id."""
@@ -121,14 +136,13 @@ class McpTools:
             id, after = str(state["turn"]), int(state["after"])
         except (ValueError, KeyError, TypeError):
             raise InvalidArguments("requestState is not of this server.") from None
-        turn = await self._app.access.turn(caller, id)
-        following = McpTurn(self._app, turn, client)
+        turn = await self._access.turn(caller, id)
+        following = McpTurn(self._turns, self._runtime.approvals, turn, client)
         for question, (action, content) in client.answers.items():
             await following.answer(question, action, content)
         return await following.outcome(after)
 
     async def _started(self, given: AgentArguments, caller: Caller) -> LiveTurn:
-        app = self._app
         place = await self._notebook(given.notebook) if given.notebook else None
         kernel = await self._kernel(place, caller) if place else None
         key = await self._session(given, caller, place)
@@ -136,63 +150,56 @@ class McpTools:
             given.prompt,
             answers=ANSWERS,
             max_tool_rounds=given.max_rounds,
-            model=await app.access.engine(caller, key),
+            model=await self._access.engine(caller, key),
         )
         order = Order(
             key,
             request,
             kernel=kernel.id if kernel else "",
-            notebook_dir=app.notebooks.directory(place) if place else None,
-            notebook=notebook_of(app, kernel, place or "", by_user=True) or (self._saved(place) if place else None),
-            notice=app.sidecars.problem(caller.namespace, place),
+            notebook_dir=self._notebooks.directory(place) if place else None,
+            notebook=self._attached(kernel, place),
+            notice=self._sidecars.problem(caller.namespace, place),
             metadata={"client": "mcp"},
             route="mcp",
             token=caller.token.id if caller.token else "",
         )
-        return await app.turns.start(order)
+        return await self._turns.start(order)
 
     async def _notebook(self, path: str) -> str:
         """Raises InvalidRequest, NotFound."""
         place = path.strip("/")
         if not is_notebook(place):
             raise InvalidRequest("notebook is the path of a .ipynb below the server's root.")
-        assert self._app.serverapp is not None
-        contents: Any = self._app.serverapp.contents_manager
-        if not await ensure_async(contents.file_exists(place)):
+        if not await self._attached_notebooks.exists(place):
             raise NotFound(f"There is no notebook {place}.")
         return place
 
     async def _kernel(self, place: str, caller: Caller) -> Kernel | None:
         """The kernel that runs the notebook now, if one does."""
-        assert self._app.serverapp is not None
-        for session in await ensure_async(self._app.serverapp.session_manager.list_sessions()):
-            if session["kernel"] and str(session["path"]).strip("/") == place:
-                found = self._app.kernels.get(session["kernel"]["id"])
-                return found if found and found.namespace == caller.namespace else None
-        return None
+        kernel = self._kernels.get(await self._notebooks.kernel_id(place))
+        return kernel if kernel and kernel.namespace == caller.namespace else None
+
+    def _attached(self, kernel: Kernel | None, place: str | None) -> AttachedNotebook | None:
+        """The notebook of a turn; only its file where its kernel runs for nobody here."""
+        if kernel is None and place is not None:
+            return self._attached_notebooks.of_file(place)
+        return self._attached_notebooks.of_turn(kernel, place or "", by_user=True)
 
     async def _session(self, given: AgentArguments, caller: Caller, place: str | None) -> SessionKey:
-        app = self._app
-        begins = app.runtime.afterwards.title(app.runtime.ledger.redactor.text(given.prompt))
+        begins = self._runtime.afterwards.title(self._runtime.ledger.redactor.text(given.prompt))
         if given.session is None and place is not None:
-            key, _ = await app.notebooks.session(caller.namespace, place, begins)
+            key, _ = await self._notebooks.session(caller.namespace, place, begins)
             return key
         key = SessionKey(caller.namespace, given.session or new_id("session"))
-        if await app.access.claim_id(caller, key.id):
-            await app.runtime.store.create(key, called(place or KERNEL, begins))
+        if await self._access.claim_id(caller, key.id):
+            await self._runtime.store.create(key, called(place or KERNEL, begins))
         return key
 
     # ------------------------------------------------------------------------------------------------ notebooks
 
-    def _saved(self, place: str) -> AttachedNotebook:
-        """The file of a notebook, whose kernel is nobody's here."""
-        app = self._app
-        assert app.serverapp is not None
-        return AttachedNotebook(place, "", app.jobs, app.serverapp.contents_manager, app.notebooks, runs=False)
-
     async def _cells(self, given: NotebookArguments) -> Outcome:
         """Raises InvalidRequest, NotFound."""
-        document = await self._saved(await self._notebook(given.notebook)).document()
+        document = await self._attached_notebooks.of_file(await self._notebook(given.notebook)).document()
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
         if not given.cells.strip():
@@ -205,7 +212,7 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ sessions
 
     async def _list(self, given: ListArguments, caller: Caller) -> Outcome:
-        found = await self._app.runtime.store.list(caller.namespace, given.limit)
+        found = await self._runtime.store.list(caller.namespace, given.limit)
         rows = [await self._row(session) for session in found]
         lines = [f"{row['id']}  {row['title'] or 'untitled'} ({row['turns']} turns)" for row in rows]
         return Outcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
@@ -216,12 +223,12 @@ class McpTools:
             "title": session.title,
             "turns": session.turn_count,
             "updated": session.updated,
-            "notebooks": await self._app.notebooks.paths(session.key),
+            "notebooks": await self._notebooks.paths(session.key),
         }
 
     async def _read(self, given: ReadArguments, caller: Caller) -> Outcome:
-        session = await self._app.access.session(caller, given.session)
-        items = await self._app.runtime.store.latest(session.key, given.limit)
+        session = await self._access.session(caller, given.session)
+        items = await self._runtime.store.latest(session.key, given.limit)
         lines = [line for item in items if (line := _said(item.message))]
         text = shorten("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
         return Outcome(text, {**await self._row(session), "items": len(items)})

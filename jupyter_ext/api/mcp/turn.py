@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound
 from agent_kernel.core.events import (
@@ -26,11 +26,9 @@ from agent_kernel.core.events import (
     TurnFinished,
 )
 from agent_kernel.core.permission_grant import Remember
+from agent_kernel.permissions.approvals import Approvals
 from agent_kernel.permissions.decision import Answer
-from jupyter_ext.turns.turns import LiveTurn
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.turns.turns import LiveTurn, Turns
 
 CODE_CHARS = 200_000
 """Longer code cannot be shown whole in a question to an MCP client, so it is denied there."""
@@ -91,8 +89,9 @@ class Client(Protocol):
 class McpTurn:
     """Follows ``turn``, which is stopped when the client cancels the call."""
 
-    def __init__(self, app: AgentKernel, turn: LiveTurn, client: Client) -> None:
-        self._app = app
+    def __init__(self, turns: Turns, approvals: Approvals, turn: LiveTurn, client: Client) -> None:
+        self._turns = turns
+        self._approvals = approvals
         self._turn = turn
         self._client = client
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -111,7 +110,7 @@ class McpTurn:
                     if question := await self._heard(event, new=event.seq > after):
                         return question
         except asyncio.CancelledError:
-            await asyncio.shield(self._app.turns.cancel(self._turn, "the MCP client cancelled the call"))
+            await asyncio.shield(self._turns.cancel(self._turn, "the MCP client cancelled the call"))
             raise
         finally:
             for task in self._asking.values():
@@ -167,12 +166,12 @@ class McpTurn:
         said = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
         with contextlib.suppress(Conflict, NotFound):  # somebody answered in the panel, or its time was over
             try:
-                await self._app.runtime.approvals.answer(self._turn.order.key.namespace, id, said)
+                await self._approvals.answer(self._turn.order.key.namespace, id, said)
             except AgentKernelError:
                 if remember == "once":
                     raise
                 once = Answer("approve", "once", shown=shown)  # what can not be remembered is allowed this time
-                await self._app.runtime.approvals.answer(self._turn.order.key.namespace, id, once)
+                await self._approvals.answer(self._turn.order.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:
         text = _line(event)

@@ -86,10 +86,10 @@ class BindingHandler(AgentHandler):
                 "kernel": kernel.id if kernel else None,
                 "namespace": self.caller.namespace,
                 "server": {"version": __version__, "url": self.services.url()},
-                "model": await current_engine(self.app, self.caller, key),
+                "model": await current_engine(self.services, self.caller, key),
                 "notes": await self._notes(key, place),
                 "open": bool(kernel and self.services.page_tools.tools(self.caller.namespace, kernel.id)),
-                "environment": self.app.told_to_kernels() if kernel and kernel.own else {},
+                "environment": dict(self.services.kernel_environment) if kernel and kernel.own else {},
             }
         )
 

@@ -7,7 +7,7 @@ import asyncio
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_kernel.core.errors import ModelBroken, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
@@ -16,37 +16,35 @@ from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.model_slot import Seated
 from agent_kernel.tools.mcp.source import McpTools
+from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, both
 from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
 
 HERE = "agent-kernel"
 """Who owns a model of this machine that says nothing of itself."""
 BEGAN = time.time()
 
 
-async def models(app: AgentKernel) -> list[dict[str, Any]]:
+async def models(runtime: Runtime) -> list[dict[str, Any]]:
     """In OpenAI's shape, the server's own first; each plain, then each as the agent."""
-    on_disk = await asyncio.to_thread(_on_disk, app.runtime.settings.cache_dir)
+    on_disk = await asyncio.to_thread(_on_disk, runtime.settings.cache_dir)
     found: dict[str, ModelFacts] = {}
-    for model in (*_engines(app), *on_disk):
+    for model in (*_engines(runtime), *on_disk):
         found.setdefault(model.id, model)
-    return both([*found.values()], await _tools(app))
+    return both([*found.values()], await _tools(runtime))
 
 
-async def model(app: AgentKernel, id: str) -> dict[str, Any]:
+async def model(runtime: Runtime, id: str) -> dict[str, Any]:
     """Raises UnknownModel."""
-    told = next((one for one in await models(app) if one["id"] == id), None)
+    told = next((one for one in await models(runtime) if one["id"] == id), None)
     if told is None:
         name = id.removeprefix(AGENT)
         raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="models lists what there is.")
     return told
 
 
-def _engines(app: AgentKernel) -> list[ModelFacts]:
-    engines = app.runtime.engines
+def _engines(runtime: Runtime) -> list[ModelFacts]:
+    engines = runtime.engines
     own = engines.get()
     found = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
     for row in engines.listed():
@@ -106,16 +104,16 @@ def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
     return ModelFacts(name, title, created, owner, "unloaded", True, "", here.context_length, capabilities)
 
 
-async def mcp_servers(app: AgentKernel) -> list[dict[str, Any]]:
+async def mcp_servers(runtime: Runtime) -> list[dict[str, Any]]:
     """How each MCP server of the configuration stands; none is started to tell of it."""
-    sources = [getattr(source, "source", source) for source in app.runtime.sources]
+    sources = [getattr(source, "source", source) for source in runtime.sources]
     reports = [await source.report() for source in sources if isinstance(source, McpTools)]
     return [row for report in reports for row in report]
 
 
-async def _tools(app: AgentKernel) -> ToolFacts:
-    settings = app.runtime.settings
-    up = [row for row in await mcp_servers(app) if row["state"] == "connected"]
+async def _tools(runtime: Runtime) -> ToolFacts:
+    settings = runtime.settings
+    up = [row for row in await mcp_servers(runtime) if row["state"] == "connected"]
     return ToolFacts(
         available=bool(settings.tools.strip(", ")) and settings.max_tool_rounds > 0,
         mcp_tools=sum(row["tools"] for row in up),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 
@@ -34,11 +34,8 @@ from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, PullBo
 from jupyter_ext.api.schemas import server as told
 from jupyter_ext.api.schemas.operation import PLACE, SESSION, operation
 from jupyter_ext.auth.callers import Caller
+from jupyter_ext.services import Services
 from jupyter_ext.turns.dialect_request import AGENT
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
-
 
 PULL_EVENT = "jupyter_ext.api.schemas.events:PullEvent"
 
@@ -55,12 +52,12 @@ def engine_to_json(info: EngineInfo) -> dict[str, Any]:
     }
 
 
-async def current_engine(app: AgentKernel, caller: Caller, key: SessionKey | None) -> dict[str, Any]:
+async def current_engine(services: Services, caller: Caller, key: SessionKey | None) -> dict[str, Any]:
     """Of the session, or of one that is yet to begin; ``problem`` says why its engine can not be used."""
-    own = app.runtime.engine.info()
+    own = services.runtime.engine.info()
     try:
-        name = await app.access.engine(caller, key) if key else ""
-        return {**engine_to_json(app.runtime.engines.get(name).info()), "name": name, "problem": ""}
+        name = await services.access.engine(caller, key) if key else ""
+        return {**engine_to_json(services.runtime.engines.get(name).info()), "name": name, "problem": ""}
     except AgentKernelError as error:
         return {**engine_to_json(own), "name": "", "problem": str(error)}
 
@@ -82,7 +79,7 @@ class ModelsHandler(SharedHandler):
     @operation("List models and engines.", told.AnyModels, query=(SESSION, *PLACE), errors=(404,))
     async def get(self) -> None:
         """``data`` in OpenAI's shape is what requests may name; the other keys are for the panel and the notebook."""
-        listed = await model_listing.models(self.app)
+        listed = await model_listing.models(self.services.runtime)
         if self.anthropic:
             self.reply(anthropic_page(listed))
             return
@@ -95,8 +92,8 @@ class ModelsHandler(SharedHandler):
                 "models": found,
                 "engines": self.services.runtime.engines.listed(),
                 "engine": engine_to_json(self.services.runtime.engine.info()),
-                "current": await current_engine(self.app, self.caller, await self._asked()),
-                "mcp_servers": await model_listing.mcp_servers(self.app),
+                "current": await current_engine(self.services, self.caller, await self._asked()),
+                "mcp_servers": await model_listing.mcp_servers(self.services.runtime),
             }
         )
 
@@ -150,7 +147,7 @@ class ModelHandler(SharedHandler):
         asked."""
         settings = self.services.runtime.settings
         try:
-            listed = await model_listing.model(self.app, name)
+            listed = await model_listing.model(self.services.runtime, name)
         except UnknownModel:
             if self.anthropic or name.startswith(AGENT):
                 raise
@@ -245,7 +242,7 @@ class HealthHandler(AgentHandler):
         except StoreError as error:
             store = error.message
         sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
-        servers = await model_listing.mcp_servers(self.app)
+        servers = await model_listing.mcp_servers(self.services.runtime)
         well = store == "ok" and all(row["state"] != "failed" for row in servers)
         self.reply(
             {

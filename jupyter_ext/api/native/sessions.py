@@ -21,6 +21,7 @@ from agent_kernel.sessions.store.private_store import is_private, private_id
 from jupyter_ext.api.http.etag import etag, seen
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
+from jupyter_ext.api.responses.live_responses import responses_of
 from jupyter_ext.api.schemas import sessions as told
 from jupyter_ext.api.schemas.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
 from jupyter_ext.turns.turns import busy
@@ -234,7 +235,7 @@ class SessionHandler(AgentHandler):
                 else:
                     deleted = await self.services.runtime.store.delete(session.key)
                     await self.services.runtime.sandbox.close(session.key, remove=True)
-            await self.app.responses.store.forget(session.key)
+            await responses_of(self.services).store.forget(session.key)
         self.reply({"id": session_id, "deleted": deleted})
 
 

@@ -72,7 +72,7 @@ class UsageHandler(AgentHandler):
     async def _context(self, key: SessionKey) -> dict[str, int]:
         """Tokens that the largest request of the newest turn took, with its answer, of what the model reads at once;
         ``window`` 0: unknown. 0 tokens where none of the newest turns got as far as the model."""
-        window = int((await current_engine(self.app, self.caller, key))["context_length"])
+        window = int((await current_engine(self.services, self.caller, key))["context_length"])
         newest = reversed(await self.services.runtime.store.turns(key, LOOKED_AT))
         return {"tokens": next((used for turn in newest if (used := _used(turn))), 0), "window": window}
 

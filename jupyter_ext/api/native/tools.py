@@ -13,7 +13,6 @@ from jupyter_ext.api.native.request_schemas import ToolsBody
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.api.schemas.turns import Tools
 from jupyter_ext.notebooks.bindings import KERNEL
-from jupyter_ext.notebooks.notebook_access import notebook_of
 
 
 class ToolsHandler(AgentHandler):
@@ -35,7 +34,7 @@ class ToolsHandler(AgentHandler):
             request,
             notes.append,
             notebook_dir=services.notebooks.directory(place) if place and not place.startswith(KERNEL) else None,
-            notebook=notebook_of(self.app, kernel, place, by_user=self.caller.kernel is None),
+            notebook=self.services.attached_notebooks.of_turn(kernel, place, by_user=self.caller.kernel is None),
         )
         gate = services.runtime.gate(body.request())
         self.reply(

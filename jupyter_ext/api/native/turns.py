@@ -27,11 +27,9 @@ from jupyter_ext.api.native.request_schemas import (
 from jupyter_ext.api.schemas import turns as told
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.notebooks.bindings import KERNEL, called
-from jupyter_ext.notebooks.notebook_access import notebook_of
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, key_of
 from jupyter_ext.turns.regenerate import asked_again
 from jupyter_ext.turns.stored_events import replay
-from jupyter_ext.turns.turn_inputs import attach
 from jupyter_ext.turns.turn_versions import fingerprint, fingerprints
 from jupyter_ext.turns.turn_window import window
 from jupyter_ext.turns.turns import Order
@@ -92,7 +90,7 @@ class TurnsHandler(AgentHandler):
         kernel = self.services.access.kernel(caller, body.kernel)
         place = await self.services.notebooks.place(kernel.id) if kernel else None
         key, created = await self._session(body, place)
-        await attach(self.app, caller, key, body.inputs)
+        await self.services.turn_inputs.attach(caller, key, body.inputs)
         engine = await self.services.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
         request = body.request(kernel.epoch if kernel else "", engine)
@@ -111,7 +109,7 @@ class TurnsHandler(AgentHandler):
             by=caller.by,
             token=caller.token.id if caller.token else "",
             notebook_dir=self.services.notebooks.directory(notebook) if notebook else None,
-            notebook=notebook_of(self.app, kernel, place or "", by_user=caller.kernel is None),
+            notebook=self.services.attached_notebooks.of_turn(kernel, place or "", by_user=caller.kernel is None),
             notice=self.services.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": sorted(body.client_tools)},
             again=body.rerun != "append",

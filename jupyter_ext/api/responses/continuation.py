@@ -8,21 +8,19 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import Media, Message, Part
+from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import history_merge
 from jupyter_ext.api.dialects.content import MAX_TEXT, TOO_LONG
 from jupyter_ext.api.responses.items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
+from jupyter_ext.api.responses.live_responses import Responses
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ENDED, stem_of
 from jupyter_ext.api.responses.store import Owner, StoredResponse
 from jupyter_ext.auth.callers import Caller, subject
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +40,24 @@ def owner_of(caller: Caller) -> Owner:
     return Owner(caller.namespace, subject(caller))
 
 
-async def continued(app: AgentKernel, caller: Caller, body: ResponsesBody) -> Continued:
+async def continued(responses: Responses, caller: Caller, body: ResponsesBody) -> Continued:
     """Raises InvalidRequest for what is not there or does not go together, and Conflict for a response that runs."""
     owner = owner_of(caller)
-    items = await _resolved(app, owner, body.items)
+    items = await _resolved(responses, owner, body.items)
     if body.previous_response_id:
-        previous = await _previous(app, owner, body)
+        previous = await _previous(responses, owner, body)
         names = _called(previous)
         kept = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
         return Continued(kept, previous.facts.session, previous.turn, named=True, names=names)
     if session := body.named or body.session_id:
         return Continued(items, session, named=True)
-    found = await _said_in(app, owner, body.items) if body.kept else None
+    found = await _said_in(responses, owner, body.items) if body.kept else None
     return Continued(items) if found is None else Continued(items, found.facts.session)
 
 
-async def _previous(app: AgentKernel, owner: Owner, body: ResponsesBody) -> StoredResponse:
+async def _previous(responses: Responses, owner: Owner, body: ResponsesBody) -> StoredResponse:
     id = body.previous_response_id or ""
-    found = await app.responses.find(owner, id)
+    found = await responses.find(owner, id)
     if found is None:
         raise InvalidRequest(
             f"Previous response with id {id[:100]!r} not found.",
@@ -69,9 +67,9 @@ async def _previous(app: AgentKernel, owner: Owner, body: ResponsesBody) -> Stor
         raise InvalidRequest(
             "The previous response is of another session than session_id.", details={"param": "session_id"}
         )
-    if (resource := await app.responses.resource(found))["status"] not in ENDED:
+    if (resource := await responses.resource(found))["status"] not in ENDED:
         raise Conflict("The previous response has not ended yet.", hint="Wait for it, or cancel it.")
-    turn = await app.runtime.store.turn(owner.namespace, found.turn)
+    turn = await responses.sessions.turn(owner.namespace, found.turn)
     if turn is not None and turn.state == "failed":
         raise InvalidRequest(
             f"Previous response with id {id[:100]!r} has failed: nothing can go on from it.",
@@ -86,7 +84,7 @@ def _called(response: StoredResponse) -> dict[str, str]:
     return {call["call_id"]: ".".join(filter(None, (call.get("namespace"), call["name"]))) for call in calls}
 
 
-async def _resolved(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) -> list[AnyItem]:
+async def _resolved(responses: Responses, owner: Owner, items: Sequence[AnyItem]) -> list[AnyItem]:
     """With what references refer to in their place; each response is read once, each item once."""
     wanted = Counter(item.id for item in items if isinstance(item, ReferenceItem))
     if not wanted:
@@ -97,7 +95,7 @@ async def _resolved(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) ->
     found: dict[str, AnyItem] = {}
     said = 0
     for stem, ids in of.items():
-        response = await app.responses.find(owner, stem) if stem else None
+        response = await responses.find(owner, stem) if stem else None
         meant = response.items(ids) if response is not None else {}
         for id in ids:
             if id not in meant:
@@ -113,33 +111,33 @@ async def _resolved(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) ->
     return [found[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 
-async def _said_in(app: AgentKernel, owner: Owner, items: Sequence[AnyItem]) -> StoredResponse | None:
+async def _said_in(responses: Responses, owner: Owner, items: Sequence[AnyItem]) -> StoredResponse | None:
     """The response that the newest item of ours is of; a client that carries its conversation repeats such items."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
-        if id and (found := await app.responses.find(owner, id)) is not None:
+        if id and (found := await responses.find(owner, id)) is not None:
             return found
     return None
 
 
-async def carried(app: AgentKernel, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
+async def carried(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
     """``messages`` behind the conversation up to a turn, all of which can be told to another session. The client's
     instructions stay at the beginning. Raises InvalidRequest where the turn is gone."""
     instructions, said = history_merge.split(messages)
-    whole = await app.runtime.store.whole(key)
+    whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None
     if whole is None or before is None:
         raise InvalidRequest("The previous response is not in its session any more.")
     failed = {one.id for one in whole.turns if one.state == "failed"}
     stored = [item.message for item in before if item.turn not in failed and not item.message.hidden]
     spliced = await asyncio.to_thread(history_merge.append, stored, said)
-    kept = [await _with_bytes(app, key, message) for message in stored[: spliced.kept]]
+    kept = [await _with_bytes(store, key, message) for message in stored[: spliced.kept]]
     return [*instructions, *kept, *spliced.new]
 
 
-async def _with_bytes(app: AgentKernel, key: SessionKey, message: Message) -> Message:
+async def _with_bytes(store: SessionStore, key: SessionKey, message: Message) -> Message:
     async def filled(part: Part) -> Part:
         if not isinstance(part, Media) or part.data is not None:
             return part
-        return dataclasses.replace(part, data=await app.runtime.store.blob(key, part.hash))
+        return dataclasses.replace(part, data=await store.blob(key, part.hash))
 
     return dataclasses.replace(message, parts=tuple([await filled(part) for part in message.parts]))

@@ -23,14 +23,13 @@ from jupyter_ext.api.http.handler import guarded
 from jupyter_ext.api.responses.continuation import Continued, carried, continued, owner_of
 from jupyter_ext.api.responses.input import listed, messages_of, served, with_files
 from jupyter_ext.api.responses.items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
-from jupyter_ext.api.responses.live_responses import LiveResponse
+from jupyter_ext.api.responses.live_responses import LiveResponse, Responses, responses_of
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import Facts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.turns.dialect_request import Asked, Given
 from jupyter_ext.turns.start_turn import Call
-from jupyter_ext.turns.turn_inputs import kept
 
 LISTED = 20
 MAX_LISTED = 100
@@ -47,6 +46,10 @@ class Deleted(BaseModel):
 
 
 class ResponsesAgentHandler(OpenAIHandler):
+    @property
+    def responses(self) -> Responses:
+        return responses_of(self.services)
+
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
         """A detail ``code`` is one that OpenAI's clients look for."""
         code = (error.get("details") or {}).get("code")
@@ -54,7 +57,7 @@ class ResponsesAgentHandler(OpenAIHandler):
 
     async def stored(self, id: str) -> StoredResponse:
         """Raises NotFound, also for a response of somebody else."""
-        found = await self.app.responses.find(owner_of(self.caller), id)
+        found = await self.responses.find(owner_of(self.caller), id)
         if found is None:
             raise NotFound(f"Response with id {id[:100]!r} not found.", details={"param": "response_id"})
         return found
@@ -74,12 +77,12 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def post(self) -> None:
         body = self.parse(ResponsesBody)
         self.detached = bool(body.background)
-        goes_on = await continued(self.app, self.caller, body)
+        goes_on = await continued(self.responses, self.caller, body)
         brought = await self._brought(goes_on.items)
         asked = await self._asked(body, goes_on, brought)
         call = await self._begun(body, goes_on, asked)
         if call.again and body.kept:
-            stored = await self.app.responses.again(owner_of(self.caller), call.turn.id)
+            stored = await self.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
                 await self._told_again(stored, body, call)
                 return
@@ -90,18 +93,18 @@ class ResponsesHandler(ResponsesAgentHandler):
         try:
             await self._told(live, streams=bool(body.stream))
         except Exception:
-            await self.app.responses.drop(live.stored)  # its id was told to nobody
+            await self.responses.drop(live.stored)  # its id was told to nobody
             raise
 
     async def _told_again(self, stored: StoredResponse, body: ResponsesBody, call: Call) -> None:
         """The same response, or the same error, for the same request under its key."""
         if body.stream:
             await self._decided(call.turn)
-            await self.stream(self.app.responses.stream(stored))
+            await self.stream(self.responses.stream(stored))
         elif body.background:
-            self.reply(await self.app.responses.resource(stored))
+            self.reply(await self.responses.resource(stored))
         else:
-            ended = await self.app.responses.ended(stored)
+            ended = await self.responses.ended(stored)
             raise_failed(call.turn.log.finished)
             self.reply(ended)
 
@@ -128,7 +131,9 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def _elsewhere(self, asked: Asked, goes_on: Continued) -> Asked:
         """In a session of its own that begins with what was said before."""
         key = SessionKey(self.caller.namespace, goes_on.session)
-        messages = await carried(self.app, key, goes_on.after, asked.spoken or asked.request.messages)
+        messages = await carried(
+            self.services.runtime.store, key, goes_on.after, asked.spoken or asked.request.messages
+        )
         request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
         return dataclasses.replace(asked, request=request, session="", spoken=())
 
@@ -162,7 +167,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         echo, items = await asyncio.to_thread(kept)
         told = dataclasses.replace(facts, echo=echo)
         stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
-        return await self.app.responses.begin(stored, call.turn, kept=body.kept and not call.again)
+        return await self.responses.begin(stored, call.turn, kept=body.kept and not call.again)
 
     async def _brought(self, items: Sequence[AnyItem]) -> Brought:
         """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
@@ -195,7 +200,7 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _picture(self, file_id: str, left: int) -> Media:
         """Of a file that was uploaded, or that a tool made; one of more than ``left`` bytes is not read."""
-        found = await kept(self.app, self.caller, file_id)
+        found = await self.services.turn_inputs.find(self.caller, file_id)
         if found is None:
             raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
         if found.file.size > MAX_MEDIA:
@@ -235,10 +240,10 @@ class ResponseHandler(ResponsesAgentHandler):
         """``stream``: its events, behind number ``starting_after``."""
         stored = await self.stored(id)
         if self.get_argument("stream", "").lower() not in ("true", "1"):
-            self.reply(await self.app.responses.resource(stored))
+            self.reply(await self.responses.resource(stored))
             return
         after = self.number("starting_after")
-        await self.stream(self.app.responses.stream(stored, -1 if after is None else after))
+        await self.stream(self.responses.stream(stored, -1 if after is None else after))
 
     @guarded("write")
     @operation(
@@ -247,7 +252,7 @@ class ResponseHandler(ResponsesAgentHandler):
         errors=(404,),
     )
     async def delete(self, id: str) -> None:
-        await self.app.responses.delete(await self.stored(id))
+        await self.responses.delete(await self.stored(id))
         self.reply({"id": id, "object": "response", "deleted": True})
 
 
@@ -257,7 +262,7 @@ class ResponseCancelHandler(ResponsesAgentHandler):
         "Stop a response; one that has ended stays as it is.", "openai.types.responses:Response", errors=(404, 409)
     )
     async def post(self, id: str) -> None:
-        self.reply(await self.app.responses.cancel(await self.stored(id)))
+        self.reply(await self.responses.cancel(await self.stored(id)))
 
 
 class InputItemsHandler(ResponsesAgentHandler):

@@ -10,19 +10,19 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotFound
 from agent_kernel.core.events import Event, TurnFinished
+from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED
 from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
 from jupyter_ext.api.responses.resource import ENDED, response_id
 from jupyter_ext.api.responses.store import Owner, ResponseStore, StoredResponse
+from jupyter_ext.notebooks.private_sessions import PrivateSessions
+from jupyter_ext.services import Services
 from jupyter_ext.turns.stored_events import find_turn, replay
-from jupyter_ext.turns.turns import LiveTurn
-
-if TYPE_CHECKING:
-    from jupyter_ext.app import AgentKernel
+from jupyter_ext.turns.turns import LiveTurn, Turns
 
 log = logging.getLogger(__name__)
 STOPPED = "cancelled by the client"
@@ -74,8 +74,12 @@ class LiveResponse:
 class Responses:
     """``path`` of the file that keeps them; None: in memory."""
 
-    def __init__(self, app: AgentKernel, path: Path | None) -> None:
-        self._app = app
+    def __init__(
+        self, sessions: SessionStore, turns: Turns, private_sessions: PrivateSessions, path: Path | None
+    ) -> None:
+        self.sessions = sessions
+        self._turns = turns
+        self._private_sessions = private_sessions
         self.store = ResponseStore(path)
         self._live: dict[str, LiveResponse] = {}
         self._swept = float("-inf")
@@ -88,7 +92,7 @@ class Responses:
             try:
                 await self.store.add(stored)
             except StoreError:
-                await self._app.turns.cancel(turn, "its response could not be kept")
+                await self._turns.cancel(turn, "its response could not be kept")
                 raise
             self._live[stored.id] = live
         self._also(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
@@ -101,7 +105,7 @@ class Responses:
         """Those whose session is gone: deleted, or removed by a policy."""
         try:
             for key in await self.store.sessions():
-                if await self._app.runtime.store.info(key) is None:
+                if await self.sessions.info(key) is None:
                     await self.store.forget(key)
         except StoreError as error:
             log.warning("responses of sessions that are gone could not be removed: %s", error)
@@ -109,7 +113,7 @@ class Responses:
     async def find(self, owner: Owner, id: str) -> StoredResponse | None:
         """What the owner may fetch and continue. With a session go its responses."""
         found = await self.store.get(owner, id)
-        if found is not None and await self._app.runtime.store.info(found.key) is None:
+        if found is not None and await self.sessions.info(found.key) is None:
             await self.store.forget(found.key)
             return None
         return found
@@ -160,7 +164,7 @@ class Responses:
         """Stops its turn and waits for its end; one that has ended stays as it is. Raises Conflict."""
         live = self._live.get(stored.id)
         if live is not None:
-            await self._app.turns.cancel(live.turn, STOPPED)
+            await self._turns.cancel(live.turn, STOPPED)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDS_WITHIN_S):
                     await live.ended.wait()
@@ -178,13 +182,13 @@ class Responses:
         if not key.id.startswith(UNLISTED) or await self.store.any_of(key):
             return
         with contextlib.suppress(SessionBusy):  # by a turn whose response is not kept yet, or is none
-            await self._app.private.forget(key)
+            await self._private_sessions.forget(key)
 
     async def drop(self, stored: StoredResponse) -> None:
         """The response alone; what still runs is stopped."""
         live = self._live.pop(stored.id, None)
         if live is not None:
-            await self._app.turns.cancel(live.turn, STOPPED)
+            await self._turns.cancel(live.turn, STOPPED)
         await self.store.delete(stored.owner, stored.id)
 
     async def aclose(self) -> None:
@@ -218,7 +222,7 @@ class Responses:
         """From the items of its turn. ``wait``: until another server that runs it has ended it."""
         codec = ResponsesCodec(stored.facts)
         frames = list(codec.begin())
-        store = self._app.runtime.store
+        store = self.sessions
         try:
             turn = await find_turn(store, stored.owner.namespace, stored.turn, stored.facts.session)
         except TurnNotFound:
@@ -234,8 +238,17 @@ class Responses:
         return codec, frames
 
 
+def responses_of(services: Services) -> Responses:
+    """Return the responses of a server; they are made for the first client that speaks this dialect."""
+    settings = services.runtime.settings
+    path = None if settings.store == "memory" else settings.data_dir / "responses.db"
+    return services.on_demand.get(
+        Responses, lambda: Responses(services.runtime.store, services.turns, services.private_sessions, path)
+    )
+
+
 def _failed(error: Mapping[str, Any]) -> TurnFinished:
     return TurnFinished("failed", str(error["message"]), 0, {}, error)
 
 
-__all__ = ["DONE", "LiveResponse", "Responses"]
+__all__ = ["DONE", "LiveResponse", "Responses", "responses_of"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from agent_kernel.core.events import (
@@ -20,7 +17,6 @@ from agent_kernel.core.events import (
 )
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
-from jupyter_ext.monitoring.gauges import Gauges
 from jupyter_ext.monitoring.metrics import Metrics
 from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.turns import LiveTurn, Order
@@ -28,21 +24,12 @@ from jupyter_ext.turns.turns import LiveTurn, Order
 USAGE = {"prompt_tokens": 10, "completion_tokens": 6, "reused_tokens": 4}
 
 
-class Nothing(Gauges):
-    """Of a server that has none."""
-
-    def __init__(self) -> None: ...
-
-    def collect(self) -> Iterator[Any]:
-        return iter(())
-
-
 class Told:
     """A turn whose bodies are announced at times of the test."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.metrics = Metrics(Nothing(), clock=lambda: self.now)
+        self.metrics = Metrics(clock=lambda: self.now)
         order = Order(SessionKey("local", "s"), TurnRequest("hi"), route="messages")
         self.turn = LiveTurn("t", order, EventLog("t", "s"), heard=self.metrics.said)
 

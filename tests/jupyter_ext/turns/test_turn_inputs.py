@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.dialect_request import Given
-from jupyter_ext.turns.turn_inputs import bring
+from jupyter_ext.turns.turn_inputs import TurnInputs
 
 KEY = SessionKey("local", "s")
 CALLER = Caller("local")
@@ -48,29 +47,30 @@ def files(store: SqliteStore, tmp_path: Path) -> Counting:
     return Counting(store, tmp_path / "incoming", output_bytes=1000, upload_bytes=1000)
 
 
-def app_of(store: SqliteStore, files: FileRegistry | None) -> Any:
-    return SimpleNamespace(runtime=SimpleNamespace(store=store, files=files))
+def inputs_of(store: SqliteStore, files: FileRegistry | None) -> TurnInputs:
+    nobody: Any = None
+    return TurnInputs(store, files, nobody)
 
 
 async def test_files_that_are_repeated_are_listed_once_and_not_written_again(
     store: SqliteStore, files: Counting
 ) -> None:
-    app = app_of(store, files)
-    first = await bring(app, CALLER, KEY, [A, B, A])
+    inputs = inputs_of(store, files)
+    first = await inputs.bring(CALLER, KEY, [A, B, A])
     assert first == (first[0], first[1], first[0])
     assert len(set(first)) == 2
     listings, written = files.listings, files.written
-    assert await bring(app, CALLER, KEY, [B, A, B]) == (first[1], first[0], first[1])
+    assert await inputs.bring(CALLER, KEY, [B, A, B]) == (first[1], first[0], first[1])
     assert (files.listings - listings, files.written - written) == (1, 0)
-    other = await bring(app, CALLER, KEY, [Given(name="a.txt", data=b"changed"), Given(id=first[1])])
+    other = await inputs.bring(CALLER, KEY, [Given(name="a.txt", data=b"changed"), Given(id=first[1])])
     assert other[0] not in first
     assert other[1] == first[1]
 
 
 async def test_a_store_that_keeps_no_files_says_so_of_a_file_with_its_bytes(store: SqliteStore) -> None:
-    app = app_of(store, None)
+    inputs = inputs_of(store, None)
     with pytest.raises(InvalidRequest, match="keeps no files"):
-        await bring(app, CALLER, KEY, [A])
+        await inputs.bring(CALLER, KEY, [A])
     assert await store.info(KEY) is None
     with pytest.raises(FileNotFound, match="file_1"):
-        await bring(app, CALLER, KEY, [Given(id="file_1")])
+        await inputs.bring(CALLER, KEY, [Given(id="file_1")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,12 +39,12 @@ class Reads:
         monkeypatch.setattr(continuation, "items_of", parsed)
 
 
-async def app_with(*texts: str) -> tuple[Any, list[str]]:
+async def responses_with(*texts: str) -> tuple[Responses, list[str]]:
     """And the ids of messages with these texts, each of the one or of the other response."""
-    app: Any = SimpleNamespace(runtime=SimpleNamespace(store=MemoryStore()))
-    app.responses = Responses(app, None)
+    nobody: Any = None
+    responses = Responses(MemoryStore(), nobody, nobody, None)
     ids = []
-    await app.runtime.store.create(SessionKey("ns", "s"))
+    await responses.sessions.create(SessionKey("ns", "s"))
     for turn in ("t0", "t1"):
         facts = Facts(response_id("ns", turn), "m", "s")
         said = texts[int(turn[1]) :: 2]
@@ -54,33 +53,33 @@ async def app_with(*texts: str) -> tuple[Any, list[str]]:
             for at, text in enumerate(said)
         ]
         ids += [item["id"] for item in items]
-        await app.responses.store.add(StoredResponse(ME, turn, facts, items))
-    return app, ids
+        await responses.store.add(StoredResponse(ME, turn, facts, items))
+    return responses, ids
 
 
 async def test_each_response_and_each_item_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, ids = await app_with("a", "b", "c", "d")
+    responses, ids = await responses_with("a", "b", "c", "d")
     assert len(ids) == 4
     references: list[AnyItem] = [ReferenceItem(id=ids[at % 4]) for at in range(400)]
     reads = Reads(monkeypatch)
-    found = await continuation._resolved(app, ME, references)
+    found = await continuation._resolved(responses, ME, references)
     assert [item.content for item in found] == ["a", "c", "b", "d"] * 100  # type: ignore[union-attr]
     assert (reads.responses, reads.items) == (2, 4)
 
 
 async def test_what_is_too_much_is_refused_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, ids = await app_with("x" * (MAX_TEXT // 4), "b")
+    responses, ids = await responses_with("x" * (MAX_TEXT // 4), "b")
     references: list[AnyItem] = [*[ReferenceItem(id=ids[0])] * 4_000, ReferenceItem(id=ids[1])]
     reads = Reads(monkeypatch)
     with pytest.raises(InvalidRequest, match="characters together"):
-        await continuation._resolved(app, ME, references)
+        await continuation._resolved(responses, ME, references)
     assert (reads.responses, reads.items) == (1, 1)
-    assert len(await continuation._resolved(app, ME, references[-4:])) == 4
+    assert len(await continuation._resolved(responses, ME, references[-4:])) == 4
 
 
 async def test_an_item_that_is_not_there_is_named() -> None:
-    app, ids = await app_with("a")
+    responses, ids = await responses_with("a")
     gone = ids[0].replace("_i0", "_i9")
     for id in (gone, "msg_unknown"):
         with pytest.raises(InvalidRequest, match=id):
-            await continuation._resolved(app, ME, [ReferenceItem(id=ids[0]), ReferenceItem(id=id)])
+            await continuation._resolved(responses, ME, [ReferenceItem(id=ids[0]), ReferenceItem(id=id)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ TOLD = [b"event: a\ndata: 0\n\n", b"event: b\ndata: 1\n\n", b"event: c\ndata: 2\
 
 async def read_too_early(frames: list[bytes]) -> tuple[Responses, StoredResponse]:
     """One that was read before it ended, and has ended since."""
-    app: Any = SimpleNamespace(runtime=SimpleNamespace(store=MemoryStore()))
-    responses = Responses(app, None)
+    nobody: Any = None
+    responses = Responses(MemoryStore(), nobody, nobody, None)
     stored = StoredResponse(ME, "turn", Facts(response_id("ns", "turn"), "m", "s"), [])
     await responses.store.add(stored)
     await responses.store.finish(stored, {"status": "completed", "output": []}, frames)

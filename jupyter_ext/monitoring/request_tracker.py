@@ -7,13 +7,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from jupyter_ext.api.http.handler import AgentHandler
+from typing import Any, Protocol
 
 
-def _nobody(handler: AgentHandler, seconds: float, left: bool) -> None: ...
+class RequestHandler(Protocol):
+    """What is counted of the handler of a request. ``route`` is the name of its route, not the path."""
+
+    route: str
+
+    @property
+    def request(self) -> Any: ...
+
+    def get_status(self) -> int: ...
+
+
+def _nobody(handler: RequestHandler, seconds: float, left: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -21,10 +29,10 @@ class Requests:
     """Belongs to one event loop. ``heard`` is told of each that ended: how long it took, and whether its client left
     before the answer did."""
 
-    heard: Callable[[AgentHandler, float, bool], None] = _nobody
+    heard: Callable[[RequestHandler, float, bool], None] = _nobody
     streams: int = 0
     """Answers that are being streamed."""
-    _open: dict[AgentHandler, float] = field(default_factory=dict)
+    _open: dict[RequestHandler, float] = field(default_factory=dict)
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -38,13 +46,13 @@ class Requests:
         finally:
             self.streams -= 1
 
-    def began(self, handler: AgentHandler) -> None:
+    def began(self, handler: RequestHandler) -> None:
         self._open[handler] = time.monotonic()
 
-    def ended(self, handler: AgentHandler) -> None:
+    def ended(self, handler: RequestHandler) -> None:
         self._closed(handler, left=False)
 
-    def left(self, handler: AgentHandler) -> None:
+    def left(self, handler: RequestHandler) -> None:
         self._closed(handler, left=True)
 
     async def done(self) -> None:
@@ -54,7 +62,7 @@ class Requests:
             self._waiting.append(future)
             await future
 
-    def _closed(self, handler: AgentHandler, *, left: bool) -> None:
+    def _closed(self, handler: RequestHandler, *, left: bool) -> None:
         began = self._open.pop(handler, None)
         if began is None:
             return
