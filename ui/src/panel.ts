@@ -2,26 +2,20 @@
 import { effect, untracked } from "@preact/signals";
 import { h, render } from "preact";
 import { Conversation } from "./conversation/conversation";
-import type { NotebookHost } from "./notebook/notebook";
-import type { Transport } from "./transport/transport";
+import type { PanelHost } from "./conversation/panelContext";
 import { Panel } from "./view/Panel";
-import "./lab/lab.css"; // the side bar's own few rules travel with the panel's
 import "./view/panel.css";
+import "./view/lab.css"; // the few rules for JupyterLab's side bar are part of the panel's style sheet
 
 export { signal } from "@preact/signals";
 export { ServerTransport } from "./transport/server";
-
-export interface Host {
-  transport: Transport;
-  notebook: NotebookHost | null;
-}
 
 export interface Mounted {
   conversation: Conversation;
   unmount(): void;
 }
 
-export function mount(element: HTMLElement, host: Host): Mounted {
+export function mount(element: HTMLElement, host: PanelHost): Mounted {
   const conversation = new Conversation(host.transport, host.notebook);
   let shown: string | null = null;
   const end = effect(() => {

@@ -2,43 +2,12 @@
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
-import type { Entry } from "./entry";
+import type { Attachment, Entry, FileAttachment, ImageAttachment } from "./entry";
 
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 export const MAX_IMAGES = 16;
-export const MAX_IMAGES_BYTES = 20 * 2 ** 20;
 /** Of all images of a message, as the server counts them. */
-
-export interface VariableAttachment {
-  kind: "variable";
-  key: string;
-  name: string;
-  summary: string;
-}
-
-/** `part` of it has gone up; `id` is the server's, once all of it has. */
-export interface FileAttachment {
-  kind: "file";
-  key: string;
-  name: string;
-  size: number;
-  id: string;
-  part: number;
-  failure: string;
-}
-
-/** `data` is base64; empty while it is fetched from the server. */
-export interface ImageAttachment {
-  kind: "image";
-  key: string;
-  name: string;
-  size: number;
-  mime: string;
-  data: string;
-  failure: string;
-}
-
-export type Attachment = VariableAttachment | FileAttachment | ImageAttachment;
+export const MAX_IMAGES_BYTES = 20 * 2 ** 20;
 
 export class Attachments {
   readonly all = signal<readonly Attachment[]>([]);

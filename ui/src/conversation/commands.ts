@@ -1,4 +1,5 @@
 /** What a person can do beside talking. The menu and `/` in a message list the same commands. */
+import { commanded } from "./completion";
 import type { Desk } from "./desk";
 import { FORMATS, type Format } from "./sessions";
 
@@ -207,3 +208,29 @@ export const COMMANDS: readonly Command[] = [
     run: (desk) => desk.open("help"),
   },
 ];
+
+/** Run a command. An error of the server is shown in the panel. */
+export async function runCommand(desk: Desk, command: Command, rest = ""): Promise<void> {
+  desk.say("");
+  await desk.trying(async () => await command.run(desk, rest));
+}
+
+/** Submit the text of the composer: run it if it is a command, otherwise send it. A single word behind a `/` that names
+ * no command is taken for a typing mistake and is not sent. */
+export async function submit(desk: Desk): Promise<void> {
+  const { text } = desk.composing;
+  const typed = commanded(text.value);
+  const command = typed && COMMANDS.find(({ name }) => name === typed.name);
+  if (typed && !command && !typed.rest) {
+    desk.say(`There is no command /${typed.name}. /help shows all.`);
+  } else if (typed && command) {
+    if (!command.enabled(desk)) {
+      desk.say(`/${command.name} has nothing to work on now.`);
+      return;
+    }
+    text.value = "";
+    await runCommand(desk, command, typed.rest.trim());
+  } else {
+    await desk.composing.send();
+  }
+}

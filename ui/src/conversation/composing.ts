@@ -6,8 +6,9 @@ import type { CellView } from "../notebook/notebook";
 import { shortened } from "../notebook/shortened";
 import type { Close, Transport } from "../transport/transport";
 import type { Facts } from "../wire/events";
-import { Attachments, type Attachment } from "./attachments";
-import { replacing, type Conversation, type Draft, type Entry } from "./conversation";
+import { Attachments } from "./attachments";
+import type { Conversation } from "./conversation";
+import { replacing, type Attachment, type Draft, type Entry } from "./entry";
 import { browser, tab } from "./remembered";
 
 export type Permission = "auto" | "ask" | "deny";

@@ -4,8 +4,6 @@ import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { KernelVariable, Usage } from "../wire/sessions";
 import { Away, type Piece } from "./away";
-import { commanded } from "./completion";
-import { COMMANDS, type Command } from "./commands";
 import { Composing } from "./composing";
 import type { Conversation } from "./conversation";
 import { Engine } from "./engine";
@@ -78,11 +76,6 @@ export class Desk {
     this.conversation.said.value = text;
   }
 
-  async run(command: Command, rest = ""): Promise<void> {
-    this.conversation.said.value = "";
-    await this.trying(async () => await command.run(this, rest));
-  }
-
   /** Errors of the server are shown as those of the conversation are. */
   async trying(work: () => Promise<void>): Promise<void> {
     await trying(this.conversation.failure, work);
@@ -90,26 +83,6 @@ export class Desk {
 
   async stop(): Promise<void> {
     await this.conversation.stop();
-  }
-
-  /** The text that is typed: a command is run, anything else is sent. A single word behind a `/` that is no command is
-   * a slip, and is not sent. */
-  async submit(): Promise<void> {
-    const { text } = this.composing;
-    const typed = commanded(text.value);
-    const command = typed && COMMANDS.find(({ name }) => name === typed.name);
-    if (typed && !command && !typed.rest) {
-      this.say(`There is no command /${typed.name}. /help shows all.`);
-    } else if (typed && command) {
-      if (!command.enabled(this)) {
-        this.say(`/${command.name} has nothing to work on now.`);
-        return;
-      }
-      text.value = "";
-      await this.run(command, typed.rest.trim());
-    } else {
-      await this.composing.send();
-    }
   }
 
   async download(format: Format): Promise<void> {

@@ -3,7 +3,37 @@ import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
 import type { InputFile } from "../wire/api";
 import type { Facts, Medium } from "../wire/events";
-import type { Attachment } from "./attachments";
+
+export interface VariableAttachment {
+  kind: "variable";
+  key: string;
+  name: string;
+  summary: string;
+}
+
+/** `part` of it has gone up; `id` is the server's, once all of it has. */
+export interface FileAttachment {
+  kind: "file";
+  key: string;
+  name: string;
+  size: number;
+  id: string;
+  part: number;
+  failure: string;
+}
+
+/** `data` is base64; empty while it is fetched from the server. */
+export interface ImageAttachment {
+  kind: "image";
+  key: string;
+  name: string;
+  size: number;
+  mime: string;
+  data: string;
+  failure: string;
+}
+
+export type Attachment = VariableAttachment | FileAttachment | ImageAttachment;
 
 /** Who asked what, and the answer as it grows. */
 export interface Entry {

@@ -3,7 +3,7 @@
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
 import type { ISharedNotebook } from "@jupyter/ydoc";
-import type { Change } from "../notebook/changes";
+import type { Change } from "../turn/cellChanges";
 import type { ChangeKeeper, Outcome, Standing } from "../notebook/notebook";
 import { CLOSED } from "../notebook/undo";
 import { accept, place, standing, undo } from "./edits";

@@ -1,5 +1,7 @@
 /** What Lab loads: a container as module federation defines it (`init` gets the scope of shared modules, `get` hands out
  * ours). Written by hand, as we expose one module and take a few of Lab's; so one bundler is enough. */
+import "./scriptUrl"; // first: `document.currentScript` is set only while this script is evaluated
+
 interface Provided {
   get(): Promise<() => unknown>;
   loaded?: boolean | number;
@@ -24,9 +26,6 @@ const NEEDED = [
   "@lumino/signaling",
   "@lumino/widgets",
 ];
-
-/** Where this script came from: the panel lies beside it. */
-export const base = new URL(".", (document.currentScript as HTMLScriptElement).src);
 
 let scope: Scope = {};
 

@@ -1,7 +1,7 @@
 /** Changes of a live notebook, each one undoable step of its shared model. Whatever is asked is done only while the cell
  * is as it was then; nothing here saves a file. */
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
-import type { Change } from "../notebook/changes";
+import type { Change } from "../turn/cellChanges";
 import type { Outcome, Standing } from "../notebook/notebook";
 import type { Facts, Json } from "../wire/events";
 

@@ -7,9 +7,9 @@ import type { Mounted } from "../panel";
 import { absent, isThere } from "./absent";
 import { Arrived } from "./arrived";
 import { Claims } from "./claims";
-import { base } from "./container";
 import { agentIcon } from "./icon";
 import { LabNotebook } from "./notebook";
+import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Status } from "./status";
 
 declare const PANEL_FILE: string;
@@ -104,7 +104,7 @@ export class Side extends Widget {
       });
       return null;
     }
-    const url = new URL(PANEL_FILE, base).href;
+    const url = new URL(PANEL_FILE, SCRIPT_FOLDER).href;
     const { mount, ServerTransport, signal } = (await import(url)) as typeof import("../panel");
     const { baseUrl, wsUrl, token, appendToken } = serverSettings;
     this.node.replaceChildren();
@@ -132,7 +132,7 @@ export class Side extends Widget {
   }
 
   #style(): void {
-    const href = new URL(STYLE_FILE, base).href;
+    const href = new URL(STYLE_FILE, SCRIPT_FOLDER).href;
     if ([...document.styleSheets].some((sheet) => sheet.href === href)) return;
     const style = document.createElement("link");
     style.rel = "stylesheet";

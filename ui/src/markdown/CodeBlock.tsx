@@ -1,6 +1,6 @@
 /** A block of code in an answer, and what a person does with it. */
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
-import { Around } from "../view/surroundings";
+import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
 import { Tool } from "./Tool";
@@ -33,7 +33,7 @@ export function CodeBlock({ code, language, open = false }: Block) {
 }
 
 function Tools({ code, language, say }: { code: string; language: string; say: (text: string) => void }) {
-  const around = useContext(Around);
+  const around = useContext(PanelContext);
   const notebook = around?.host.notebook ?? null;
   const sending = useRef(false);
   const attempt = (work: Promise<unknown>, done: string) => {

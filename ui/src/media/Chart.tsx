@@ -1,13 +1,13 @@
 /** A chart that is data: who draws it is the notebook, which has what it needs. Here it is offered to it. */
 import { useContext, useState } from "preact/hooks";
 import { Icon } from "../markdown/Icon";
-import { Around } from "../view/surroundings";
+import { PanelContext } from "../conversation/panelContext";
 import { JsonTree } from "./JsonTree";
 
 const MAX_INSERTED = 200_000;
 
 export function Chart({ mime, text, value, alt }: { mime: string; text: string; value: unknown; alt: string }) {
-  const notebook = useContext(Around)?.host.notebook;
+  const notebook = useContext(PanelContext)?.host.notebook;
   const [said, say] = useState("");
   const open = () => {
     notebook?.insert(cellOf(mime, text), "below").then(

@@ -1,6 +1,6 @@
 /** All media of one call. Pictures that follow each other may be watched as a film, if a person says so. */
 import { useContext, useEffect, useState } from "preact/hooks";
-import { Around } from "../view/surroundings";
+import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
 import { use } from "./bytes";
 import { filmOfPictures, type Film } from "./film";
@@ -36,7 +36,7 @@ export function Gallery({ media, session, alt = "" }: { media: readonly Medium[]
 }
 
 function Frames({ pictures, session, alt }: { pictures: readonly Medium[]; session: string; alt: string }) {
-  const transport = useContext(Around)?.host.transport;
+  const transport = useContext(PanelContext)?.host.transport;
   const [film, setFilm] = useState<Film | null>(null);
   const names = pictures.map((picture) => picture.hash ?? "").join();
   useEffect(() => {

@@ -1,7 +1,7 @@
 /** Bytes of a medium for as long as something shows them, from the moment it comes near to where a person looks. */
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { RefObject } from "preact";
-import { Around } from "../view/surroundings";
+import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
 import { use } from "./bytes";
 
@@ -12,7 +12,7 @@ export type Loaded = { state: "waiting" } | { state: "there"; blob: Blob } | { s
 const WAITING: Loaded = { state: "waiting" };
 
 export function useBytes(medium: Medium, session: string, near: boolean): Loaded {
-  const transport = useContext(Around)?.host.transport;
+  const transport = useContext(PanelContext)?.host.transport;
   const [loaded, setLoaded] = useState(WAITING);
   useEffect(() => {
     if (!near || !transport) return;

@@ -1,6 +1,6 @@
 /** The notebook that the panel is beside, as its host knows it. The panel asks; only the host touches the document. */
 import type { ReadonlySignal } from "@preact/signals";
-import type { Change } from "./changes";
+import type { Change } from "../turn/cellChanges";
 
 export interface Bound {
   /** Below the contents root; empty for a kernel without a notebook. */

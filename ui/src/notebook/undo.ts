@@ -1,6 +1,6 @@
 /** The changes of a whole turn taken back, and what that could not do, in words. */
 import type { TurnView } from "../turn/turn";
-import { changesOf, effectsOf } from "./changes";
+import { changesOf, effectsOf } from "../turn/cellChanges";
 import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
 
 export interface Undone {

@@ -5,12 +5,12 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { announced, type Announced } from "../turn/announced";
 import type { TurnView } from "../turn/turn";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 const ASKED_FOR_MS = 300;
 
 export function Announcer() {
-  const { conversation } = useSurroundings();
+  const { conversation } = usePanel();
   const seen = useRef(new Map<string, TurnView>());
   const quiet = useSignal("");
   const urgent = useSignal("");

@@ -6,12 +6,12 @@ import { ApiError } from "../transport/transport";
 import type { Approval } from "../turn/turn";
 import { hides } from "../turn/unseen";
 import { verbOf } from "../turn/words";
-import { askedChange } from "../notebook/changes";
+import { askedChange } from "../turn/cellChanges";
 import { useHandedOn } from "./handedOn";
 import { Diff } from "./Review";
 import { Left } from "./Elapsed";
 import { Source } from "./Source";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 /** Until keys count, from when the card or the focus came. */
 const HELD_MS = 500;
@@ -19,7 +19,7 @@ const HELD_MS = 500;
 type Choice = { decision: "approve" | "deny"; remember: string; message?: string };
 
 export function Approve({ approval }: { approval: Approval }) {
-  const { conversation } = useSurroundings();
+  const { conversation } = usePanel();
   const card = useRef<HTMLDivElement>(null);
   const since = useRef(performance.now());
   const sending = useSignal(false);
@@ -127,7 +127,7 @@ export function Approve({ approval }: { approval: Approval }) {
 }
 
 function About({ approval }: { approval: Approval }) {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   const bound = host.notebook?.bound.value ?? null;
   return (
     <>

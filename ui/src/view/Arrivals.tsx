@@ -6,7 +6,7 @@ import { ApiError } from "../transport/transport";
 import { bytes, counted } from "../turn/words";
 import type { Arrival, Beside } from "../wire/beside";
 import "./arrivals.css";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 /** What is told here already, of what the server says about the files of the notebook. */
 export const toldBeside = signal<readonly string[]>([]);
@@ -15,7 +15,7 @@ export const toldBeside = signal<readonly string[]>([]);
 const refused = new Set<string>();
 
 export function Arrivals() {
-  const { conversation, host } = useSurroundings();
+  const { conversation, host } = usePanel();
   const beside = useSignal<Beside | null>(null);
   const hidden = useSignal("");
   const bound = host.notebook?.bound.value ?? null;

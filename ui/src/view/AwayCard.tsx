@@ -1,6 +1,6 @@
 /** One card that says what happened meanwhile, with what can be done about it. */
 import { useDesk } from "./desk";
-import { StateCard } from "./States";
+import { StateCard } from "./StateCard";
 
 /** So many prompts are told, the newest. */
 const NAMED = 3;

@@ -13,7 +13,7 @@ import { Output } from "./Output";
 import { revealed } from "./revealed";
 import { Review } from "./Review";
 import { Source } from "./Source";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 const LAST_LINES = 3;
 /** What the review of a change shows as a difference. */
@@ -45,7 +45,7 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
 
 /** What a draft made is brought into the kernel by a cell, which the person runs: it shows the code and asks. */
 function Keep({ call }: { call: CallBlock }) {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   const said = useSignal("");
   const drafted = call.details["drafted"];
   const names = Array.isArray(drafted) ? drafted.filter((name) => typeof name === "string") : [];

@@ -1,6 +1,7 @@
 /** What goes along with the message: of the notebook, variables, files on their way, images. Each can be taken off. */
 import type { ComponentChildren } from "preact";
-import { IMAGES, type Attachment } from "../conversation/attachments";
+import { IMAGES } from "../conversation/attachments";
+import type { Attachment } from "../conversation/entry";
 import { bytes } from "../turn/words";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";

@@ -1,6 +1,7 @@
 /** Where a message is written: text with completion, what goes along, how it runs. It never loses what was typed. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { submit } from "../conversation/commands";
 import { completing, type Completing } from "../conversation/completion";
 import { Chips } from "./Chips";
 import "./composer.css";
@@ -75,7 +76,7 @@ export function Composer() {
     } else if (event.key === "Enter" && event.shiftKey !== composing.enterSends.value) {
       event.preventDefault();
       typing.value = null;
-      void desk.submit();
+      void submit(desk);
     } else if (event.key === "ArrowUp" && composing.editLast()) {
       event.preventDefault();
     } else if (event.key === "Escape" && edited) {
@@ -89,7 +90,7 @@ export function Composer() {
       class={dropping.value ? "ak-composer ak-dropping" : "ak-composer"}
       onSubmit={(event) => {
         event.preventDefault();
-        void desk.submit();
+        void submit(desk);
       }}
       onDragOver={(event) => {
         if (event.dataTransfer?.types.includes("Files")) {

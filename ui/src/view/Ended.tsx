@@ -3,10 +3,10 @@ import type { Entry } from "../conversation/conversation";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
 import { Source } from "./Source";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 export function Ended({ entry, turn }: { entry: Entry; turn: TurnView }) {
-  const { conversation } = useSurroundings();
+  const { conversation } = usePanel();
   if (turn.state === "open" || turn.state === "committed") return null;
   const details = Object.entries(turn.error?.details ?? {});
   return (

@@ -5,7 +5,7 @@ import { save } from "../media/saved";
 import { bytes } from "../turn/words";
 import { Icon } from "./Icon";
 import { marked } from "./Source";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 export function Files({ files }: { files: readonly Facts[] }) {
   if (files.length === 0) return null;
@@ -19,7 +19,7 @@ export function Files({ files }: { files: readonly Facts[] }) {
 }
 
 function File({ file }: { file: Facts }) {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   const problem = useSignal(text(file["code"]) && (text(file["message"]) || "It could not be kept."));
   const name = text(file["name"]) || text(file["filename"]) || "file";
   const size = typeof file["bytes"] === "number" ? bytes(file["bytes"]) : "";

@@ -3,11 +3,11 @@
 import { useSignal } from "@preact/signals";
 import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
-import { changes } from "../turn/changes";
+import { changes } from "../turn/changeSummary";
 import { waits, type TurnView } from "../turn/turn";
 import { counted, duration, stateOf } from "../turn/words";
 import { Elapsed } from "./Elapsed";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 import { Versions } from "./Versions";
 
 export function Footer({ entry, turn }: { entry: Entry; turn: TurnView }) {
@@ -52,7 +52,7 @@ export function cost({ usage, began, ended }: TurnView): string[] {
 }
 
 function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
-  const { conversation } = useSurroundings();
+  const { conversation } = usePanel();
   const said = useSignal("");
   const asking = useSignal(false);
   const over = turn.state !== "open";

@@ -6,7 +6,7 @@ import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
 import "./header.css";
 import { Menu } from "./Menu";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 const KERNEL: Record<Bound["kernelState"], string> = {
   idle: "idle",
@@ -94,7 +94,7 @@ function Rename({ title, id }: { title: string; id: string }) {
 }
 
 function NotebookChip() {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   const { composing } = useDesk();
   if (!host.notebook) return null;
   const bound = host.notebook.bound.value;

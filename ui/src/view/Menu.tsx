@@ -1,7 +1,7 @@
 /** The menu of the header: everything a person can do beside talking, by group. Arrow keys, Home, End, Escape. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { COMMANDS, type Command } from "../conversation/commands";
+import { COMMANDS, runCommand, type Command } from "../conversation/commands";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
 
@@ -35,7 +35,7 @@ export function Menu() {
           close={close}
           run={(command) => {
             close();
-            void desk.run(command);
+            void runCommand(desk, command);
           }}
         />
       )}

@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { bytes } from "../turn/words";
 import type { ModelOffer } from "../wire/engine";
 import { useDesk } from "./desk";
-import { StateCard } from "./States";
+import { StateCard } from "./StateCard";
 
 export function Model() {
   const { engine } = useDesk();

@@ -8,15 +8,15 @@ import { Header } from "./Header";
 import "./shell.css";
 import { SheetView } from "./Sheet";
 import { States } from "./States";
-import { Around, type Surroundings } from "./surroundings";
+import { PanelContext, type PanelParts } from "../conversation/panelContext";
 import { Turns } from "./Turns";
 
-export { useSurroundings, type Surroundings } from "./surroundings";
+export { usePanel as useSurroundings, type PanelParts as Surroundings } from "../conversation/panelContext";
 
 /** Two Escapes within this time stop what runs. */
 const TWICE_MS = 800;
 
-export function Panel(surroundings: Surroundings) {
+export function Panel(surroundings: PanelParts) {
   const { conversation, host } = surroundings;
   const desk = useMemo(() => new Desk(host.transport, conversation), [host, conversation]);
   useEffect(() => () => desk.close(), [desk]);
@@ -37,7 +37,7 @@ export function Panel(surroundings: Surroundings) {
   const covered = desk.sheet.value !== "" && desk.sheet.value !== "rename";
   const empty = conversation.entries.value.length === 0;
   return (
-    <Around.Provider value={surroundings}>
+    <PanelContext.Provider value={surroundings}>
       <OnDesk.Provider value={desk}>
         <section class="ak-panel" aria-label="Agent" onKeyDown={keys}>
           <Header />
@@ -54,6 +54,6 @@ export function Panel(surroundings: Surroundings) {
           </div>
         </section>
       </OnDesk.Provider>
-    </Around.Provider>
+    </PanelContext.Provider>
   );
 }

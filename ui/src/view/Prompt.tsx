@@ -3,10 +3,10 @@ import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Gallery } from "../media/Gallery";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 export function Prompt({ entry }: { entry: Entry }) {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   const body = useRef<HTMLDivElement>(null);
   const whole = useSignal(false);
   const cut = useSignal(false);

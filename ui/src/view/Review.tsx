@@ -2,13 +2,13 @@
  * or all of a turn. What the document looks like is asked of the host each time it changed. */
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { type Change, changeOf, changesOf, later, wasAsked } from "../notebook/changes";
+import { type Change, changeOf, changesOf, later, wasAsked } from "../turn/cellChanges";
 import { counts, diff, hunks } from "../notebook/diff";
 import type { ChangeKeeper, Standing } from "../notebook/notebook";
 import { canUndo, undoTurn } from "../notebook/undo";
 import type { CallBlock, TurnView } from "../turn/turn";
 import { marked } from "./Source";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 import "./review.css";
 
 /** Lines drawn of one diff that only tells. */
@@ -61,7 +61,7 @@ export function Review({ call }: { call: CallBlock }) {
 }
 
 function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
-  const { conversation, host } = useSurroundings();
+  const { conversation, host } = usePanel();
   const said = useSignal("");
   const keeper = host.notebook?.changes;
   const version = keeper?.version.value; // grows when the document changes
@@ -119,7 +119,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
 
 /** For all cells of a turn; nothing for a turn that changed none. */
 export function ReviewTurn({ turn }: { turn: TurnView }) {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   const said = useSignal<string[]>([]);
   const keeper = host.notebook?.changes;
   const version = keeper?.version.value;

@@ -1,13 +1,12 @@
 /** What has to be known before one goes on, each with the next thing to do: connection, kernel, model, what failed. */
-import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Arrivals, toldBeside } from "./Arrivals";
 import { AwayCard } from "./AwayCard";
 import { useDesk } from "./desk";
-import { Glyph } from "./Glyph";
 import { Missing } from "./Model";
-import { useSurroundings } from "./surroundings";
+import { StateCard } from "./StateCard";
+import { usePanel } from "../conversation/panelContext";
 
 export function States() {
   return (
@@ -25,28 +24,8 @@ export function States() {
   );
 }
 
-interface State {
-  tone: "info" | "warning" | "error";
-  children: ComponentChildren;
-  close?: () => void;
-}
-
-/** Errors interrupt who listens to the page, the rest waits. */
-export function StateCard({ tone, children, close }: State) {
-  return (
-    <div class={`ak-state-card ak-tone-${tone}`} role={tone === "error" ? "alert" : "status"}>
-      <div class="ak-state-words">{children}</div>
-      {close && (
-        <button type="button" class="ak-icon-button" aria-label="Dismiss" onClick={close}>
-          <Glyph sign="close" />
-        </button>
-      )}
-    </div>
-  );
-}
-
 function Connection() {
-  const { transport } = useSurroundings().host;
+  const { transport } = usePanel().host;
   const was = useSignal(false);
   const connection = transport.connection.value;
   if (connection === "online") {
@@ -69,7 +48,7 @@ function Connection() {
 
 function Failure() {
   const { conversation } = useDesk();
-  const { transport } = useSurroundings().host;
+  const { transport } = usePanel().host;
   const failure = conversation.failure.value;
   const known = failure?.status === 0 && transport.connection.value !== "online"; // the card of the connection says it
   if (!failure || known) return null;
@@ -123,7 +102,7 @@ function Asking() {
 }
 
 function Kernel() {
-  const { host } = useSurroundings();
+  const { host } = usePanel();
   if (!host.notebook) return null;
   const bound = host.notebook.bound.value;
   if (!bound) {

@@ -17,7 +17,7 @@ import { Prompt } from "./Prompt";
 import { Readings } from "./Readings";
 import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 import { leftOut, Waiting } from "./Waiting";
 
 export function Turn({ entry }: { entry: Entry }) {
@@ -57,7 +57,7 @@ export function Turn({ entry }: { entry: Entry }) {
 
 /** The cell of the newest turn asks something that only it can be told, such as whether a result is kept. */
 function CellAsks({ entry }: { entry: Entry }) {
-  const { host, conversation } = useSurroundings();
+  const { host, conversation } = usePanel();
   const cell = host.notebook?.asking?.value;
   const newest = conversation.entries.value.findLast((other) => other.cell === cell);
   if (!cell || newest !== entry || asksHere(entry.view.value)) return null;

@@ -5,13 +5,13 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { Announcer } from "./Announcer";
 import { Icon } from "./Icon";
 import { Scroll } from "./scroll";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 import { Turn } from "./Turn";
 import "./turns.css";
 import { useTurnKeys } from "./turnkeys";
 
 export function Turns() {
-  const { conversation } = useSurroundings();
+  const { conversation } = usePanel();
   const log = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const scroll = useMemo(() => new Scroll(), []);
@@ -49,7 +49,7 @@ export function Turns() {
 
 /** Loads earlier turns when it comes into sight; it is a button for those who come by keyboard. */
 function Older() {
-  const { conversation } = useSurroundings();
+  const { conversation } = usePanel();
   const loading = useSignal(false);
   const problem = useSignal("");
   const place = useRef<HTMLButtonElement>(null);

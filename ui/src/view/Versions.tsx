@@ -3,14 +3,14 @@ import { useSignal } from "@preact/signals";
 import { ApiError } from "../transport/transport";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
-import { useSurroundings } from "./surroundings";
+import { usePanel } from "../conversation/panelContext";
 
 interface Listed {
   versions: { turn: string; branch: string }[];
 }
 
 export function Versions({ turn }: { turn: TurnView }) {
-  const { conversation, host } = useSurroundings();
+  const { conversation, host } = usePanel();
   const problem = useSignal("");
   const { version } = turn;
   if (!version || version.count < 2) return null;

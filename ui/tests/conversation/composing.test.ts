@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Composing } from "../../src/conversation/composing";
+import { submit } from "../../src/conversation/commands";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/desk";
 import { ApiError } from "../../src/transport/transport";
@@ -138,15 +139,15 @@ describe("a message that is written", () => {
     const desk = new Desk(server, conversation);
     await conversation.bind(KERNEL.kernel, KERNEL.path);
     desk.composing.text.value = "/exprt";
-    await desk.submit();
+    await submit(desk);
     expect(conversation.said.value).toContain("/exprt");
     expect(desk.composing.text.value).toBe("/exprt");
     desk.composing.text.value = "/stop";
-    await desk.submit();
+    await submit(desk);
     expect(conversation.said.value).toContain("nothing");
     expect(server.bodies).toEqual([]);
     desk.composing.text.value = "/home/me/data.csv has gaps";
-    await desk.submit();
+    await submit(desk);
     expect(server.bodies.at(-1)).toMatchObject({ prompt: "/home/me/data.csv has gaps" });
   });
 });

@@ -1,7 +1,7 @@
 import { YNotebook } from "@jupyter/ydoc";
 import { beforeEach, describe, expect, it } from "vitest";
 import { accept, edit, insert, move, remove, standing, TAG, undo } from "../../src/lab/edits";
-import type { Change } from "../../src/notebook/changes";
+import type { Change } from "../../src/turn/cellChanges";
 import type { Facts } from "../../src/wire/events";
 
 const origin = { turn: "t", call: "c" };

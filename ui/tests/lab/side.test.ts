@@ -16,7 +16,7 @@ vi.mock("@lumino/widgets", () => ({
 }));
 vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));
 vi.mock("../../src/lab/icon", () => ({ agentIcon: null }));
-vi.mock("../../src/lab/container", () => ({ base: "http://localhost/" }));
+vi.mock("../../src/lab/scriptUrl", () => ({ SCRIPT_FOLDER: "http://localhost/" }));
 vi.mock("../../src/lab/absent", () => ({ isThere, absent: vi.fn() }));
 
 test("a panel that could not be fetched is fetched again when it is asked for again", async () => {

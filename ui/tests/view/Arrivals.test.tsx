@@ -4,10 +4,10 @@ import { render } from "preact";
 import { act } from "preact/test-utils";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Conversation } from "../../src/conversation/conversation";
-import type { Host } from "../../src/panel";
+import type { PanelHost } from "../../src/conversation/panelContext";
 import { ApiError } from "../../src/transport/transport";
 import { Arrivals } from "../../src/view/Arrivals";
-import { Around } from "../../src/view/surroundings";
+import { PanelContext } from "../../src/conversation/panelContext";
 import type { Beside } from "../../src/wire/beside";
 
 const BESIDE: Beside = {
@@ -56,13 +56,13 @@ async function show(beside: Beside, post = vi.fn(() => Promise.resolve({}))) {
   const conversation = { session: signal(null), running: signal([]), bind };
   const around = {
     conversation: conversation as unknown as Conversation,
-    host: { transport: { request }, notebook: { bound } } as unknown as Host,
+    host: { transport: { request }, notebook: { bound } } as unknown as PanelHost,
   };
   await act(async () => {
     render(
-      <Around.Provider value={around}>
+      <PanelContext.Provider value={around}>
         <Arrivals />
-      </Around.Provider>,
+      </PanelContext.Provider>,
       place,
     );
     await Promise.resolve();

@@ -5,9 +5,9 @@ import { expect, test, vi } from "vitest";
 import { Conversation } from "../../src/conversation/conversation";
 import * as differing from "../../src/notebook/diff";
 import type { Standing } from "../../src/notebook/notebook";
-import type { Host } from "../../src/panel";
+import type { PanelHost } from "../../src/conversation/panelContext";
 import { Review } from "../../src/view/Review";
-import { Around } from "../../src/view/surroundings";
+import { PanelContext } from "../../src/conversation/panelContext";
 import { Replayed } from "../conversation/replayed";
 import { call, finished, shown } from "../turn/events";
 
@@ -24,13 +24,13 @@ test("a change is compared once, however often its notebook changes meanwhile", 
   let standing: Standing = "open";
   const changes = { version, standing: () => standing, place: () => 2 };
   const transport = new Replayed();
-  const host = { transport, notebook: { changes } } as unknown as Host;
+  const host = { transport, notebook: { changes } } as unknown as PanelHost;
   const place = document.body.appendChild(document.createElement("div"));
   void act(() =>
     render(
-      <Around.Provider value={{ conversation: new Conversation(transport, null), host }}>
+      <PanelContext.Provider value={{ conversation: new Conversation(transport, null), host }}>
         <Review call={block} />
-      </Around.Provider>,
+      </PanelContext.Provider>,
       place,
     ),
   );

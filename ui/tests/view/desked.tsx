@@ -4,7 +4,7 @@ import { act } from "preact/test-utils";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/desk";
 import { OnDesk } from "../../src/view/desk";
-import { Around } from "../../src/view/surroundings";
+import { PanelContext } from "../../src/conversation/panelContext";
 import { Replayed } from "../conversation/replayed";
 
 export class Desked {
@@ -17,9 +17,9 @@ export class Desked {
     const around = { conversation: this.conversation, host: { transport: this.server, notebook: null } };
     await act(async () => {
       render(
-        <Around.Provider value={around}>
+        <PanelContext.Provider value={around}>
           <OnDesk.Provider value={this.desk}>{part}</OnDesk.Provider>
-        </Around.Provider>,
+        </PanelContext.Provider>,
         this.page,
       );
       await new Promise((done) => setTimeout(done));

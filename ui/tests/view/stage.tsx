@@ -6,7 +6,7 @@ import { vi } from "vitest";
 import { Conversation, type Entry } from "../../src/conversation/conversation";
 import type { Connection, Transport } from "../../src/transport/transport";
 import { emptyTurn, type TurnView } from "../../src/turn/turn";
-import { Around } from "../../src/view/surroundings";
+import { PanelContext } from "../../src/conversation/panelContext";
 import { Turns } from "../../src/view/Turns";
 
 export interface Asked {
@@ -47,7 +47,7 @@ export class Stage {
     this.page.className = "ak-panel";
     document.body.append(this.page);
     const surroundings = { conversation: this.conversation, host: { transport, notebook: null } };
-    void act(() => render(h(Around.Provider, { value: surroundings, children: h(Turns, {}) }), this.page));
+    void act(() => render(h(PanelContext.Provider, { value: surroundings, children: h(Turns, {}) }), this.page));
   }
 
   /** Shows these turns, the newest last. */

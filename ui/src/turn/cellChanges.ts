@@ -1,7 +1,7 @@
 /** What a turn changed in its notebook, as the details of its calls tell it: read from events and from the store alike,
  * so nothing in it is taken on trust. Pure. */
-import type { CallBlock, TurnView } from "../turn/turn";
-import { table } from "../turn/words";
+import type { CallBlock, TurnView } from "./turn";
+import { table } from "./words";
 import type { Facts, Json } from "../wire/events";
 
 export type Deed = "insert" | "edit" | "delete" | "move";

@@ -1,5 +1,5 @@
 /** What a turn has changed, as the facts of its calls tell it. */
-import { changeOf, type Deed } from "../notebook/changes";
+import { changeOf, type Deed } from "./cellChanges";
 import type { TurnView } from "./turn";
 import { counted } from "./words";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { changeOf, changesOf, effectsOf, later } from "../../src/notebook/changes";
+import { changeOf, changesOf, effectsOf, later } from "../../src/turn/cellChanges";
 import { after, emptyTurn } from "../../src/turn/turn";
 import type { Bodies, EventType, Facts, TurnEvent } from "../../src/wire/events";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { changes } from "../../src/turn/changes";
+import { changes } from "../../src/turn/changeSummary";
 import { call, finished, shown } from "./events";
 
 const change = (id: string, name: string, what: string, cell: string) =>

@@ -1,0 +1,27 @@
+/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It lies below
+ * the components, so that Markdown and media can use it without importing the panel. */
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import type { NotebookHost } from "../notebook/notebook";
+import type { Transport } from "../transport/transport";
+import type { Conversation } from "./conversation";
+
+/** Where the panel is mounted: JupyterLab, or a widget in a cell. */
+export interface PanelHost {
+  transport: Transport;
+  /** Null where no notebook is in reach. */
+  notebook: NotebookHost | null;
+}
+
+export interface PanelParts {
+  conversation: Conversation;
+  host: PanelHost;
+}
+
+export const PanelContext = createContext<PanelParts | null>(null);
+
+export function usePanel(): PanelParts {
+  const found = useContext(PanelContext);
+  if (!found) throw new Error("This component must be rendered inside of a panel.");
+  return found;
+}

@@ -1,0 +1,23 @@
+/** One card above the conversation: a state that the user should know, with its buttons. */
+import type { ComponentChildren } from "preact";
+import { Glyph } from "./Glyph";
+
+interface State {
+  tone: "info" | "warning" | "error";
+  children: ComponentChildren;
+  close?: () => void;
+}
+
+/** Errors interrupt who listens to the page, the rest waits. */
+export function StateCard({ tone, children, close }: State) {
+  return (
+    <div class={`ak-state-card ak-tone-${tone}`} role={tone === "error" ? "alert" : "status"}>
+      <div class="ak-state-words">{children}</div>
+      {close && (
+        <button type="button" class="ak-icon-button" aria-label="Dismiss" onClick={close}>
+          <Glyph sign="close" />
+        </button>
+      )}
+    </div>
+  );
+}
