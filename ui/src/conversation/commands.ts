@@ -1,5 +1,5 @@
 /** What a person can do beside talking. The menu and `/` in a message list the same commands. */
-import { commanded } from "./completion";
+import { parseCommand } from "./completion";
 import type { Desk } from "./desk";
 import { FORMATS, type Format } from "./sessions";
 
@@ -219,7 +219,7 @@ export async function runCommand(desk: Desk, command: Command, rest = ""): Promi
  * no command is taken for a typing mistake and is not sent. */
 export async function submit(desk: Desk): Promise<void> {
   const { text } = desk.composing;
-  const typed = commanded(text.value);
+  const typed = parseCommand(text.value);
   const command = typed && COMMANDS.find(({ name }) => name === typed.name);
   if (typed && !command && !typed.rest) {
     desk.say(`There is no command /${typed.name}. /help shows all.`);

@@ -1,5 +1,5 @@
 /** What a person may mean by `/` or `@` and the letters behind it. Pure. */
-export interface Completing {
+export interface Completion {
   kind: "command" | "mention";
   /** Where the sign stands, and where the letters end. */
   from: number;
@@ -11,7 +11,7 @@ const COMMAND = /^\/([a-z-]*)$/i;
 const MENTION = /(?:^|[\s(,;:])@([\p{L}_][\p{L}\p{N}_.]*)?$/u;
 
 /** A command is the first word of a message; a mention is any word. */
-export function completing(text: string, caret: number): Completing | null {
+export function findCompletion(text: string, caret: number): Completion | null {
   const before = text.slice(0, caret);
   const command = COMMAND.exec(before);
   if (command) return { kind: "command", from: 0, to: caret, query: command[1] ?? "" };
@@ -22,7 +22,7 @@ export function completing(text: string, caret: number): Completing | null {
 }
 
 /** Those that begin with the letters, then those that have them further in; each in the order given. */
-export function ranked<Option extends { name: string }>(options: readonly Option[], query: string, most = 8): Option[] {
+export function rank<Option extends { name: string }>(options: readonly Option[], query: string, most = 8): Option[] {
   const wanted = query.toLowerCase();
   const place = (option: Option) => option.name.toLowerCase().indexOf(wanted);
   const first = options.filter((option) => place(option) === 0);
@@ -30,7 +30,7 @@ export function ranked<Option extends { name: string }>(options: readonly Option
 }
 
 /** A message that is a command: its name and what stands behind it. Null for any other text, such as a path. */
-export function commanded(text: string): { name: string; rest: string } | null {
+export function parseCommand(text: string): { name: string; rest: string } | null {
   const found = /^\/([a-z][a-z-]*)(?:\s+([\s\S]*))?$/i.exec(text.trim());
   return found ? { name: (found[1] ?? "").toLowerCase(), rest: found[2] ?? "" } : null;
 }

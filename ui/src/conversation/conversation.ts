@@ -3,17 +3,17 @@ import { batch, computed, effect, signal, untracked, type ReadonlySignal, type S
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
 import { ApiError } from "../transport/transport";
-import { after, emptyTurn, running, waits, type TurnView } from "../turn/turn";
+import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
 import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
 import type { News } from "../wire/socket";
-import { asking, replacing, type Draft, type Entry } from "./entry";
-import { Growing } from "./growing";
+import { turnBody, replaceOptions, type Draft, type Entry } from "./entry";
+import { RunningTurns } from "./runningTurns";
 import { Outgoing } from "./outgoing";
-import { tab } from "./remembered";
-import { earlier, lost, merged, replaced } from "./window";
-import { trying, tryingWhile } from "./trying";
+import { tabStorage } from "./browserStorage";
+import { pageStart, lostMessages, mergePage, removeReplaced } from "./entryList";
+import { catchApiError, catchApiErrorWhile } from "./catchApiError";
 
-export { replacing, type Draft, type Entry };
+export { replaceOptions as replacing, type Draft, type Entry };
 
 const PAGE = 20;
 /** Of a conversation without a notebook: the tab remembers it. */
@@ -34,9 +34,9 @@ export class Conversation {
   /** The turn that this page asked for last. */
   readonly asked = signal("");
   /** What is not an error, and is said once: that it was deleted elsewhere, what was done. */
-  readonly said = signal("");
+  readonly message = signal("");
   /** What the notebook handed over to be asked about, such as a selection: it goes along with the next message. */
-  readonly noted = signal<NonNullable<Draft["context"]>>([]);
+  readonly notes = signal<NonNullable<Draft["context"]>>([]);
   readonly outgoing: Outgoing;
   /** The notebook in front; both empty without one. */
   readonly place = signal({ kernel: "", path: "" });
@@ -47,7 +47,7 @@ export class Conversation {
   #watched = "";
   #ends: Close[] = [];
   #endWatch: Close | null = null;
-  readonly #growing: Growing;
+  readonly #growing: RunningTurns;
   readonly #endConnection: Close;
 
   constructor(
@@ -55,11 +55,11 @@ export class Conversation {
     readonly notebook: NotebookHost | null,
   ) {
     this.#transport = transport;
-    this.#growing = new Growing(transport);
+    this.#growing = new RunningTurns(transport);
     this.outgoing = new Outgoing(transport, this.entries, this.failure);
     this.loading = computed(() => this.#opening.value !== null);
-    this.running = computed(() => this.entries.value.filter((entry) => running(entry.view.value)));
-    this.waiting = computed(() => this.entries.value.filter((entry) => waits(entry.view.value)));
+    this.running = computed(() => this.entries.value.filter((entry) => isRunning(entry.view.value)));
+    this.waiting = computed(() => this.entries.value.filter((entry) => needsAnswer(entry.view.value)));
     let lost = false;
     this.#endConnection = effect(() => {
       const online = transport.connection.value === "online";
@@ -82,7 +82,7 @@ export class Conversation {
       this.place.value = { kernel, path };
     });
     if (!this.query) {
-      const loose = tab.read(LOOSE);
+      const loose = tabStorage.read(LOOSE);
       if (loose) await this.open(loose);
       if (this.failure.value?.status === 404) this.failure.value = null;
       return;
@@ -99,7 +99,7 @@ export class Conversation {
     const shown = new Set(this.entries.peek().map((entry) => entry.id));
     const still = () => this.#opening.peek() === opening;
     this.#opening.value = opening;
-    await tryingWhile(still, this.failure, async () => {
+    await catchApiErrorWhile(still, this.failure, async () => {
       const [found, page] = await Promise.all([
         this.#transport.request<Session>("GET", `sessions/${session}?format=facts`),
         this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=${PAGE}`),
@@ -116,14 +116,14 @@ export class Conversation {
   }
 
   /** What is shown of the session, if it is the one that is shown. */
-  async again(session: string): Promise<void> {
+  async reload(session: string): Promise<void> {
     const opening = this.#opening.value?.session ?? session;
     if (this.session.value?.id === session && opening === session) await this.open(session);
   }
 
   /** Without a notebook: this tab goes on with that session. */
   async openLoose(session: string): Promise<void> {
-    tab.write(LOOSE, session);
+    tabStorage.write(LOOSE, session);
     await this.open(session);
   }
 
@@ -131,7 +131,7 @@ export class Conversation {
   async refresh(): Promise<void> {
     const session = this.session.value;
     const { kernel, path } = this.place.value;
-    if (session && (this.binding.value || !this.query)) await this.again(session.id);
+    if (session && (this.binding.value || !this.query)) await this.reload(session.id);
     else await this.bind(kernel, path);
   }
 
@@ -162,9 +162,9 @@ export class Conversation {
     const bound = this.notebook?.bound.value ?? null;
     const still = this.#still();
     let taken = false;
-    await tryingWhile(still, this.failure, async () => {
+    await catchApiErrorWhile(still, this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
-      const body = asking(draft, session?.id, bound?.kernel);
+      const body = turnBody(draft, session?.id, bound?.kernel);
       const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
       taken = true;
       this.outgoing.add(started.turn);
@@ -181,7 +181,7 @@ export class Conversation {
   async retry(entry: Entry): Promise<void> {
     const { prompt, context, media = [], inputs = [] } = entry;
     const { where } = entry.view.value;
-    const options = { ...replacing(entry), prompt: "", ...(where && { where }) };
+    const options = { ...replaceOptions(entry), prompt: "", ...(where && { where }) };
     await this.send({ prompt, options }, { context, media, inputs });
   }
 
@@ -190,7 +190,7 @@ export class Conversation {
     const session = this.session.value;
     if (!session) return;
     await this.#transport.request("PUT", `sessions/${session.id}/branch`, { name });
-    await this.again(session.id);
+    await this.reload(session.id);
   }
 
   /** A turn that runs is stopped; a message that waits for its place goes back to the composer. */
@@ -234,7 +234,7 @@ export class Conversation {
     const found = await this.#transport.request<Session>("GET", `sessions/${session}?format=facts`);
     if (!still() || this.#watched !== session) return;
     this.session.value = found;
-    if (!this.query) tab.write(LOOSE, session);
+    if (!this.query) tabStorage.write(LOOSE, session);
   }
 
   #watch(session: string): void {
@@ -247,7 +247,7 @@ export class Conversation {
   /** What the notebook in front is bound to; `found` does not hear of one that is not in front any more. */
   async #ask(found: (binding: Binding) => Promise<void>): Promise<void> {
     const still = this.#still();
-    await tryingWhile(still, this.failure, async () => {
+    await catchApiErrorWhile(still, this.failure, async () => {
       const binding = await this.#transport.request<Binding>("GET", `binding?${this.query}`);
       if (!still()) return;
       this.binding.value = binding;
@@ -284,21 +284,21 @@ export class Conversation {
       this.#forget();
       this.binding.value = null;
       this.failure.value = null;
-      this.said.value = "";
+      this.message.value = "";
     });
   }
 
   /** `asked`: the turns that were shown when the page was asked for. */
   #show(page: StoredTurns, asked: ReadonlySet<string>): void {
     const shown = this.entries.value;
-    if (earlier(shown, page) === 0) this.older.value = page.older;
-    this.entries.value = merged(shown, page, asked, (turn, entry) => this.#known(turn, entry));
-    this.outgoing.unsent.value = [...this.outgoing.unsent.value, ...lost(shown, this.entries.value)];
+    if (pageStart(shown, page) === 0) this.older.value = page.older;
+    this.entries.value = mergePage(shown, page, asked, (turn, entry) => this.#known(turn, entry));
+    this.outgoing.unsent.value = [...this.outgoing.unsent.value, ...lostMessages(shown, this.entries.value)];
   }
 
   #known(turn: StoredTurn, entry: Entry | undefined): Entry {
     if (!entry) return this.#stored(turn);
-    if (!turn.running && running(entry.view.value)) {
+    if (!turn.running && isRunning(entry.view.value)) {
       this.#growing.end(turn.turn);
       return this.#stored(turn);
     }
@@ -327,18 +327,18 @@ export class Conversation {
   #changed(session: string, what: string): void {
     if (what === "deleted") {
       this.#forget();
-      this.said.value = "This conversation was deleted. The next message begins a new one.";
+      this.message.value = "This conversation was deleted. The next message begins a new one.";
       void this.rebind();
     } else if (what === "title" || what === "described") {
       void this.#look(session);
     } else {
-      void this.again(session);
+      void this.reload(session);
     }
   }
 
   /** Its title and what else is told of it. */
   async #look(session: string): Promise<void> {
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       const found = await this.#transport.request<Session>("GET", `sessions/${session}?format=facts`);
       if (this.session.value?.id === session) this.session.value = found;
     });
@@ -346,7 +346,7 @@ export class Conversation {
 
   /** What was asked, of a turn that another window or the notebook began. */
   async #learn(turn: string, session: string): Promise<void> {
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       const { turns, waiting } = await this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=5`);
       const found = [...turns, ...waiting].find((one) => one.turn === turn);
       if (found) this.#add(turn, session, promptOf(found));
@@ -373,12 +373,12 @@ export class Conversation {
       told: () => known() || void this.#learn(turn, session),
       versioned: ({ replaces, branch }) => this.#replaced(replaces, branch, turn),
       neverBegan: (error) => this.outgoing.giveBack(turn, error),
-      endedEarly: () => void this.again(session),
+      endedEarly: () => void this.reload(session),
     });
   }
 
   #replaced(turn: string, branch: string, by: string): void {
-    const left = replaced(this.entries.value, turn, by);
+    const left = removeReplaced(this.entries.value, turn, by);
     if (!left) return;
     batch(() => {
       this.entries.value = left;
@@ -387,7 +387,7 @@ export class Conversation {
   }
 
   #stored(turn: StoredTurn): Entry {
-    const shown = turn.events.reduce(after, emptyTurn(turn.turn, turn.session));
+    const shown = turn.events.reduce(applyEvent, emptyTurn(turn.turn, turn.session));
     const view = signal({ ...shown, began: turn.created, ended: turn.closed ?? 0 });
     if (turn.running) {
       view.value = emptyTurn(turn.turn, turn.session);

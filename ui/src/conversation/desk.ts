@@ -3,12 +3,12 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { KernelVariable, Usage } from "../wire/sessions";
-import { Away, type Piece } from "./away";
-import { Composing } from "./composing";
+import { Absence, type Piece } from "./absence";
+import { ComposerState } from "./composerState";
 import type { Conversation } from "./conversation";
 import { Engine } from "./engine";
 import { FORMATS, Sessions, type Format } from "./sessions";
-import { trying } from "./trying";
+import { catchApiError } from "./catchApiError";
 
 export type Sheet = "" | "sessions" | "model" | "settings" | "help" | "branches" | "rename" | "import";
 
@@ -20,10 +20,10 @@ export interface Question {
 }
 
 export class Desk {
-  readonly composing: Composing;
+  readonly composing: ComposerState;
   readonly sessions: Sessions;
   readonly engine: Engine;
-  readonly away: Away;
+  readonly away: Absence;
   readonly sheet = signal<Sheet>("");
   readonly asking = signal<Question | null>(null);
   readonly usage = signal<Usage | null>(null);
@@ -38,10 +38,10 @@ export class Desk {
     readonly conversation: Conversation,
   ) {
     this.#transport = transport;
-    this.composing = new Composing(transport, conversation);
+    this.composing = new ComposerState(transport, conversation);
     this.sessions = new Sessions(transport, conversation);
     this.engine = new Engine(transport, conversation);
-    this.away = new Away(transport, conversation);
+    this.away = new Absence(transport, conversation);
     const loose = computed(() => (conversation.query ? "" : (conversation.session.value?.id ?? "")));
     this.#ends = [
       () => this.composing.close(),
@@ -73,12 +73,12 @@ export class Desk {
   }
 
   say(text: string): void {
-    this.conversation.said.value = text;
+    this.conversation.message.value = text;
   }
 
   /** Errors of the server are shown as those of the conversation are. */
   async trying(work: () => Promise<void>): Promise<void> {
-    await trying(this.conversation.failure, work);
+    await catchApiError(this.conversation.failure, work);
   }
 
   async stop(): Promise<void> {

@@ -4,7 +4,7 @@ import { ApiError, type Transport } from "../transport/transport";
 import type { Binding } from "../wire/api";
 import type { EngineInfo, ModelOffer, Models, PullLine } from "../wire/engine";
 import type { Conversation } from "./conversation";
-import { trying } from "./trying";
+import { catchApiError } from "./catchApiError";
 
 export interface Pulling {
   name: string;
@@ -45,7 +45,7 @@ export class Engine {
   }
 
   async load(): Promise<void> {
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       const asked = ++this.#asked;
       const of = this.#about();
       const query = typeof of === "string" ? `session=${encodeURIComponent(of)}` : this.conversation.query;
@@ -66,7 +66,7 @@ export class Engine {
   async choose(name: string): Promise<void> {
     const session = this.conversation.session.value;
     const body = { model: name, ...(session ? { session: session.id } : {}) };
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       await this.transport.request("PUT", `engine?${this.conversation.query}`, body);
       await this.load();
     });

@@ -62,13 +62,13 @@ export interface Draft {
 }
 
 /** Options of a draft that asks in the place of a turn. */
-export const replacing = (entry: Entry): Facts => ({
+export const replaceOptions = (entry: Entry): Facts => ({
   replaces: entry.id,
   ...(entry.cell ? { cell: entry.cell } : {}),
 });
 
 /** The body of `POST turns`. Without a kernel the turn has a sandbox alone. */
-export const asking = (draft: Draft, session: string | undefined, kernel: string | undefined): Facts => ({
+export const turnBody = (draft: Draft, session: string | undefined, kernel: string | undefined): Facts => ({
   prompt: draft.prompt,
   context: draft.context ?? [],
   media: draft.media ?? [],

@@ -4,7 +4,7 @@ import { batch, signal, type Signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { ErrorBody } from "../wire/events";
 import type { Entry } from "./entry";
-import { trying } from "./trying";
+import { catchApiError } from "./catchApiError";
 
 export class Outgoing {
   /** Stopped while they waited, refused, or lost with their server. The composer takes them from here. */
@@ -24,7 +24,7 @@ export class Outgoing {
 
   /** Of several turns the last one first, so that none begins because the one before it ended. */
   async cancel(turns: readonly string[]): Promise<void> {
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       for (const turn of [...turns].reverse()) {
         this.#mine.add(turn);
         await this.transport.request("POST", `turns/${turn}/cancel`, {});

@@ -5,7 +5,7 @@ import { ApiError, type Transport } from "../transport/transport";
 import type { Session } from "../wire/api";
 import type { Branch, Hit, Listed, Permissions, Trust, Undone, Usage } from "../wire/sessions";
 import type { Conversation } from "./conversation";
-import { trying } from "./trying";
+import { catchApiError } from "./catchApiError";
 
 const LISTED = 100;
 /** A deletion is done when nobody took it back for so long. */
@@ -46,7 +46,7 @@ export class Sessions {
     const name = encodeURIComponent(words.trim());
     const place = this.conversation.query;
     this.loading.value = true;
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       const [named, said] = await Promise.all([
         this.transport.request<{ sessions: Listed[] }>(
           "GET",
@@ -109,7 +109,7 @@ export class Sessions {
 
   async clear(id: string): Promise<void> {
     await this.transport.request("POST", `sessions/${id}/clear`, {});
-    await this.conversation.again(id);
+    await this.conversation.reload(id);
   }
 
   /** Whether something was old enough to be summed up. */
@@ -120,7 +120,7 @@ export class Sessions {
 
   async undo(id: string): Promise<Undone | null> {
     const { undone } = await this.transport.request<{ undone: Undone | null }>("POST", `sessions/${id}/undo`, {});
-    if (undone) await this.conversation.again(id);
+    if (undone) await this.conversation.reload(id);
     return undone;
   }
 
@@ -131,7 +131,7 @@ export class Sessions {
   /** A new branch with all that is there, which is shown from now on. */
   async branch(id: string, name: string): Promise<void> {
     await this.transport.request("POST", `sessions/${id}/branches`, { name });
-    await this.conversation.again(id);
+    await this.conversation.reload(id);
   }
 
   async dropBranch(id: string, name: string): Promise<void> {
@@ -191,7 +191,7 @@ export class Sessions {
     if (!this.leaving.value.has(id)) return;
     clearTimeout(this.#timers.get(id));
     this.#timers.delete(id);
-    await trying(this.failure, async () => {
+    await catchApiError(this.failure, async () => {
       await this.transport.request("DELETE", `sessions/${id}`);
       this.rows.value = this.rows.value.filter((row) => row.session.id !== id);
     });

@@ -1,13 +1,13 @@
 /** The calls that this page runs for turns of its open notebooks: it says which it can, claims what is offered, runs it
  * at most once, and answers. A turn keeps its notebook whatever tab is in front. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
-import { fresh } from "../transport/fresh";
+import { randomId } from "../transport/randomId";
 import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { Facts, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
 import { isWritable, liveDocument } from "./document";
-import { edit, insert, type Made, move, type Origin, Refused, remove } from "./edits";
-import { type Answer, runCells } from "./run";
+import { edit, insert, type EditResult, move, type Origin, EditRefused, remove } from "./edits";
+import { type Answer, runCells } from "./runCells";
 
 export const TOOLS = ["live_document", "insert_cell", "edit_cell", "delete_cell", "move_cell", "run_cells"];
 const MAX_OUTPUT = 100_000;
@@ -33,7 +33,7 @@ export class Claims {
   /** Of each kernel that an open notebook has: what ends serving it. */
   readonly #served = new Map<string, Close[]>();
   readonly #turns = new Map<string, Followed>();
-  readonly #client = `page:${fresh()}`;
+  readonly #client = `page:${randomId()}`;
   #disposed = false;
 
   constructor(
@@ -199,21 +199,22 @@ async function answerTo(
     }
     return { status: "success", text: "", details: changed(panel, name, given, origin) };
   } catch (error) {
-    if (error instanceof Refused) return { status: "error", text: error.message };
+    if (error instanceof EditRefused) return { status: "error", text: error.message };
     return { status: "error", text: `The page could not do it: ${error instanceof Error ? error.message : "unknown"}` };
   }
 }
 
 function changed(panel: NotebookPanel, name: string, given: Facts, origin: Origin): Facts {
   const notebook = panel.content.model?.sharedModel;
-  if (!notebook) throw new Refused("The notebook was closed.");
-  if (!isWritable(panel)) throw new Refused("The notebook is read-only; propose the change in your answer instead.");
-  let made: Made;
+  if (!notebook) throw new EditRefused("The notebook was closed.");
+  if (!isWritable(panel))
+    throw new EditRefused("The notebook is read-only; propose the change in your answer instead.");
+  let made: EditResult;
   if (name === "insert_cell") made = insert(notebook, given, origin);
   else if (name === "edit_cell") made = edit(notebook, given, origin);
   else if (name === "delete_cell") made = remove(notebook, given);
   else if (name === "move_cell") made = move(notebook, given);
-  else throw new Refused(`This page has no ${name}.`);
+  else throw new EditRefused(`This page has no ${name}.`);
   return { ...made, notebook: panel.context.localPath };
 }
 

@@ -5,9 +5,9 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import type { Draft } from "../conversation/conversation";
-import { explain, fix, lastError, selection } from "./asked";
+import { explainDraft, fixDraft, cellOfLastError, selectionNote } from "./prompts";
 import { hasError, outputsOf } from "./outputs";
-import type { Side } from "./side";
+import type { Sidebar } from "./sidebar";
 
 export const SHOW = "agent-kernel:show";
 const BACK = "agent-kernel:back-to-notebook";
@@ -31,7 +31,7 @@ export class Commands {
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly tracker: INotebookTracker,
-    private readonly side: Side,
+    private readonly side: Sidebar,
   ) {}
 
   register(palette: ICommandPalette | null): void {
@@ -42,17 +42,17 @@ export class Commands {
     commands.addCommand(EXPLAIN, {
       label: "Agent: Explain",
       isEnabled: () => this.#notebook !== null,
-      execute: (args) => this.#ask(this.#chosen(args), explain),
+      execute: (args) => this.#ask(this.#chosen(args), explainDraft),
     });
     commands.addCommand(FIX, {
       label: "Agent: Fix",
       isVisible: (args) => hasError(outputs(this.#chosen(args))),
-      execute: (args) => this.#ask(this.#chosen(args), fix),
+      execute: (args) => this.#ask(this.#chosen(args), fixDraft),
     });
     commands.addCommand(FIX_LAST, {
       label: "Fix the Last Error",
       isEnabled: () => this.#lastError() !== null,
-      execute: () => this.#ask(this.#lastError(), fix),
+      execute: () => this.#ask(this.#lastError(), fixDraft),
     });
     commands.addCommand(ASK, {
       label: "Ask about the Selection",
@@ -108,7 +108,7 @@ export class Commands {
 
   #lastError(): Chosen | null {
     const notebook = this.#notebook;
-    const cell = notebook && lastError(notebook);
+    const cell = notebook && cellOfLastError(notebook);
     return notebook && cell && { notebook, cell };
   }
 
@@ -122,7 +122,7 @@ export class Commands {
     if (!notebook) return;
     const text = selected(notebook);
     const number = notebook.activeCellIndex;
-    await this.side.compose(text ? [selection(text, `cell ${number}`)] : []);
+    await this.side.compose(text ? [selectionNote(text, `cell ${number}`)] : []);
   }
 
   #back(): void {

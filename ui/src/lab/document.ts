@@ -19,7 +19,7 @@ export function liveDocument(panel: NotebookPanel): Facts {
     writable: isWritable(panel),
     active: content.activeCell?.model.id ?? "",
     selected: content.selectedCells.map((cell) => cell.model.id),
-    cells: content.widgets.map(cellAsTold),
+    cells: content.widgets.map(describeCell),
   };
 }
 
@@ -28,7 +28,7 @@ export function isWritable(panel: NotebookPanel): boolean {
   return context.contentsModel?.writable !== false && !context.model.readOnly;
 }
 
-export function cellAsTold(cell: Cell): Facts {
+export function describeCell(cell: Cell): Facts {
   const shared = cell.model.sharedModel;
   const told: Facts = { id: shared.id, cell_type: shared.cell_type, source: shared.getSource() };
   if (shared.cell_type !== "code") return told;
@@ -36,7 +36,7 @@ export function cellAsTold(cell: Cell): Facts {
   return {
     ...told,
     execution_count: code.execution_count,
-    outputs: code.getOutputs().slice(0, MAX_OUTPUTS).map(short),
+    outputs: code.getOutputs().slice(0, MAX_OUTPUTS).map(describeOutput),
   };
 }
 
@@ -45,24 +45,24 @@ export function pictures(outputs: readonly IOutput[]): Medium[] {
   const found = outputs.flatMap((output) => {
     const data = bundle(output);
     const mime = SEEN.find((seen) => data[seen] !== undefined);
-    return mime ? [{ mime, data: joined(data[mime]).replace(/\s/g, "") }] : [];
+    return mime ? [{ mime, data: joinLines(data[mime]).replace(/\s/g, "") }] : [];
   });
   let room = MAX_MEDIA;
   return found.filter(({ data }) => (room -= data.length) >= 0);
 }
 
 /** Text before HTML; pictures by their type and size. */
-function short(output: IOutput): Json {
-  if (output.output_type === "stream") return { ...(output as Facts), text: cut(joined(output["text"])) };
+function describeOutput(output: IOutput): Json {
+  if (output.output_type === "stream") return { ...(output as Facts), text: shortenText(joinLines(output["text"])) };
   if (output.output_type === "error") {
     const traceback = (output["traceback"] as string[] | undefined) ?? [];
-    return { ...(output as Facts), traceback: [cut(traceback.join("\n"))] };
+    return { ...(output as Facts), traceback: [shortenText(traceback.join("\n"))] };
   }
   const data = bundle(output);
   const mime = TEXTS.find((text) => data[text] !== undefined);
   const seen = Object.keys(data).filter((name) => name.startsWith("image/"));
-  const words = seen.map((name) => `[${name}, ${Math.round((joined(data[name]).length * 3) / 4)} bytes]`);
-  if (mime) words.push(cut(mime === "application/json" ? JSON.stringify(data[mime]) : joined(data[mime])));
+  const words = seen.map((name) => `[${name}, ${Math.round((joinLines(data[name]).length * 3) / 4)} bytes]`);
+  if (mime) words.push(shortenText(mime === "application/json" ? JSON.stringify(data[mime]) : joinLines(data[mime])));
   else if (words.length === 0) words.push(...Object.keys(data).map((name) => `[${name}]`));
   return { output_type: "display_data", metadata: {}, data: { "text/plain": words.join("\n") } };
 }
@@ -70,13 +70,13 @@ function short(output: IOutput): Json {
 const bundle = (output: IOutput): Record<string, unknown> =>
   (output["data"] as Record<string, unknown> | undefined) ?? {};
 
-export function joined(text: unknown): string {
+export function joinLines(text: unknown): string {
   const lines = text as MultilineString | undefined;
   return Array.isArray(lines) ? lines.join("") : typeof lines === "string" ? lines : "";
 }
 
 /** The beginning and the end. */
-function cut(text: string): string {
+function shortenText(text: string): string {
   if (text.length <= MAX_TEXT) return text;
   const half = MAX_TEXT / 2;
   return `${text.slice(0, half)}\n... ${text.length - MAX_TEXT} characters left out ...\n${text.slice(-half)}`;

@@ -8,9 +8,9 @@ import type { Facts, Json } from "../wire/events";
 export const TAG = "agent_kernel";
 
 /** Of a refusal; read by the model. */
-export class Refused extends Error {}
+export class EditRefused extends Error {}
 
-export interface Made {
+export interface EditResult {
   cell: string;
   index: number;
   kept?: Facts;
@@ -28,7 +28,7 @@ interface Tag extends Origin {
   edited?: boolean;
 }
 
-export function insert(notebook: ISharedNotebook, given: Facts, origin: Origin): Made {
+export function insert(notebook: ISharedNotebook, given: Facts, origin: Origin): EditResult {
   const index = placeBelow(notebook, word(given["below"]));
   const tag = { ...origin, made: true };
   const cell = { cell_type: word(given["type"]) || "code", source: word(given["after"]), metadata: { [TAG]: tag } };
@@ -36,28 +36,28 @@ export function insert(notebook: ISharedNotebook, given: Facts, origin: Origin):
   return { cell: notebook.getCell(index).id, index };
 }
 
-export function edit(notebook: ISharedNotebook, given: Facts, origin: Origin): Made {
-  const { cell, index } = unchanged(notebook, given);
-  mayBe(cell, "editable", "edited");
+export function edit(notebook: ISharedNotebook, given: Facts, origin: Origin): EditResult {
+  const { cell, index } = findUnchanged(notebook, given);
+  checkAllowed(cell, "editable", "edited");
   const tag = tagOf(cell);
   step(cell, () => {
-    put(cell, word(given["after"]));
+    replaceSource(cell, word(given["after"]));
     cell.setMetadata(TAG, { ...origin, ...(tag?.made ? { made: true } : { edited: true }) });
   });
   return { cell: cell.id, index };
 }
 
-export function remove(notebook: ISharedNotebook, given: Facts): Made {
-  const { cell, index } = unchanged(notebook, given);
-  mayBe(cell, "deletable", "deleted");
+export function remove(notebook: ISharedNotebook, given: Facts): EditResult {
+  const { cell, index } = findUnchanged(notebook, given);
+  checkAllowed(cell, "deletable", "deleted");
   const { id } = cell; // it has none when it is gone
   const kept = cell.toJSON() as Facts;
   step(notebook, () => notebook.deleteCell(index));
   return { cell: id, index, kept };
 }
 
-export function move(notebook: ISharedNotebook, given: Facts): Made {
-  const { cell, index } = unchanged(notebook, given);
+export function move(notebook: ISharedNotebook, given: Facts): EditResult {
+  const { cell, index } = findUnchanged(notebook, given);
   const id = cell.id;
   const to = movedTo(index, placeBelow(notebook, word(given["below"])));
   step(notebook, () => notebook.moveCell(index, to));
@@ -98,19 +98,19 @@ export function undo(notebook: ISharedNotebook, changes: readonly Change[]): Out
   undoManager?.stopCapturing();
   for (const change of changes.toReversed()) {
     // A transaction each: the list of cells is as old as the last one. Quick ones are one step of the undo manager.
-    notebook.transact(() => outcomes.unshift({ change, ...undone(notebook, change) }));
+    notebook.transact(() => outcomes.unshift({ change, ...undoOne(notebook, change) }));
   }
   undoManager?.stopCapturing();
   return outcomes;
 }
 
-function undone(notebook: ISharedNotebook, change: Change): { done: boolean; why: string } {
+function undoOne(notebook: ISharedNotebook, change: Change): { done: boolean; why: string } {
   const skip = (why: string) => ({ done: false, why });
   if (change.lost) return skip(change.lost);
   const { cell, index } = find(notebook, change.cell);
   if (change.do === "delete") {
     if (cell) return skip("it is there again already");
-    notebook.insertCell(placeAgain(notebook, change), restored(change));
+    notebook.insertCell(placeAgain(notebook, change), restoreCell(change));
     return { done: true, why: "" };
   }
   if (!cell) return skip(change.do === "insert" ? "it is gone already" : "it was deleted since");
@@ -126,13 +126,13 @@ function undone(notebook: ISharedNotebook, change: Change): { done: boolean; why
   if (change.do === "insert") {
     notebook.deleteCell(index);
   } else {
-    put(cell, change.before);
+    replaceSource(cell, change.before);
     cell.deleteMetadata(TAG);
   }
   return { done: true, why: "" };
 }
 
-function restored(change: Change): SharedCell.Cell {
+function restoreCell(change: Change): SharedCell.Cell {
   const cell = change.kept ?? { cell_type: change.type || "code", source: change.before, metadata: {} };
   return { ...cell, id: change.cell } as SharedCell.Cell;
 }
@@ -161,22 +161,25 @@ const movedTo = (from: number, to: number): number => (to > from ? to - 1 : to);
 function placeBelow(notebook: ISharedNotebook, id: string): number {
   if (!id) return 0;
   const { index } = find(notebook, id);
-  if (index < 0) throw new Refused(`Cell ${id} is gone; look at notebook_cells and name another place.`);
+  if (index < 0) throw new EditRefused(`Cell ${id} is gone; look at notebook_cells and name another place.`);
   return index + 1;
 }
 
-function unchanged(notebook: ISharedNotebook, given: Facts): { cell: ISharedCell; index: number } {
+function findUnchanged(notebook: ISharedNotebook, given: Facts): { cell: ISharedCell; index: number } {
   const id = word(given["cell"]);
   const { cell, index } = find(notebook, id);
-  if (!cell) throw new Refused(`Cell ${id} is gone; look at notebook_cells.`);
+  if (!cell) throw new EditRefused(`Cell ${id} is gone; look at notebook_cells.`);
   if (cell.getSource() !== given["before"]) {
-    throw new Refused(`Cell ${index} (${id}) was changed meanwhile, so nothing was done. Read it again: read_cells.`);
+    throw new EditRefused(
+      `Cell ${index} (${id}) was changed meanwhile, so nothing was done. Read it again: read_cells.`,
+    );
   }
   return { cell, index };
 }
 
-function mayBe(cell: ISharedCell, key: "editable" | "deletable", word: string): void {
-  if (cell.getMetadata(key) === false) throw new Refused(`The cell is marked as not to be ${word}; leave it as it is.`);
+function checkAllowed(cell: ISharedCell, key: "editable" | "deletable", word: string): void {
+  if (cell.getMetadata(key) === false)
+    throw new EditRefused(`The cell is marked as not to be ${word}; leave it as it is.`);
 }
 
 function tagOf(cell: ISharedCell): Tag | null {
@@ -185,7 +188,7 @@ function tagOf(cell: ISharedCell): Tag | null {
 }
 
 /** Only what differs: cursors and selections elsewhere in the cell stay. */
-function put(cell: ISharedCell, text: string): void {
+function replaceSource(cell: ISharedCell, text: string): void {
   const old = cell.getSource();
   let head = 0;
   while (head < old.length && head < text.length && old[head] === text[head]) head++;

@@ -6,7 +6,7 @@ import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPan
 import type { Signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
-import { isAgentCell } from "../notebook/agentcells";
+import { isAgentCell } from "../notebook/agentCells";
 import { isCode, lastFailed, outputsOf, words } from "./outputs";
 
 /** After the last letter that is typed: what goes along with a message is the cell as it is. */

@@ -1,8 +1,8 @@
 /** What stands below a cell, in words: for a person who reads a chip and for a model. Never HTML, and bounded. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
-import { isAgentCell } from "../notebook/agentcells";
-import { shortened } from "../notebook/shortened";
+import { isAgentCell } from "../notebook/agentCells";
+import { shorten } from "../notebook/shorten";
 
 export const MAX_WORDS = 8_000;
 
@@ -18,7 +18,7 @@ export function outputsOf(cell: Cell): readonly IOutput[] {
 }
 
 export function words(outputs: readonly IOutput[]): string {
-  return shortened(outputs.map(inWords).filter(Boolean).join("\n"), MAX_WORDS);
+  return shorten(outputs.map(inWords).filter(Boolean).join("\n"), MAX_WORDS);
 }
 
 /** Raised when a person stops a cell, and by the agent's own magics: nothing that could be fixed in a cell. The kernel

@@ -4,7 +4,7 @@ import { ICommandPalette } from "@jupyterlab/apputils";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { Commands, SHOW } from "./commands";
-import { Side } from "./side";
+import { Sidebar } from "./sidebar";
 import { Status } from "./status";
 
 const panel: JupyterFrontEndPlugin<void> = {
@@ -20,7 +20,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     bar: IStatusBar | null,
   ) {
-    const side = new Side(app, tracker);
+    const side = new Sidebar(app, tracker);
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);
     new Commands(app, tracker, side).register(palette);

@@ -5,7 +5,7 @@ import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import type { ReadonlySignal } from "@preact/signals";
 import type { Conversation } from "../conversation/conversation";
-import { asksHere } from "../turn/turn";
+import { hasOpenApproval } from "../turn/turn";
 
 /** Where a click goes. */
 export interface Ways {
@@ -51,7 +51,7 @@ export class Status extends Widget {
 
   #tell(running: number, waiting: Conversation["waiting"]["value"], cell: string): void {
     const asks = waiting.length > 0 || cell !== "";
-    const inPanel = waiting.some(({ view }) => asksHere(view.value));
+    const inPanel = waiting.some(({ view }) => hasOpenApproval(view.value));
     this.#active = running > 0 || asks;
     const works = running > 1 ? `Agent: ${running} turns` : "Agent: working";
     this.#button.textContent = asks ? "Agent: needs your answer" : works;

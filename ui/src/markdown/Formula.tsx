@@ -1,7 +1,7 @@
 /** A formula as MathML, which browsers draw without fonts of ours. What KaTeX does not read is shown as it was written. */
 import katex from "katex";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { sanitised } from "./sanitised";
+import { sanitise } from "./sanitise";
 
 const MAX_SOURCE = 4_000;
 const MAX_KEPT = 500;
@@ -46,7 +46,7 @@ function draw(tex: string, displayMode: boolean): DocumentFragment | null {
       maxExpand: 200,
       maxSize: 20,
     } as const;
-    return sanitised(katex.renderToString(tex, { ...options, throwOnError: true }), "formula");
+    return sanitise(katex.renderToString(tex, { ...options, throwOnError: true }), "formula");
   } catch {
     return null; // KaTeX says ParseError, or RangeError where it nests too deeply
   }

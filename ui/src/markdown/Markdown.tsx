@@ -6,7 +6,7 @@ import { Document, type Piece } from "./document";
 import { elements, type Words } from "./elements";
 import "./markdown.css";
 import { parse, type References } from "./parser";
-import { useSteady } from "./steady";
+import { useSteady } from "./useSteady";
 
 const FIRST = 200_000;
 /** A paragraph is not longer; what is, has no marks worth looking for. */

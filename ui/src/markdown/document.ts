@@ -1,6 +1,6 @@
 /** A text that grows, as its top-level blocks. A block that something follows can not change any more: it keeps its
  * identity and is not looked at again, so the work for one more word is that of the last block. */
-import { completed } from "./completed";
+import { completeMarkup } from "./completeMarkup";
 import { parseBlocks, type References } from "./parser";
 
 export interface Piece {
@@ -57,7 +57,7 @@ export class Document {
     return sources
       .map((source, index) => {
         const open = !done && index === sources.length - 1;
-        return { key: this.#settled.length + index, source: open ? completed(source) : source, open };
+        return { key: this.#settled.length + index, source: open ? completeMarkup(source) : source, open };
       })
       .filter((piece) => piece.source);
   }

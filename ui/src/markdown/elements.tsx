@@ -2,7 +2,7 @@
  * no way into the page. */
 import type { ComponentChild, ComponentChildren, VNode } from "preact";
 import { h } from "preact";
-import { isLink, isPicture } from "./addresses";
+import { isLink, isPicture } from "./urls";
 import { CodeBlock } from "./CodeBlock";
 import { Formula, FormulaSource } from "./Formula";
 import { languageOf } from "./languages";

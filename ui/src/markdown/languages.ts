@@ -20,7 +20,7 @@ import sql from "highlight.js/lib/languages/sql";
 import typescript from "highlight.js/lib/languages/typescript";
 import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
-import { sanitised } from "./sanitised";
+import { sanitise } from "./sanitise";
 
 const LANGUAGES = {
   bash,
@@ -54,7 +54,7 @@ const MAX_COLOURED = 40_000;
 /** The code as nodes, in colours if the language is known and it is not too long. Its text is always `code`. */
 export function highlight(code: string, language: string): DocumentFragment {
   if (code.length <= MAX_COLOURED && hljs.getLanguage(language)) {
-    const coloured = sanitised(hljs.highlight(code, { language, ignoreIllegals: true }).value, "code");
+    const coloured = sanitise(hljs.highlight(code, { language, ignoreIllegals: true }).value, "code");
     if (coloured.textContent === code) return coloured;
   }
   const plain = document.createDocumentFragment();

@@ -1,7 +1,7 @@
 /** Markdown as this panel reads it: no HTML, tables, links that are written out, and formulas. Pure: text in, tokens
  * out; what they look like is `elements.tsx`'s. */
 import MarkdownIt, { type Env, type StateBlock, type StateInline, type Token } from "markdown-it";
-import { isLink, isPicture } from "./addresses";
+import { isLink, isPicture } from "./urls";
 
 export type { Token };
 export type References = NonNullable<Env["references"]>;

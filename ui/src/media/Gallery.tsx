@@ -2,7 +2,7 @@
 import { useContext, useEffect, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
-import { use } from "./bytes";
+import { acquireMedium } from "./bytes";
 import { filmOfPictures, type Film } from "./film";
 import { lookOf } from "./kinds";
 import { Media } from "./Media";
@@ -41,7 +41,7 @@ function Frames({ pictures, session, alt }: { pictures: readonly Medium[]; sessi
   const names = pictures.map((picture) => picture.hash ?? "").join();
   useEffect(() => {
     if (!transport) return;
-    const used = pictures.map((picture) => use(transport, session, picture));
+    const used = pictures.map((picture) => acquireMedium(transport, session, picture));
     let current = true;
     Promise.all(used.map((one) => one.blob)).then(
       (blobs) => current && setFilm(filmOfPictures(blobs)),

@@ -7,10 +7,10 @@ import { BUNDLE } from "./bundle";
 import { Chart } from "./Chart";
 import { JsonTree } from "./JsonTree";
 import { describe, fileName, lookOf } from "./kinds";
-import { useBytes, useNear } from "./loaded";
+import { useBytes, useNear } from "./useBytes";
 import "./media.css";
 import { Picture } from "./Picture";
-import { save } from "./saved";
+import { saveFile } from "./saveFile";
 import { clean, Svg } from "./Svg";
 import { HtmlTable, isRows, Table } from "./Table";
 
@@ -103,5 +103,5 @@ async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> 
   const look = lookOf(mime);
   const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;
   const name = look === "html" ? fileName("text/plain", hash) : fileName(mime, hash);
-  save(new Blob([kept], { type: "application/octet-stream" }), name);
+  saveFile(new Blob([kept], { type: "application/octet-stream" }), name);
 }

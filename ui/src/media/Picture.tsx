@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Enlarged } from "./Enlarged";
 import { filmOf, type Film } from "./film";
 import { isAnimated } from "./kinds";
-import { useAddress } from "./loaded";
+import { useAddress } from "./useBytes";
 import { Player, Still } from "./Player";
 
 export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: string }) {

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Tool } from "../markdown/Tool";
 import type { Film } from "./film";
-import { useNear } from "./loaded";
+import { useNear } from "./useBytes";
 
 export function Player({ film, alt }: { film: Film; alt: string }) {
   const canvas = useRef<HTMLCanvasElement>(null);

@@ -1,6 +1,6 @@
 /** A drawing, reduced to what draws, and shown as a picture: in one, nothing runs and nothing is loaded. */
 import { useMemo } from "preact/hooks";
-import { sanitised } from "../markdown/sanitised";
+import { sanitise } from "../markdown/sanitise";
 import { Picture } from "./Picture";
 
 export function Svg({ text, alt }: { text: string; alt: string }) {
@@ -16,6 +16,6 @@ function drawn(text: string): Blob | null {
 
 /** Empty for what is no drawing. */
 export function clean(text: string): string {
-  const root = sanitised(text, "svg").querySelector("svg");
+  const root = sanitise(text, "svg").querySelector("svg");
   return root ? new XMLSerializer().serializeToString(root) : "";
 }

@@ -1,6 +1,6 @@
 /** Tables: rows of values, or HTML reduced to a table, in a box that scrolls. */
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { sanitised } from "../markdown/sanitised";
+import { sanitise } from "../markdown/sanitise";
 
 const MAX_HTML = 1_000_000;
 const MAX_ROWS = 200;
@@ -61,7 +61,7 @@ export function Table({ rows: { columns, index, rows, shape }, label }: { rows: 
 
 export function HtmlTable({ html, label }: { html: string; label: string }) {
   const place = useRef<HTMLDivElement>(null);
-  useLayoutEffect(() => place.current?.replaceChildren(sanitised(html, "table")), [html]);
+  useLayoutEffect(() => place.current?.replaceChildren(sanitise(html, "table")), [html]);
   if (html.length > MAX_HTML) return <p class="ak-media-note">This table is too large to be shown here.</p>;
   return <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0} ref={place} />;
 }

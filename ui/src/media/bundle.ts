@@ -1,5 +1,5 @@
 /** A MIME bundle that travels as one medium: what a cell showed, as each of its types. It is drawn as one of them. */
-import { sanitised } from "../markdown/sanitised";
+import { sanitise } from "../markdown/sanitise";
 import { lookOf } from "./kinds";
 
 export const BUNDLE = "application/vnd.agent-kernel.bundle+json";
@@ -17,7 +17,7 @@ const ORDER = [
 
 /** One part of a bundle, with its type; text where nothing else of it can be drawn here. */
 export async function drawable(bundle: Blob): Promise<Blob> {
-  const parts = parsed(await bundle.text());
+  const parts = parseBundle(await bundle.text());
   const types = Object.keys(parts).filter((mime) => lookOf(mime) !== "unknown" && isShown(mime, textOf(parts[mime])));
   const mime = ORDER.map((wanted) => types.find((type) => wanted.test(type))).find((found) => found) ?? "text/plain";
   return new Blob([textOf(parts[mime])], { type: mime });
@@ -25,9 +25,9 @@ export async function drawable(bundle: Blob): Promise<Blob> {
 
 /** HTML of which nothing is left without its scripts is not shown. */
 const isShown = (mime: string, text: string): boolean =>
-  mime !== "text/html" || sanitised(text, "table").textContent.trim() !== "";
+  mime !== "text/html" || sanitise(text, "table").textContent.trim() !== "";
 
-function parsed(text: string): Record<string, unknown> {
+function parseBundle(text: string): Record<string, unknown> {
   try {
     const value = JSON.parse(text) as unknown;
     return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};

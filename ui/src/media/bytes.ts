@@ -22,7 +22,7 @@ export interface Use {
 }
 
 /** Rejects with ApiError, or Error for a medium that has neither bytes nor a name. */
-export function use(transport: Transport, session: string, medium: Medium): Use {
+export function acquireMedium(transport: Transport, session: string, medium: Medium): Use {
   const store = stores.get(transport) ?? new Map<string, Kept>();
   stores.set(transport, store);
   const key = medium.hash ?? `inline ${medium.mime} ${medium.data ?? ""}`;
@@ -47,17 +47,17 @@ export function use(transport: Transport, session: string, medium: Medium): Use 
 }
 
 async function load(transport: Transport, session: string, medium: Medium): Promise<Blob> {
-  const blob = await fetched(transport, session, medium);
+  const blob = await fetchBytes(transport, session, medium);
   return medium.mime === BUNDLE ? await drawable(blob) : blob;
 }
 
-async function fetched(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
-  if (data) return new Blob([decoded(data)]);
+async function fetchBytes(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
+  if (data) return new Blob([decodeBase64(data)]);
   if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error("This medium was not kept.");
   return await transport.bytes(`sessions/${encodeURIComponent(session)}/blobs/${hash}`);
 }
 
-export function decoded(base64: string): Uint8Array<ArrayBuffer> {
+export function decodeBase64(base64: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
 }
 

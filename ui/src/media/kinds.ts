@@ -1,5 +1,5 @@
 /** How each type of media is shown, and what a file of it is called. */
-import { bytes } from "../turn/words";
+import { formatBytes } from "../turn/labels";
 
 export type Look = "picture" | "svg" | "table" | "html" | "chart" | "json" | "markdown" | "text" | "unknown";
 
@@ -41,7 +41,7 @@ export function fileName(mime: string, hash: string): string {
 /** In words, for who can not see it. */
 export function describe(mime: string, size: number): string {
   const kind = mime.replace(/^(?:image|application|text)\//, "").replace(/^vnd\./, "");
-  return size > 0 ? `${kind}, ${bytes(size)}` : kind;
+  return size > 0 ? `${kind}, ${formatBytes(size)}` : kind;
 }
 
 /** Whether the bytes of a picture hold more than one frame: a GIF with two images, a PNG or WebP that says so. */

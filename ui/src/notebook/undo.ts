@@ -15,7 +15,7 @@ const ALREADY = new Set(["it says again what it said before", "it is gone alread
 /** Whether there is anything that `undoTurn` could take back. */
 export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   const keeper = host?.changes;
-  return !!keeper && changesOf(turn).some((change) => takesBack(keeper, change));
+  return !!keeper && changesOf(turn).some((change) => isUndoable(keeper, change));
 }
 
 /** Works on stored turns as on fresh ones. */
@@ -39,7 +39,7 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
 
 export const CLOSED = "its notebook is not open here";
 
-function takesBack(keeper: ChangeKeeper, change: ReturnType<typeof changesOf>[number]): boolean {
+function isUndoable(keeper: ChangeKeeper, change: ReturnType<typeof changesOf>[number]): boolean {
   const standing = keeper.standing(change);
   return standing === "open" || standing === "accepted";
 }

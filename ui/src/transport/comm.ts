@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
 import { Followers } from "./followers";
-import { fresh } from "./fresh";
+import { randomId } from "./randomId";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
 const RENEW_EVERY_MS = 60_000;
@@ -18,7 +18,7 @@ export interface CommModel {
 }
 
 /** What the kernel says (`agent_kernel/notebook/panel/relay.py`); `to` is the view that asked, `number` that of its question. */
-type Heard = { to: string } & (
+type KernelMessage = { to: string } & (
   | { id: number; body: unknown }
   | { id: number; error: ErrorBody }
   | { event: TurnEvent; number: number }
@@ -34,7 +34,7 @@ interface Waiting {
 
 export class CommTransport implements Transport {
   readonly connection = signal<Connection>("connecting");
-  readonly #to = fresh();
+  readonly #to = randomId();
   readonly #waiting = new Map<number, Waiting>();
   readonly #followers = new Followers((ask) => this.#say(ask));
   readonly #watched = new Map<string, Set<(news: News) => void>>();
@@ -106,7 +106,7 @@ export class CommTransport implements Transport {
   }
 
   readonly #hear = (content: unknown, buffers: readonly DataView[]): void => {
-    const heard = content as Heard;
+    const heard = content as KernelMessage;
     if (heard.to !== this.#to) return;
     this.connection.value = "online";
     if ("id" in heard) this.#answered(heard, buffers);
@@ -125,12 +125,12 @@ export class CommTransport implements Transport {
     }
   }
 
-  #followed(heard: Extract<Heard, { number: number }>): void {
+  #followed(heard: Extract<KernelMessage, { number: number }>): void {
     const turn = "event" in heard ? heard.event.turn : "lost" in heard ? heard.lost : heard.unknown;
     if (!this.#followers.answered(turn, heard.number)) return;
-    if ("event" in heard) this.#followers.tell(heard.event);
-    else if ("unknown" in heard) this.#followers.leave(turn);
-    else setTimeout(() => this.#followers.again(turn), FOLLOW_AGAIN_MS);
+    if ("event" in heard) this.#followers.deliver(heard.event);
+    else if ("unknown" in heard) this.#followers.forget(turn);
+    else setTimeout(() => this.#followers.resume(turn), FOLLOW_AGAIN_MS);
   }
 }
 

@@ -2,8 +2,8 @@
  * lost and goes on where each turn was. */
 import { signal } from "@preact/signals";
 import type { TurnEvent } from "../wire/events";
-import { CLOSED, type Ask, type News, type Said, type Serving } from "../wire/socket";
-import { errorIn, lines, OFFLINE, up } from "./carry";
+import { CLOSED, type ClientMessage, type News, type ServerMessage, type Serving } from "../wire/socket";
+import { readError, readEventStream, OFFLINE, uploadBody } from "./http";
 import { Followers } from "./followers";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
@@ -58,11 +58,11 @@ export class ServerTransport implements Transport {
     told: (part: number) => void,
     stop?: AbortSignal,
   ): Promise<Answer> {
-    return up<Answer>(this.#api + path, this.#headers(), body, told, stop);
+    return uploadBody<Answer>(this.#api + path, this.#headers(), body, told, stop);
   }
 
   async lines(path: string, body: unknown, listener: (line: unknown) => void): Promise<void> {
-    await lines(await this.#fetch("POST", path, body), listener);
+    await readEventStream(await this.#fetch("POST", path, body), listener);
   }
 
   retry(): void {
@@ -131,7 +131,7 @@ export class ServerTransport implements Transport {
       throw new ApiError(0, OFFLINE);
     }
     if (!answer.ok) {
-      throw new ApiError(answer.status, errorIn(await answer.text(), answer.status));
+      throw new ApiError(answer.status, readError(await answer.text(), answer.status));
     }
     return answer;
   }
@@ -148,13 +148,13 @@ export class ServerTransport implements Transport {
       for (const key of this.#watched.keys()) {
         this.#ask({ do: "watch", ...(JSON.parse(key) as { session: string }) });
       }
-      this.#followers.allAgain();
+      this.#followers.resumeAll();
       clearInterval(this.#pings);
       this.#pings = setInterval(() => this.#ping(), PING_EVERY_MS);
     };
     socket.onmessage = ({ data }) => {
       this.#heard = Date.now();
-      this.#hear(JSON.parse(data as string) as Said);
+      this.#hear(JSON.parse(data as string) as ServerMessage);
     };
     socket.onclose = ({ code }) => {
       if (this.#socket !== socket || this.#closed) return;
@@ -199,13 +199,13 @@ export class ServerTransport implements Transport {
     }
   }
 
-  #ask(ask: Ask): void {
+  #ask(ask: ClientMessage): void {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(ask));
   }
 
-  #hear(said: Said): void {
+  #hear(said: ServerMessage): void {
     if ("seq" in said) {
-      this.#followers.tell(said);
+      this.#followers.deliver(said);
       return;
     }
     if (said.type === "following") {
@@ -213,7 +213,7 @@ export class ServerTransport implements Transport {
       return;
     }
     if (said.type === "unknown.turn") {
-      this.#followers.leave(said.turn);
+      this.#followers.forget(said.turn);
       return;
     }
     if ("session" in said) {

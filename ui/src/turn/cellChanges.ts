@@ -1,15 +1,15 @@
 /** What a turn changed in its notebook, as the details of its calls tell it: read from events and from the store alike,
  * so nothing in it is taken on trust. Pure. */
 import type { CallBlock, TurnView } from "./turn";
-import { table } from "./words";
+import { lookupTable } from "./labels";
 import type { Facts, Json } from "../wire/events";
 
-export type Deed = "insert" | "edit" | "delete" | "move";
+export type CellChangeKind = "insert" | "edit" | "delete" | "move";
 
 export interface Change {
   call: string;
   turn: string;
-  do: Deed;
+  do: CellChangeKind;
   cell: string;
   /** Where it was when the change was made. */
   index: number;
@@ -27,7 +27,7 @@ export interface Change {
   lost: string;
 }
 
-const DEEDS = table<Deed>({
+const DEEDS = lookupTable<CellChangeKind>({
   insert_cell: "insert",
   edit_cell: "edit",
   delete_cell: "delete",
@@ -65,17 +65,17 @@ export function changesOf(turn: TurnView): Change[] {
 }
 
 /** What an approval asks about, before it is made; null for anything but a change of cells. */
-export function askedChange(name: string, given: Facts): Pick<Change, "do" | "before" | "after"> | null {
+export function proposedChange(name: string, given: Facts): Pick<Change, "do" | "before" | "after"> | null {
   const deed = DEEDS.get(name);
   if (!deed || typeof given["diff"] !== "string") return null;
   return { do: deed, before: text(given["before"]), after: text(given["after"]) };
 }
 
 /** Whether a person has said yes to exactly this. */
-export const wasAsked = (call: CallBlock): boolean => call.approval?.decision === "approve";
+export const isApproved = (call: CallBlock): boolean => call.approval?.decision === "approve";
 
 /** A later change of the same turn that this one was only a step to. */
-export function later(turn: TurnView, change: Change): boolean {
+export function isSuperseded(turn: TurnView, change: Change): boolean {
   const all = changesOf(turn);
   const place = all.findIndex((other) => other.call === change.call);
   return all.slice(place + 1).some((other) => other.cell === change.cell && other.do !== "move");

@@ -1,12 +1,12 @@
 /** What a turn has changed, as the facts of its calls tell it. */
-import { changeOf, type Deed } from "./cellChanges";
+import { changeOf, type CellChangeKind } from "./cellChanges";
 import type { TurnView } from "./turn";
-import { counted } from "./words";
+import { pluralize } from "./labels";
 
-const DONE: Record<Deed, string> = { insert: "added", edit: "changed", delete: "deleted", move: "moved" };
+const DONE: Record<CellChangeKind, string> = { insert: "added", edit: "changed", delete: "deleted", move: "moved" };
 
 /** "2 cells changed", "df and 1 other variable", "1 file"; empty when nothing is known to have changed. */
-export function changes(turn: TurnView): string[] {
+export function changeSummary(turn: TurnView): string[] {
   const cells = new Map<string, Set<string>>();
   const variables = new Set<string>();
   let files = turn.files.length;
@@ -19,9 +19,9 @@ export function changes(turn: TurnView): string[] {
     if (Array.isArray(names)) for (const name of names) if (typeof name === "string") variables.add(name);
   }
   return [
-    ...[...cells].map(([done, ids]) => `${counted(ids.size, "cell")} ${done}`),
+    ...[...cells].map(([done, ids]) => `${pluralize(ids.size, "cell")} ${done}`),
     ...(variables.size > 0 ? [`set ${named([...variables])}`] : []),
-    ...(files > 0 ? [counted(files, "file")] : []),
+    ...(files > 0 ? [pluralize(files, "file")] : []),
   ];
 }
 

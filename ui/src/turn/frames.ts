@@ -1,7 +1,7 @@
 /** Turns that grow are shown once per frame, however many events came: a page that is not visible has no frames, so it
  * draws nothing until somebody looks. What a turn has become is kept meanwhile, not its events. */
 import { batch, type Signal } from "@preact/signals";
-import { after, type TurnView } from "./turn";
+import { applyEvent, type TurnView } from "./turn";
 import type { TurnEvent } from "../wire/events";
 
 export class Frames {
@@ -9,7 +9,7 @@ export class Frames {
   #frame = 0;
 
   add(view: Signal<TurnView>, event: TurnEvent): void {
-    this.#next.set(view, after(this.#next.get(view) ?? view.peek(), event));
+    this.#next.set(view, applyEvent(this.#next.get(view) ?? view.peek(), event));
     if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#show);
   }
 

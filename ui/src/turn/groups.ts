@@ -1,6 +1,6 @@
 /** What stands in a line of its own: a block, or several calls in a row that only looked at something. */
 import type { Block, CallBlock } from "./turn";
-import { counted, reads } from "./words";
+import { pluralize, isReading } from "./labels";
 
 export interface Reading {
   kind: "reading";
@@ -8,7 +8,7 @@ export interface Reading {
   calls: readonly CallBlock[];
 }
 
-export function grouped(blocks: readonly Block[]): readonly (Block | Reading)[] {
+export function groupBlocks(blocks: readonly Block[]): readonly (Block | Reading)[] {
   const shown: (Block | Reading)[] = [];
   let row: CallBlock[] = [];
   const end = () => {
@@ -17,7 +17,7 @@ export function grouped(blocks: readonly Block[]): readonly (Block | Reading)[] 
     row = [];
   };
   for (const block of blocks) {
-    if (block.kind === "call" && reads(block) && block.media.length === 0) {
+    if (block.kind === "call" && isReading(block) && block.media.length === 0) {
       row.push(block);
     } else {
       end();
@@ -34,8 +34,8 @@ export function summary({ calls }: Reading): string {
   const cells = named("read_cells").reduce((sum, call) => sum + cellsOf(call), 0);
   const files = named("read_file", "read_skill").length;
   const parts = [
-    cells > 0 && `read ${counted(cells, "cell")}`,
-    files > 0 && `read ${counted(files, "file")}`,
+    cells > 0 && `read ${pluralize(cells, "cell")}`,
+    files > 0 && `read ${pluralize(files, "file")}`,
     named("notebook_cells").length > 0 && "listed the cells",
     named("list_files").length > 0 && "listed the files",
     named("variables").length > 0 && "looked at variables",

@@ -114,7 +114,7 @@ export function emptyTurn(id: string, session: string): TurnView {
 const atWork = { waiting: "", place: 0, loading: null };
 
 /** The turn after one more event; an event that it has already changes nothing. */
-export function after(turn: TurnView, event: TurnEvent): TurnView {
+export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
   if (event.seq <= turn.seq) return turn;
   const next = { ...turn, seq: event.seq, began: turn.began || event.time };
   switch (event.type) {
@@ -127,48 +127,50 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
     case "model.loading":
       return { ...next, waiting: `${event.data.stage} ${event.data.model}`, place: 0, loading: event.data.fraction };
     case "context":
-      return { ...next, ...atWork, context: event.data, blocks: closed(turn.blocks) };
+      return { ...next, ...atWork, context: event.data, blocks: closeText(turn.blocks) };
     case "text.delta":
-      return { ...next, ...atWork, blocks: grown(turn.blocks, "text", event) };
+      return { ...next, ...atWork, blocks: appendDelta(turn.blocks, "text", event) };
     case "reasoning.delta":
-      return { ...next, ...atWork, blocks: grown(turn.blocks, "reasoning", event) };
+      return { ...next, ...atWork, blocks: appendDelta(turn.blocks, "reasoning", event) };
     case "call.started":
-      return { ...next, ...atWork, blocks: [...closed(turn.blocks), started(event.data, event.time)] };
+      return { ...next, ...atWork, blocks: [...closeText(turn.blocks), newCall(event.data, event.time)] };
     case "call.returned": {
-      const handed = { ...started({ ...event.data, where: "caller" }, event.time), status: "returned", done: true };
-      return { ...next, ...atWork, blocks: [...closed(turn.blocks), handed] };
+      const handed = { ...newCall({ ...event.data, where: "caller" }, event.time), status: "returned", done: true };
+      return { ...next, ...atWork, blocks: [...closeText(turn.blocks), handed] };
     }
     case "call.output":
-      return { ...next, blocks: called(turn, event.data.call, (call) => printed(call, event.data.text)) };
+      return { ...next, blocks: updateCall(turn, event.data.call, (call) => appendOutput(call, event.data.text)) };
     case "approval.required": {
       const { call, ...required } = event.data;
       const approval = { ...required, decision: "", reason: "" };
-      return { ...next, blocks: called(turn, call, () => ({ status: "waiting", approval })) };
+      return { ...next, blocks: updateCall(turn, call, () => ({ status: "waiting", approval })) };
     }
     case "approval.resolved": {
       const { call, decision, reason } = event.data;
       return {
         ...next,
-        blocks: called(turn, call, ({ approval }) => ({
+        blocks: updateCall(turn, call, ({ approval }) => ({
           status: "running",
           approval: approval && { ...approval, decision, reason },
         })),
       };
     }
     case "call.offered":
-      return { ...next, blocks: called(turn, event.data.call, () => ({ status: "offered" })) };
+      return { ...next, blocks: updateCall(turn, event.data.call, () => ({ status: "offered" })) };
     case "call.claimed":
       return {
         ...next,
-        blocks: called(turn, event.data.call, (call) => claimed(call, event.data)),
+        blocks: updateCall(turn, event.data.call, (call) => claimCall(call, event.data)),
       };
     case "call.finished": {
       const { call, text, status, seconds, media, details } = event.data;
       const known = turn.blocks.some((block) => block.kind === "call" && block.id === call);
-      const begun = known ? next : { ...next, blocks: [...closed(turn.blocks), unseen(event.data, event.time)] };
+      const begun = known
+        ? next
+        : { ...next, blocks: [...closeText(turn.blocks), callWithoutStart(event.data, event.time)] };
       return {
         ...next,
-        blocks: called(begun, call, (block) => {
+        blocks: updateCall(begun, call, (block) => {
           const where = typeof details["where"] === "string" ? details["where"] : block.where;
           return { status, result: text, seconds, media, details, where, done: true };
         }),
@@ -180,12 +182,12 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
       }
       return {
         ...next,
-        blocks: called(turn, event.data.call, ({ files }) => ({ files: [...files, event.data.file] })),
+        blocks: updateCall(turn, event.data.call, ({ files }) => ({ files: [...files, event.data.file] })),
       };
     case "state.lost":
-      return { ...next, blocks: noticed(turn.blocks, event.seq, "warning", event.data.reason) };
+      return { ...next, blocks: addNotice(turn.blocks, event.seq, "warning", event.data.reason) };
     case "notice":
-      return { ...next, blocks: noticed(turn.blocks, event.seq, event.data.level, event.data.text) };
+      return { ...next, blocks: addNotice(turn.blocks, event.seq, event.data.level, event.data.text) };
     case "answer.checked":
       return { ...next, numbers: event.data.numbers };
     case "turn.finished":
@@ -198,60 +200,60 @@ export function after(turn: TurnView, event: TurnEvent): TurnView {
         error: event.data.error,
         ...atWork,
         ended: event.time,
-        blocks: ended(turn.blocks),
+        blocks: closeAll(turn.blocks),
       };
     default:
       return next; // of a newer server
   }
 }
 
-export const running = (turn: TurnView): boolean => turn.state === "open";
+export const isRunning = (turn: TurnView): boolean => turn.state === "open";
 
 type Delta = Extract<TurnEvent, { type: "text.delta" | "reasoning.delta" }>;
 
-function grown(blocks: readonly Block[], kind: TextBlock["kind"], { data, seq, time }: Delta): readonly Block[] {
+function appendDelta(blocks: readonly Block[], kind: TextBlock["kind"], { data, seq, time }: Delta): readonly Block[] {
   const last = blocks.at(-1);
   if (last?.kind === kind && !last.done) {
     return [...blocks.slice(0, -1), { ...last, text: last.text + data.text, ended: time }];
   }
-  return [...closed(blocks), { kind, id: `${kind}-${seq}`, text: data.text, done: false, began: time, ended: time }];
+  return [...closeText(blocks), { kind, id: `${kind}-${seq}`, text: data.text, done: false, began: time, ended: time }];
 }
 
 /** Who runs a call says where it runs now, and whether it waits for the person there. */
-function claimed(call: CallBlock, { client, where, state }: Bodies["call.claimed"]): Partial<CallBlock> {
+function claimCall(call: CallBlock, { client, where, state }: Bodies["call.claimed"]): Partial<CallBlock> {
   return { status: state ?? "running", client, where: where || call.where };
 }
 
 /** A call of the turn waits for the person: in the panel, or where it runs. */
-export const waits = (turn: TurnView): boolean =>
-  running(turn) && turn.blocks.some((block) => block.kind === "call" && !block.done && block.status === "waiting");
+export const needsAnswer = (turn: TurnView): boolean =>
+  isRunning(turn) && turn.blocks.some((block) => block.kind === "call" && !block.done && block.status === "waiting");
 
 /** A card of the panel asks about a call of the turn. */
-export const asksHere = (turn: TurnView): boolean =>
+export const hasOpenApproval = (turn: TurnView): boolean =>
   turn.blocks.some((block) => block.kind === "call" && block.approval?.decision === "" && !block.done);
 
 /** A program may print without end: what was printed last is kept. */
-function printed(call: CallBlock, text: string): Partial<CallBlock> {
+function appendOutput(call: CallBlock, text: string): Partial<CallBlock> {
   const all = call.output + text;
   if (all.length <= KEPT_OUTPUT * 2) return { output: all };
   return { output: all.slice(-KEPT_OUTPUT), cut: call.cut + all.length - KEPT_OUTPUT };
 }
 
 /** Without an open text at the end; calls end by themselves. */
-function closed(blocks: readonly Block[]): readonly Block[] {
+function closeText(blocks: readonly Block[]): readonly Block[] {
   const last = blocks.at(-1);
   if (!last || last.done || last.kind === "call") return blocks;
   return [...blocks.slice(0, -1), { ...last, done: true }];
 }
 
 /** Of a turn that is over: no text grows any more, and a call without an end was broken off. */
-function ended(blocks: readonly Block[]): readonly Block[] {
-  return closed(blocks).map((block) =>
+function closeAll(blocks: readonly Block[]): readonly Block[] {
+  return closeText(blocks).map((block) =>
     block.kind === "call" && !block.done ? { ...block, status: "interrupted", done: true } : block,
   );
 }
 
-function started({ call, name, arguments: given, where }: Bodies["call.started"], began: number): CallBlock {
+function newCall({ call, name, arguments: given, where }: Bodies["call.started"], began: number): CallBlock {
   return {
     kind: "call",
     id: call,
@@ -273,15 +275,15 @@ function started({ call, name, arguments: given, where }: Bodies["call.started"]
   };
 }
 
-const unseen = (body: Bodies["call.finished"], time: number): CallBlock =>
-  started({ ...body, arguments: {}, where: "" }, time);
+const callWithoutStart = (body: Bodies["call.finished"], time: number): CallBlock =>
+  newCall({ ...body, arguments: {}, where: "" }, time);
 
-function called(turn: TurnView, id: string, change: (call: CallBlock) => Partial<CallBlock>): readonly Block[] {
+function updateCall(turn: TurnView, id: string, change: (call: CallBlock) => Partial<CallBlock>): readonly Block[] {
   return turn.blocks.map((block) =>
     block.kind === "call" && block.id === id ? { ...block, ...change(block) } : block,
   );
 }
 
-function noticed(blocks: readonly Block[], seq: number, level: string, text: string): readonly Block[] {
-  return [...closed(blocks), { kind: "notice", id: `notice-${seq}`, level, text, done: true }];
+function addNotice(blocks: readonly Block[], seq: number, level: string, text: string): readonly Block[] {
+  return [...closeText(blocks), { kind: "notice", id: `notice-${seq}`, level, text, done: true }];
 }

@@ -3,7 +3,7 @@
  * many are answered by what the person allowed before; one that is answered is there no more. */
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { announced, type Announced } from "../turn/announced";
+import { announcements, type Announcement } from "../turn/announcements";
 import type { TurnView } from "../turn/turn";
 import { usePanel } from "../conversation/panelContext";
 
@@ -27,9 +27,9 @@ export function Announcer() {
       const before = seen.current.get(entry.id);
       if (before === now) return [];
       seen.current.set(entry.id, now);
-      return before?.state === "open" ? announced(before, now) : [];
+      return before?.state === "open" ? announcements(before, now) : [];
     });
-    const said = (which: (one: Announced) => boolean) =>
+    const said = (which: (one: Announcement) => boolean) =>
       told
         .filter(which)
         .map((one) => one.text)
@@ -53,4 +53,4 @@ export function Announcer() {
   );
 }
 
-const isQuestion = (one: Announced): boolean => one.asks === true;
+const isQuestion = (one: Announcement): boolean => one.asks === true;

@@ -3,20 +3,20 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../transport/transport";
-import { bytes, counted } from "../turn/words";
-import type { Arrival, Beside } from "../wire/beside";
+import { formatBytes, pluralize } from "../turn/labels";
+import type { Arrival, Sidecar } from "../wire/sidecar";
 import "./arrivals.css";
 import { usePanel } from "../conversation/panelContext";
 
 /** What is told here already, of what the server says about the files of the notebook. */
-export const toldBeside = signal<readonly string[]>([]);
+export const shownNotes = signal<readonly string[]>([]);
 
 /** Documents that a person did not want now, by hash; until the page is closed. */
 const refused = new Set<string>();
 
 export function Arrivals() {
   const { conversation, host } = usePanel();
-  const beside = useSignal<Beside | null>(null);
+  const beside = useSignal<Sidecar | null>(null);
   const hidden = useSignal("");
   const bound = host.notebook?.bound.value ?? null;
   const path = bound?.path ?? "";
@@ -26,11 +26,11 @@ export function Arrivals() {
     beside.value = null;
     if (!path || !idle) return;
     let gone = false;
-    host.transport.request<Beside>("GET", `beside?path=${encodeURIComponent(path)}`).then(
+    host.transport.request<Sidecar>("GET", `beside?path=${encodeURIComponent(path)}`).then(
       (found) => {
         if (gone) return;
         beside.value = found;
-        toldBeside.value = [found.told, found.problem].filter(Boolean);
+        shownNotes.value = [found.told, found.problem].filter(Boolean);
       },
       () => undefined, // the panel says itself that the server does not answer
     );
@@ -65,7 +65,7 @@ export function Arrivals() {
 }
 
 interface Offered {
-  beside: Beside;
+  beside: Sidecar;
   arrival: Arrival;
   bring: () => Promise<void>;
   close: () => void;
@@ -97,7 +97,7 @@ function Offer({ beside, arrival, bring, close }: Offered) {
         <p class="ak-problem">It can not come in: {arrival.refused}</p>
       ) : (
         <p class="ak-quiet">
-          {counted(arrival.turns, "turn")}
+          {pluralize(arrival.turns, "turn")}
           {arrival.title && `, “${arrival.title}”`}. It becomes a conversation of its own; yours stays as it is. What
           comes in counts as words of a stranger: code asks again before it runs in your kernel.
         </p>
@@ -133,10 +133,10 @@ function Facts({ arrival, size }: { arrival: Arrival; size: number }) {
     ["begins", arrival.begins],
     ["last used", arrival.updated ? moment(arrival.updated) : ""],
     ["models", arrival.models.join(", ")],
-    ["messages", `${arrival.messages} on ${counted(arrival.branches, "branch", "branches")}`],
-    ["pictures", arrival.media ? `${arrival.media}, ${bytes(arrival.media_bytes)}` : "none"],
+    ["messages", `${arrival.messages} on ${pluralize(arrival.branches, "branch", "branches")}`],
+    ["pictures", arrival.media ? `${arrival.media}, ${formatBytes(arrival.media_bytes)}` : "none"],
     ["files", arrival.files ? String(arrival.files) : "none"],
-    ["size", bytes(size)],
+    ["size", formatBytes(size)],
     ["stays out", out.join(", ") || "nothing"],
   ];
   return (
@@ -153,7 +153,7 @@ function Facts({ arrival, size }: { arrival: Arrival; size: number }) {
   );
 }
 
-function Saved({ beside }: { beside: Beside }) {
+function Saved({ beside }: { beside: Sidecar }) {
   if (beside.problem) {
     return (
       <p class="ak-saved ak-problem" role="status">
@@ -164,7 +164,7 @@ function Saved({ beside }: { beside: Beside }) {
   if (beside.kind === "unreadable") return <p class="ak-saved ak-problem">{beside.told}</p>;
   if (beside.kind !== "own" || beside.saved === null) return null;
   return (
-    <p class="ak-saved ak-quiet" title={`${beside.name}, ${bytes(beside.size)}`}>
+    <p class="ak-saved ak-quiet" title={`${beside.name}, ${formatBytes(beside.size)}`}>
       Saved {moment(beside.saved)} in {beside.name}
     </p>
   );

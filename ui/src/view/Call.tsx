@@ -4,13 +4,13 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
 import type { Approval, CallBlock } from "../turn/turn";
-import { duration, phrase, placeOf, statusOf } from "../turn/words";
-import { Approve } from "./Approve";
+import { formatDuration, callPhrase, placeOf, statusOf } from "../turn/labels";
+import { ApprovalCard } from "./ApprovalCard";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
 import { Icon } from "./Icon";
 import { Output } from "./Output";
-import { revealed } from "./revealed";
+import { revealedCall } from "./revealedCall";
 import { Review } from "./Review";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
@@ -22,7 +22,7 @@ const REVIEWED = new Set(["before", "after", "diff"]);
 export function Call({ call, session }: { call: CallBlock; session: string }) {
   const open = useSignal(false);
   const row = useRef<HTMLDivElement>(null);
-  const sent = revealed.value?.call === call.id ? revealed.value : null;
+  const sent = revealedCall.value?.call === call.id ? revealedCall.value : null;
   useEffect(() => {
     if (!sent) return;
     open.value = true;
@@ -33,7 +33,7 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
     <div class="ak-call" data-call={call.id} data-status={call.status} ref={row}>
       <Row call={call} open={open.value} onToggle={() => (open.value = !open.value)} />
       {open.value ? <Inside call={call} line={sent?.line ?? 0} /> : <Tail call={call} />}
-      {asks && call.approval && <Approve approval={call.approval} />}
+      {asks && call.approval && <ApprovalCard approval={call.approval} />}
       {call.approval?.decision && <Decided approval={call.approval} open={open.value} />}
       <Review call={call} />
       {call.media.length > 0 && <Gallery media={call.media} session={session} alt={`Shown by ${call.name}`} />}
@@ -68,7 +68,7 @@ function Keep({ call }: { call: CallBlock }) {
 }
 
 function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggle: () => void }) {
-  const { kind, verb, target } = phrase(call);
+  const { kind, verb, target } = callPhrase(call);
   const place = placeOf(call.where);
   const runs = !call.done && call.status === "running";
   return (
@@ -83,7 +83,7 @@ function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggl
       )}{" "}
       <span class="ak-outcome">
         <span class={call.status === "success" && call.seconds > 0 ? "ak-wordy" : ""}>{statusOf(call)} </span>
-        {duration(call.seconds)} {runs && <Elapsed since={call.began} />}
+        {formatDuration(call.seconds)} {runs && <Elapsed since={call.began} />}
       </span>
     </button>
   );

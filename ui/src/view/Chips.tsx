@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { IMAGES } from "../conversation/attachments";
 import type { Attachment } from "../conversation/entry";
-import { bytes } from "../turn/words";
+import { formatBytes } from "../turn/labels";
 import { useDesk } from "./desk";
 import { Glyph } from "./Glyph";
 
@@ -10,7 +10,7 @@ export function Chips() {
   const { composing, conversation, engine } = useDesk();
   const sides = composing.sides.value;
   const attached = composing.attachments.all.value;
-  const noted = conversation.noted.value;
+  const noted = conversation.notes.value;
   const blind = engine.current.value?.state === "ready" && !engine.current.value.vision;
   const problem = composing.attachments.problem.value;
   if (sides.length + attached.length + noted.length === 0 && !problem) return null;
@@ -28,7 +28,7 @@ export function Chips() {
             name={note.title}
             title={note.text}
             remove={() => {
-              conversation.noted.value = noted.filter((other) => other !== note);
+              conversation.notes.value = noted.filter((other) => other !== note);
             }}
           >
             {note.title}
@@ -94,4 +94,5 @@ function Attached({ one }: { one: Attachment }) {
   }
 }
 
-const about = (one: Attachment): string => (one.kind === "variable" ? one.summary : `${one.name}, ${bytes(one.size)}`);
+const about = (one: Attachment): string =>
+  one.kind === "variable" ? one.summary : `${one.name}, ${formatBytes(one.size)}`;

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { submit } from "../conversation/commands";
-import { completing, type Completing } from "../conversation/completion";
+import { findCompletion, type Completion } from "../conversation/completion";
 import { Chips } from "./Chips";
 import "./composer.css";
 import { useDesk } from "./desk";
@@ -20,7 +20,7 @@ export function Composer() {
   const { composing, conversation } = desk;
   const field = useRef<HTMLTextAreaElement>(null);
   const files = useRef<HTMLInputElement>(null);
-  const typing = useSignal<Completing | null>(null);
+  const typing = useSignal<Completion | null>(null);
   const chosen = useSignal(0);
   const dropping = useSignal(false);
   const offered = typing.value ? options(desk, typing.value) : [];
@@ -39,7 +39,7 @@ export function Composer() {
 
   const look = (area: HTMLTextAreaElement) => {
     const before = typing.value;
-    typing.value = area.selectionStart === area.selectionEnd ? completing(area.value, area.selectionStart) : null;
+    typing.value = area.selectionStart === area.selectionEnd ? findCompletion(area.value, area.selectionStart) : null;
     chosen.value = 0;
     if (typing.value?.kind === "mention" && before?.kind !== "mention") void desk.lookAtVariables();
   };
@@ -178,7 +178,7 @@ export function Composer() {
 /** Enter runs a command that is typed in full. */
 const isWhole = (option: Option, text: string): boolean => option.text.trim() === text.trim();
 
-const problem = (desk: ReturnType<typeof useDesk>, { kind }: Completing): string =>
+const problem = (desk: ReturnType<typeof useDesk>, { kind }: Completion): string =>
   kind === "mention" ? desk.variablesProblem.value : "";
 
 interface OfferedProps {

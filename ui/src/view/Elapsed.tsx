@@ -24,6 +24,6 @@ export function Elapsed({ since }: { since: number }) {
   );
 }
 
-export function Left({ until }: { until: number }) {
+export function Remaining({ until }: { until: number }) {
   return <span class="ak-time">{clock(Math.max(0, Math.ceil(until - useNow())))}</span>;
 }

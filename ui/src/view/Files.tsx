@@ -1,10 +1,10 @@
 /** Files that a turn has made, each with its download. */
 import { useSignal } from "@preact/signals";
 import type { Facts } from "../wire/events";
-import { save } from "../media/saved";
-import { bytes } from "../turn/words";
+import { saveFile } from "../media/saveFile";
+import { formatBytes } from "../turn/labels";
 import { Icon } from "./Icon";
-import { marked } from "./Source";
+import { markInvisible } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 
 export function Files({ files }: { files: readonly Facts[] }) {
@@ -22,11 +22,11 @@ function File({ file }: { file: Facts }) {
   const { host } = usePanel();
   const problem = useSignal(text(file["code"]) && (text(file["message"]) || "It could not be kept."));
   const name = text(file["name"]) || text(file["filename"]) || "file";
-  const size = typeof file["bytes"] === "number" ? bytes(file["bytes"]) : "";
+  const size = typeof file["bytes"] === "number" ? formatBytes(file["bytes"]) : "";
   const fetched = async () => {
     problem.value = "";
     try {
-      save(await host.transport.bytes(`files/${encodeURIComponent(text(file["id"]))}/content`), name);
+      saveFile(await host.transport.bytes(`files/${encodeURIComponent(text(file["id"]))}/content`), name);
     } catch (error) {
       problem.value = error instanceof Error ? error.message : "It could not be fetched.";
     }
@@ -34,7 +34,7 @@ function File({ file }: { file: Facts }) {
   return (
     <li>
       <Icon name="file" />
-      <bdi class="ak-file-name">{marked(name)}</bdi> <span class="ak-quiet">{size}</span>
+      <bdi class="ak-file-name">{markInvisible(name)}</bdi> <span class="ak-quiet">{size}</span>
       {!file["code"] && (
         <button type="button" class="ak-tool" onClick={() => void fetched()} aria-label={`Download ${name}`}>
           <Icon name="download" />

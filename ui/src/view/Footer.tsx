@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
-import { changes } from "../turn/changeSummary";
-import { waits, type TurnView } from "../turn/turn";
-import { counted, duration, stateOf } from "../turn/words";
+import { changeSummary } from "../turn/changeSummary";
+import { needsAnswer, type TurnView } from "../turn/turn";
+import { pluralize, formatDuration, stateOf } from "../turn/labels";
 import { Elapsed } from "./Elapsed";
 import { usePanel } from "../conversation/panelContext";
 import { Versions } from "./Versions";
@@ -23,12 +23,12 @@ function Facts({ turn }: { turn: TurnView }) {
   if (turn.state === "open") {
     return (
       <p class="ak-facts">
-        {waits(turn) ? "Needs your answer" : turn.place > 0 ? "Waiting" : stateOf(turn)}{" "}
+        {needsAnswer(turn) ? "Needs your answer" : turn.place > 0 ? "Waiting" : stateOf(turn)}{" "}
         {turn.began > 0 && <Elapsed since={turn.began} />}
       </p>
     );
   }
-  const changed = changes(turn);
+  const changed = changeSummary(turn);
   return (
     <p class="ak-facts" title={[turn.model, turn.local ? "local" : `sent to ${turn.host}`].filter(Boolean).join(", ")}>
       {[turn.state === "committed" ? "" : stateOf(turn), ...cost(turn), ...changed].filter(Boolean).join(" · ")}
@@ -43,11 +43,11 @@ export function cost({ usage, began, ended }: TurnView): string[] {
   const about = usage["estimated"] ? "about " : "";
   return [
     read > 0
-      ? `${about}${counted(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
+      ? `${about}${pluralize(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
       : "",
     read > 0 ? `${(usage["completion_tokens"] ?? 0).toLocaleString("en")} written` : "",
     // Without the time in which a person was asked. Turns that an earlier version stored do not have it.
-    duration(usage["turn_s"] ?? Math.max(usage["seconds"] ?? 0, ended - began)),
+    formatDuration(usage["turn_s"] ?? Math.max(usage["seconds"] ?? 0, ended - began)),
   ].filter(Boolean);
 }
 

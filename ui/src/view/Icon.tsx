@@ -1,5 +1,5 @@
 /** Small pictures beside words; they say nothing that the words do not. */
-import type { Kind } from "../turn/words";
+import type { Kind } from "../turn/labels";
 
 const PATHS: Record<Kind | "reasoning" | "warning" | "info" | "down" | "left" | "right" | "download", string> = {
   read: "M2 4h5v9H2zM9 4h5v9H9z",

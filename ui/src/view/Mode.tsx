@@ -1,5 +1,5 @@
 /** How the next message runs: who is asked, and where its code goes. */
-import type { Permission, Where } from "../conversation/composing";
+import type { Permission, Where } from "../conversation/composerState";
 import { useDesk } from "./desk";
 
 /** In a word, and in words. */

@@ -1,6 +1,6 @@
 /** Which model answers: those of the configuration and of the catalog, and the download of one with the person's yes. */
 import { useEffect } from "preact/hooks";
-import { bytes } from "../turn/words";
+import { formatBytes } from "../turn/labels";
 import type { ModelOffer } from "../wire/engine";
 import { useDesk } from "./desk";
 import { StateCard } from "./StateCard";
@@ -94,7 +94,7 @@ function Offer({ offer }: { offer: ModelOffer }) {
         <Pulled />
       ) : (
         <button type="button" disabled={engine.pulling.value !== null} onClick={() => void engine.pull(offer.name)}>
-          Download {bytes(offer.download_bytes)}
+          Download {formatBytes(offer.download_bytes)}
         </button>
       )}
     </div>
@@ -102,7 +102,7 @@ function Offer({ offer }: { offer: ModelOffer }) {
 }
 
 /** The model that the next turn needs is not here: what it would cost to have it. */
-export function Missing() {
+export function MissingModel() {
   const desk = useDesk();
   const { engine } = desk;
   const offer = engine.missing.value;
@@ -119,7 +119,7 @@ export function Missing() {
       ) : (
         offer && (
           <button type="button" onClick={() => void engine.pull(offer.name)}>
-            Download {bytes(offer.download_bytes)}
+            Download {formatBytes(offer.download_bytes)}
           </button>
         )
       )}
@@ -162,4 +162,4 @@ function Pulled() {
 const about = (offer: ModelOffer): string =>
   [`From ${offer.source}`, offer.publisher && `by ${offer.publisher}`, `licence ${offer.licence}`]
     .filter(Boolean)
-    .join(", ") + (offer.disk_bytes ? `. It takes ${bytes(offer.disk_bytes)} of the disk.` : ".");
+    .join(", ") + (offer.disk_bytes ? `. It takes ${formatBytes(offer.disk_bytes)} of the disk.` : ".");

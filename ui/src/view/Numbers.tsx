@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { WordsContext } from "../markdown/Markdown";
 import type { CheckedNumber } from "../wire/events";
 import "./numbers.css";
-import { reveal } from "./revealed";
+import { revealCall } from "./revealedCall";
 
 /** Not a part of a name or of a longer number. */
 const BEFORE = "(?<![\\p{Script=Latin}\\p{Script=Greek}\\p{Script=Cyrillic}\\p{N}_]|\\p{N}[.,])";
@@ -17,12 +17,12 @@ interface Checked {
 }
 
 export function Numbers({ numbers, children }: Checked) {
-  const words = useMemo(() => worded(numbers), [numbers]);
+  const words = useMemo(() => markNumbers(numbers), [numbers]);
   return <WordsContext.Provider value={words}>{children}</WordsContext.Provider>;
 }
 
 /** Running text with its numbers marked; text without any stays as it is. */
-export function worded(numbers: readonly CheckedNumber[]): (text: string) => ComponentChildren {
+export function markNumbers(numbers: readonly CheckedNumber[]): (text: string) => ComponentChildren {
   const known = new Map<string, CheckedNumber>();
   for (const number of numbers) {
     if (number.status !== "given" && !known.has(number.text)) known.set(number.text, number);
@@ -58,7 +58,7 @@ function Marked({ number: { text, status, call, line, shown } }: { number: Check
       type="button"
       class={status === "code" ? "ak-number ak-number-code" : "ak-number"}
       title={shown ? `${place}: ${shown}` : place}
-      onClick={() => reveal(call, status === "code" ? 0 : line)}
+      onClick={() => revealCall(call, status === "code" ? 0 : line)}
     >
       {text}
     </button>

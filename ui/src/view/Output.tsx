@@ -1,7 +1,7 @@
 /** What a program printed: plain text with a terminal's colours. Long output shows its end first. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { plainText, printed } from "../turn/printed";
+import { plainText, parseTerminalOutput } from "../turn/terminalOutput";
 
 const SHOWN = 20_000;
 
@@ -19,7 +19,7 @@ export function Output({ text, cut = 0, label, line = 0 }: Shown) {
   const place = useRef<HTMLElement>(null);
   const long = text.length > SHOWN && !all.value && line === 0;
   const shown = long ? text.slice(-SHOWN) : text;
-  const pieces = useMemo(() => printed(shown), [shown]);
+  const pieces = useMemo(() => parseTerminalOutput(shown), [shown]);
   useEffect(() => place.current?.scrollIntoView({ block: "nearest" }), [line]);
   return (
     <div class="ak-output">

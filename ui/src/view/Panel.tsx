@@ -1,7 +1,7 @@
 /** The whole panel: header, what has to be known now, turns, composer, and the sheet that lies on top of them. */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Desk } from "../conversation/desk";
-import { Beginning } from "./Beginning";
+import { EmptyConversation } from "./EmptyConversation";
 import { Composer } from "./Composer";
 import { OnDesk } from "./desk";
 import { Header } from "./Header";
@@ -44,7 +44,7 @@ export function Panel(surroundings: PanelParts) {
           <div class="ak-body">
             <div class="ak-middle" inert={covered}>
               <States />
-              {empty && <Beginning />}
+              {empty && <EmptyConversation />}
               <div class={empty ? "ak-log ak-log-empty" : "ak-log"}>
                 <Turns />
               </div>

@@ -4,11 +4,11 @@ import { useEffect } from "preact/hooks";
 import { summary, type Reading } from "../turn/groups";
 import { Call } from "./Call";
 import { Icon } from "./Icon";
-import { revealed } from "./revealed";
+import { revealedCall } from "./revealedCall";
 
 export function Readings({ reading, session }: { reading: Reading; session: string }) {
   const open = useSignal(false);
-  const sent = reading.calls.some((call) => call.id === revealed.value?.call);
+  const sent = reading.calls.some((call) => call.id === revealedCall.value?.call);
   useEffect(() => {
     if (sent) open.value = true;
   }, [sent]);

@@ -2,13 +2,13 @@
 import { useSignal } from "@preact/signals";
 import { Markdown } from "../markdown/Markdown";
 import type { TextBlock } from "../turn/turn";
-import { duration } from "../turn/words";
+import { formatDuration } from "../turn/labels";
 import { Elapsed } from "./Elapsed";
 import { Icon } from "./Icon";
 
 export function Reasoning({ block }: { block: TextBlock }) {
   const open = useSignal(false);
-  const took = duration(block.ended - block.began);
+  const took = formatDuration(block.ended - block.began);
   return (
     <div class="ak-reasoning">
       <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>

@@ -2,12 +2,12 @@
  * or all of a turn. What the document looks like is asked of the host each time it changed. */
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { type Change, changeOf, changesOf, later, wasAsked } from "../turn/cellChanges";
+import { type Change, changeOf, changesOf, isSuperseded, isApproved } from "../turn/cellChanges";
 import { counts, diff, hunks } from "../notebook/diff";
 import type { ChangeKeeper, Standing } from "../notebook/notebook";
 import { canUndo, undoTurn } from "../notebook/undo";
 import type { CallBlock, TurnView } from "../turn/turn";
-import { marked } from "./Source";
+import { markInvisible } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 import "./review.css";
 
@@ -39,7 +39,7 @@ export function Diff({ before, after, label, most = MOST }: Shown) {
             </span>
             <code>
               <span class="ak-unseen">{SPOKEN[line.kind]}</span>
-              {marked(line.text)}
+              {markInvisible(line.text)}
             </code>
           </div>
         ) : (
@@ -71,9 +71,9 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   );
   const turn = conversation.entries.value.find((entry) => entry.id === change.turn)?.view.value;
   const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
-  const step = turn ? later(turn, change) : false;
+  const step = turn ? isSuperseded(turn, change) : false;
   const size = useMemo(() => summary(change), [change]);
-  const isOpen = standing === "open" && !wasAsked(call);
+  const isOpen = standing === "open" && !isApproved(call);
   const reject = () => {
     const [outcome] = keeper?.undo([change]) ?? [];
     said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
@@ -125,7 +125,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
   const version = keeper?.version.value;
   const open = useMemo(() => (keeper ? unsaid(keeper, turn) : []), [keeper, turn, version]);
   const undoable = useMemo(() => canUndo(host.notebook, turn), [host.notebook, turn, version]);
-  const all = useMemo(() => changesOf(turn).filter((change) => !later(turn, change)).length, [turn]);
+  const all = useMemo(() => changesOf(turn).filter((change) => !isSuperseded(turn, change)).length, [turn]);
   if (!keeper || turn.state === "open" || all === 0) return null;
   return (
     <div class="ak-review-turn" role="group" aria-label="All changes of this turn">
@@ -152,12 +152,12 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
 
 /** What nobody has said yes to. */
 function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
-  const asked = new Set(turn.blocks.flatMap((block) => (block.kind === "call" && wasAsked(block) ? [block.id] : [])));
+  const asked = new Set(turn.blocks.flatMap((block) => (block.kind === "call" && isApproved(block) ? [block.id] : [])));
   return changesOf(turn).filter(
     (change) =>
       !asked.has(change.call) &&
       (change.do === "insert" || change.do === "edit") &&
-      !later(turn, change) &&
+      !isSuperseded(turn, change) &&
       keeper.standing(change) === "open",
   );
 }

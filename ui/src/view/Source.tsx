@@ -2,20 +2,20 @@
  * are shown by their numbers. */
 import type { ComponentChild } from "preact";
 import { Code } from "../markdown/Code";
-import { hides, UNSEEN } from "../turn/unseen";
+import { hasInvisible, INVISIBLE } from "../turn/invisibleCharacters";
 
 export function Source({ code, language, label }: { code: string; language: string; label: string }) {
   return (
     <pre class="ak-source" role="group" tabIndex={0} aria-label={label}>
-      {hides(code) ? <code>{marked(code)}</code> : <Code code={code} language={language} />}
+      {hasInvisible(code) ? <code>{markInvisible(code)}</code> : <Code code={code} language={language} />}
     </pre>
   );
 }
 
-export function marked(code: string): ComponentChild[] {
+export function markInvisible(code: string): ComponentChild[] {
   const parts: ComponentChild[] = [];
   let from = 0;
-  for (const found of code.matchAll(UNSEEN)) {
+  for (const found of code.matchAll(INVISIBLE)) {
     const number = (found[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
     parts.push(code.slice(from, found.index), <mark class="ak-invisible">U+{number}</mark>);
     from = found.index + found[0].length;

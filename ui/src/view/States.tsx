@@ -1,10 +1,10 @@
 /** What has to be known before one goes on, each with the next thing to do: connection, kernel, model, what failed. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { Arrivals, toldBeside } from "./Arrivals";
+import { Arrivals, shownNotes } from "./Arrivals";
 import { AwayCard } from "./AwayCard";
 import { useDesk } from "./desk";
-import { Missing } from "./Model";
+import { MissingModel } from "./Model";
 import { StateCard } from "./StateCard";
 import { usePanel } from "../conversation/panelContext";
 
@@ -19,7 +19,7 @@ export function States() {
       <Arrivals />
       <AwayCard />
       <Notes />
-      <Said />
+      <Message />
     </div>
   );
 }
@@ -140,7 +140,7 @@ function Kernel() {
 function Engine() {
   const desk = useDesk();
   const problem = desk.engine.current.value?.problem ?? "";
-  if (desk.engine.missing.value || desk.engine.pulling.value) return <Missing />;
+  if (desk.engine.missing.value || desk.engine.pulling.value) return <MissingModel />;
   if (!problem) return null;
   return (
     <StateCard tone="warning">
@@ -160,7 +160,7 @@ function Notes() {
   return (
     <>
       {notes
-        .filter((note) => !read.value.has(note) && !toldBeside.value.includes(note))
+        .filter((note) => !read.value.has(note) && !shownNotes.value.includes(note))
         .map((note) => (
           <StateCard
             key={note}
@@ -176,8 +176,8 @@ function Notes() {
   );
 }
 
-function Said() {
-  const { said } = useDesk().conversation;
+function Message() {
+  const { message: said } = useDesk().conversation;
   if (!said.value) return null;
   return (
     <StateCard

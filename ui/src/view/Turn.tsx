@@ -3,14 +3,14 @@
 import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
-import { grouped, type Reading } from "../turn/groups";
-import { asksHere, type Block } from "../turn/turn";
+import { groupBlocks, type Reading } from "../turn/groups";
+import { hasOpenApproval, type Block } from "../turn/turn";
 import type { CheckedNumber } from "../wire/events";
 import { Call } from "./Call";
-import { Ended } from "./Ended";
+import { UnfinishedTurn } from "./UnfinishedTurn";
 import { Files } from "./Files";
 import { Footer } from "./Footer";
-import { Guarded } from "./Guarded";
+import { ErrorBoundary } from "./ErrorBoundary";
 import { Notice } from "./Notice";
 import { Numbers } from "./Numbers";
 import { Prompt } from "./Prompt";
@@ -18,11 +18,11 @@ import { Readings } from "./Readings";
 import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
 import { usePanel } from "../conversation/panelContext";
-import { leftOut, Waiting } from "./Waiting";
+import { leftOut, WaitingLine } from "./WaitingLine";
 
 export function Turn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
-  const blocks = useMemo(() => grouped(turn.blocks), [turn.blocks]);
+  const blocks = useMemo(() => groupBlocks(turn.blocks), [turn.blocks]);
   const left = turn.state === "open" ? "" : leftOut(turn);
   const answer = turn.numbers.length > 0 ? turn.blocks.findLast((block) => block.kind === "text") : undefined;
   return (
@@ -37,18 +37,18 @@ export function Turn({ entry }: { entry: Entry }) {
       <Prompt entry={entry} />
       {left && <p class="ak-quiet">{left}</p>}
       {blocks.map((block) => (
-        <Guarded key={block.id} of={block} text={"text" in block ? block.text : ""}>
+        <ErrorBoundary key={block.id} of={block} text={"text" in block ? block.text : ""}>
           <Shown block={block} session={turn.session} numbers={block === answer ? turn.numbers : NONE} />
-        </Guarded>
+        </ErrorBoundary>
       ))}
-      <Guarded of={turn.files}>
+      <ErrorBoundary of={turn.files}>
         <Files files={turn.files} />
-      </Guarded>
-      <Waiting turn={turn} />
-      <Ended entry={entry} turn={turn} />
-      <Guarded of={turn}>
+      </ErrorBoundary>
+      <WaitingLine turn={turn} />
+      <UnfinishedTurn entry={entry} turn={turn} />
+      <ErrorBoundary of={turn}>
         <ReviewTurn turn={turn} />
-      </Guarded>
+      </ErrorBoundary>
       <CellAsks entry={entry} />
       <Footer entry={entry} turn={turn} />
     </article>
@@ -60,7 +60,7 @@ function CellAsks({ entry }: { entry: Entry }) {
   const { host, conversation } = usePanel();
   const cell = host.notebook?.asking?.value;
   const newest = conversation.entries.value.findLast((other) => other.cell === cell);
-  if (!cell || newest !== entry || asksHere(entry.view.value)) return null;
+  if (!cell || newest !== entry || hasOpenApproval(entry.view.value)) return null;
   return (
     <p class="ak-again">
       Its cell needs your answer.{" "}

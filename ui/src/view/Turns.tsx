@@ -8,7 +8,7 @@ import { Scroll } from "./scroll";
 import { usePanel } from "../conversation/panelContext";
 import { Turn } from "./Turn";
 import "./turns.css";
-import { useTurnKeys } from "./turnkeys";
+import { useTurnKeys } from "./turnKeys";
 
 export function Turns() {
   const { conversation } = usePanel();

@@ -1,6 +1,6 @@
 /** What `/` and `@` offer, and what choosing one does to the text. */
 import { COMMANDS } from "../conversation/commands";
-import { ranked, type Completing } from "../conversation/completion";
+import { rank, type Completion } from "../conversation/completion";
 import type { Desk } from "../conversation/desk";
 
 export interface Option {
@@ -13,8 +13,8 @@ export interface Option {
 
 const PARTS = { cell: "the active cell", cells: "the selected cells", error: "the last error" } as const;
 
-export function options(desk: Desk, { kind, query }: Completing): Option[] {
-  return ranked(kind === "command" ? commands(desk) : mentions(desk), query);
+export function options(desk: Desk, { kind, query }: Completion): Option[] {
+  return rank(kind === "command" ? commands(desk) : mentions(desk), query);
 }
 
 function commands(desk: Desk): Option[] {

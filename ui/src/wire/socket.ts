@@ -7,7 +7,7 @@ export interface Serving {
   tools: string[];
 }
 
-export type Ask =
+export type ClientMessage =
   | { do: "follow"; turn: string; session: string; after: number; number: number }
   | { do: "unfollow"; turn: string }
   | { do: "watch" | "unwatch"; session: string }
@@ -17,7 +17,7 @@ export type Ask =
   | { do: "ping" };
 
 /** What changed: of `deleted` and `cleared` nothing is left, of the others something is to be read again. */
-export type What = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
+export type ChangeKind = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
 
 /** A question that a person is waited for with; the whole of it is an event of its turn. */
 export interface WaitingApproval {
@@ -60,14 +60,14 @@ export type News =
       call: string;
       decision: string;
     }
-  | { type: "session.changed"; session: string; what: What }
+  | { type: "session.changed"; session: string; what: ChangeKind }
   | { type: "binding.changed"; kernel: string; session: string | null };
 
 /** Codes with which the server closes: the page did not read what was sent (it may come back), the user may not read
  * any more (it may not), the server stops. */
 export const CLOSED = { tooSlow: 4008, notAllowed: 4003, goingAway: 1001 } as const;
 
-export type Said =
+export type ServerMessage =
   | TurnEvent
   | News
   | { type: "pong" }

@@ -137,7 +137,7 @@ describe("a conversation", () => {
     await server.settled();
     expect(conversation.session.value).toBeNull();
     expect(conversation.entries.value).toEqual([]);
-    expect(conversation.said.value).toContain("deleted");
+    expect(conversation.message.value).toContain("deleted");
   });
 
   test("does not show an answer that comes after the notebook in front has changed", async () => {
@@ -259,7 +259,7 @@ describe("what happened meanwhile", () => {
     expect(server.rebuilt).toEqual([{ dry_run: true }]);
     await desk.asking.value?.run();
     expect(server.rebuilt).toEqual([{ dry_run: true }, { dry_run: false }]);
-    expect(conversation.said.value).toContain("there again");
+    expect(conversation.message.value).toContain("there again");
   });
 });
 

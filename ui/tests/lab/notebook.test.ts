@@ -3,7 +3,7 @@ import type { Cell } from "@jupyterlab/cells";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import { signal } from "@preact/signals";
 import { describe, expect, it, vi } from "vitest";
-import { lastError } from "../../src/lab/asked";
+import { cellOfLastError } from "../../src/lab/prompts";
 import { LabNotebook } from "../../src/lab/notebook";
 
 vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));
@@ -65,12 +65,12 @@ describe("the last error", () => {
     const stopped = cell(9, "error", "KeyboardInterrupt");
     const asks = cell(8, "error", "ValueError", "%%agent\nhow much?");
     const widgets = [cell(3), asks, stopped] as unknown as Cell[];
-    expect(lastError({ widgets } as unknown as Notebook)).toBe(widgets[0]);
+    expect(cellOfLastError({ widgets } as unknown as Notebook)).toBe(widgets[0]);
   });
 
   it("is that of the cell that ran last, not of the last in the notebook", () => {
     const widgets = [cell(1), cell(7), cell(3), cell(9, "stream"), cell(null)] as unknown as Cell[];
-    expect(lastError({ widgets } as unknown as Notebook)).toBe(widgets[1]);
-    expect(lastError({ widgets: [] as Cell[] } as unknown as Notebook)).toBeNull();
+    expect(cellOfLastError({ widgets } as unknown as Notebook)).toBe(widgets[1]);
+    expect(cellOfLastError({ widgets: [] as Cell[] } as unknown as Notebook)).toBeNull();
   });
 });

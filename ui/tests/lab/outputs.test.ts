@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { IOutput } from "@jupyterlab/nbformat";
 import { hasError, MAX_WORDS, words } from "../../src/lab/outputs";
-import { shortened } from "../../src/notebook/shortened";
+import { shorten } from "../../src/notebook/shorten";
 
 const outputs = (...given: object[]) => given as IOutput[];
 
@@ -34,7 +34,7 @@ describe("outputs in words", () => {
 
   it("keep head and tail of what is long", () => {
     const long = `head${"x".repeat(3 * MAX_WORDS)}tail`;
-    const short = shortened(long, MAX_WORDS);
+    const short = shorten(long, MAX_WORDS);
     expect(short.startsWith("head") && short.endsWith("tail")).toBe(true);
     expect(short.length).toBeLessThan(MAX_WORDS + 100);
   });

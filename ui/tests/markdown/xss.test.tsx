@@ -6,7 +6,7 @@ import { CodeBlock } from "../../src/markdown/CodeBlock";
 import { Markdown } from "../../src/markdown/Markdown";
 import { Formula } from "../../src/markdown/Formula";
 import { highlight } from "../../src/markdown/languages";
-import { sanitised, type Kind } from "../../src/markdown/sanitised";
+import { sanitise, type Kind } from "../../src/markdown/sanitise";
 import { cellOf } from "../../src/media/Chart";
 import { JsonTree } from "../../src/media/JsonTree";
 import { clean } from "../../src/media/Svg";
@@ -108,7 +108,7 @@ describe.each(corpus)("$class: $text", ({ text }) => {
 
   test("loses what it would do when it is HTML", () => {
     for (const kind of ["formula", "code", "table"] satisfies Kind[])
-      expect(wrong(sanitised(text, kind)), kind).toEqual([]);
+      expect(wrong(sanitise(text, kind)), kind).toEqual([]);
     const drawn = clean(text.includes("<svg") ? text : `<svg xmlns="http://www.w3.org/2000/svg">${text}</svg>`);
     const parsed = new DOMParser().parseFromString(drawn || "<svg/>", "image/svg+xml");
     for (const element of parsed.querySelectorAll("*")) {

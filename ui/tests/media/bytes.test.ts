@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { use } from "../../src/media/bytes";
+import { acquireMedium } from "../../src/media/bytes";
 import { fileName, isAnimated, lookOf } from "../../src/media/kinds";
 import type { Transport } from "../../src/transport/transport";
 
@@ -21,12 +21,12 @@ describe("the bytes of media", () => {
   test("are fetched once however often they are shown, also after nobody showed them for a while", async () => {
     const { transport, asked } = server(() => Promise.resolve(new Blob(["x"])));
     const medium = { mime: "image/png", hash: HASH };
-    const first = use(transport, "s/1", medium);
-    const second = use(transport, "s/1", medium);
+    const first = acquireMedium(transport, "s/1", medium);
+    const second = acquireMedium(transport, "s/1", medium);
     expect(await second.blob).toBe(await first.blob);
     first.end();
     second.end();
-    await use(transport, "s/1", medium).blob;
+    await acquireMedium(transport, "s/1", medium).blob;
     expect(asked).toEqual([`sessions/s%2F1/blobs/${HASH}`]);
   });
 
@@ -36,14 +36,14 @@ describe("the bytes of media", () => {
       answers++ ? Promise.resolve(new Blob(["x"])) : Promise.reject(new Error("gone")),
     );
     const medium = { mime: "image/png", hash: HASH };
-    await expect(use(transport, "s", medium).blob).rejects.toThrow("gone");
-    expect((await use(transport, "s", medium).blob).size).toBe(1);
+    await expect(acquireMedium(transport, "s", medium).blob).rejects.toThrow("gone");
+    expect((await acquireMedium(transport, "s", medium).blob).size).toBe(1);
     expect(asked).toHaveLength(2);
   });
 
   test("are never asked for under a name that is no hash", async () => {
     const { transport, asked } = server(() => Promise.resolve(new Blob()));
-    await expect(use(transport, "s", { mime: "image/png", hash: "../../api/shutdown" }).blob).rejects.toThrow();
+    await expect(acquireMedium(transport, "s", { mime: "image/png", hash: "../../api/shutdown" }).blob).rejects.toThrow();
     expect(asked).toEqual([]);
   });
 });

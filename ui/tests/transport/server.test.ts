@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ServerTransport } from "../../src/transport/server";
 import type { TurnEvent } from "../../src/wire/events";
-import { CLOSED, type Ask, type Said } from "../../src/wire/socket";
+import { CLOSED, type ClientMessage, type ServerMessage } from "../../src/wire/socket";
 
 /** The server's end of the page's connection, as a test moves it. */
 class Socket {
   static readonly OPEN = 1;
   static last: Socket;
   readyState = 0;
-  asked: Ask[] = [];
+  asked: ClientMessage[] = [];
   onopen: () => void = () => undefined;
   onmessage: (message: { data: string }) => void = () => undefined;
   onclose: (event: { code: number }) => void = () => undefined;
@@ -18,7 +18,7 @@ class Socket {
   }
 
   send(text: string): void {
-    this.asked.push(JSON.parse(text) as Ask);
+    this.asked.push(JSON.parse(text) as ClientMessage);
   }
 
   close(code = 1006): void {
@@ -32,7 +32,7 @@ class Socket {
     return this;
   }
 
-  say(...all: Said[]): void {
+  say(...all: ServerMessage[]): void {
     for (const one of all) this.onmessage({ data: JSON.stringify(one) });
   }
 

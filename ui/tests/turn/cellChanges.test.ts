@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { changeOf, changesOf, effectsOf, later } from "../../src/turn/cellChanges";
-import { after, emptyTurn } from "../../src/turn/turn";
+import { changeOf, changesOf, effectsOf, isSuperseded } from "../../src/turn/cellChanges";
+import { applyEvent, emptyTurn } from "../../src/turn/turn";
 import type { Bodies, EventType, Facts, TurnEvent } from "../../src/wire/events";
 
 let seq = 0;
@@ -23,13 +23,13 @@ describe("changes of a turn", () => {
       ...call("1", "edit_cell", edit("a", "b")),
       ...call("2", "python", {}),
       ...call("3", "edit_cell", edit("b", "c")),
-    ].reduce(after, emptyTurn("t", "s"));
+    ].reduce(applyEvent, emptyTurn("t", "s"));
     const changes = changesOf(turn);
     expect(changes.map((change) => [change.before, change.after])).toEqual([
       ["a", "b"],
       ["b", "c"],
     ]);
-    expect(changes.map((change) => later(turn, change))).toEqual([true, false]);
+    expect(changes.map((change) => isSuperseded(turn, change))).toEqual([true, false]);
   });
 
   it("are none where the details are not what they should be", () => {
@@ -49,7 +49,7 @@ describe("changes of a turn", () => {
       ...call("1", "run_cells", {}, "live"),
       ...call("2", "python", {}, "sandbox"),
       ...call("3", "shell", {}),
-    ].reduce(after, emptyTurn("t", "s"));
+    ].reduce(applyEvent, emptyTurn("t", "s"));
     expect(effectsOf(turn)).toEqual(["code that ran in the kernel (one call), and its variables", "what commands did"]);
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { changes } from "../../src/turn/changeSummary";
+import { changeSummary } from "../../src/turn/changeSummary";
 import { call, finished, shown } from "./events";
 
 const change = (id: string, name: string, what: string, cell: string) =>
@@ -11,7 +11,7 @@ test("cells are counted once, however often they were changed", () => {
     ...change("b", "edit_cell", "edit", "x"),
     ...change("c", "insert_cell", "insert", "y"),
   );
-  expect(changes(turn)).toEqual(["1 cell changed", "1 cell added"]);
+  expect(changeSummary(turn)).toEqual(["1 cell changed", "1 cell added"]);
 });
 
 test("files count with and without a call", () => {
@@ -20,14 +20,15 @@ test("files count with and without a call", () => {
     ["file.produced", { call: "a", file: { id: "1" } }],
     ["file.produced", { call: "", file: { id: "2" } }],
   );
-  expect(changes(turn)).toEqual(["2 files"]);
+  expect(changeSummary(turn)).toEqual(["2 files"]);
 });
 
 test("details of another shape are no changes", () => {
   const odd = [null, 3, [], "edit", { do: "explode", cell: "x" }, { do: 7 }];
-  for (const given of odd) expect(changes(shown(call("a"), finished("a", { details: { change: given } })))).toEqual([]);
+  for (const given of odd)
+    expect(changeSummary(shown(call("a"), finished("a", { details: { change: given } })))).toEqual([]);
 });
 
 test.each(["constructor", "toString", "__proto__"])("a call with the name %s changed no cell", (name) => {
-  expect(changes(shown(...change("a", name, name, "x")))).toEqual([]);
+  expect(changeSummary(shown(...change("a", name, name, "x")))).toEqual([]);
 });

@@ -1,5 +1,5 @@
 /** Events of one turn as the server numbers them, a second apart. */
-import { after, emptyTurn, type TurnView } from "../../src/turn/turn";
+import { applyEvent, emptyTurn, type TurnView } from "../../src/turn/turn";
 import type { Bodies, EventType, TurnEvent } from "../../src/wire/events";
 
 export type Said = { [Type in EventType]: [Type, Bodies[Type]] }[EventType];
@@ -13,13 +13,13 @@ export function events(...bodies: Said[]): TurnEvent[] {
 
 /** What is shown of it; `from`: more events of the same turn. */
 export function shown(...bodies: Said[]): TurnView {
-  return events(...bodies).reduce(after, emptyTurn("t", "s"));
+  return events(...bodies).reduce(applyEvent, emptyTurn("t", "s"));
 }
 
 export function more(turn: TurnView, ...bodies: Said[]): TurnView {
   return events(...bodies)
     .map((event) => ({ ...event, seq: event.seq + turn.seq, time: event.time + turn.seq }))
-    .reduce(after, turn);
+    .reduce(applyEvent, turn);
 }
 
 export const call = (id: string, name = "python", given: Bodies["call.started"]["arguments"] = {}): Said => [

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { after } from "../../src/turn/turn";
+import { applyEvent } from "../../src/turn/turn";
 import type { TurnEvent } from "../../src/wire/events";
 import { asks, call, events, finished, more, over, shown } from "./events";
 
@@ -19,12 +19,12 @@ describe("a turn", () => {
   test("is not changed by an event it has", () => {
     const all = events(["text.delta", { text: "a" }]);
     const turn = shown(["text.delta", { text: "a" }]);
-    expect(all.reduce(after, turn)).toBe(turn);
+    expect(all.reduce(applyEvent, turn)).toBe(turn);
   });
 
   test("keeps finished blocks as they are, so that they are not rendered again", () => {
     const before = shown(["notice", { level: "info", text: "x" }], ["text.delta", { text: "a" }]);
-    const grown = after(before, { ...events(["text.delta", { text: "b" }])[0], seq: 3 } as TurnEvent);
+    const grown = applyEvent(before, { ...events(["text.delta", { text: "b" }])[0], seq: 3 } as TurnEvent);
     expect(grown.blocks[0]).toBe(before.blocks[0]);
   });
 

@@ -8,9 +8,9 @@ import type { PanelHost } from "../../src/conversation/panelContext";
 import { ApiError } from "../../src/transport/transport";
 import { Arrivals } from "../../src/view/Arrivals";
 import { PanelContext } from "../../src/conversation/panelContext";
-import type { Beside } from "../../src/wire/beside";
+import type { Sidecar } from "../../src/wire/sidecar";
 
-const BESIDE: Beside = {
+const BESIDE: Sidecar = {
   name: "work.agent.json",
   kind: "foreign",
   told: "",
@@ -42,12 +42,12 @@ beforeEach(() => {
   number += 1;
 });
 
-function fresh(beside: Partial<Beside> = {}): Beside {
+function fresh(beside: Partial<Sidecar> = {}): Sidecar {
   const arrival = BESIDE.arrival && { ...BESIDE.arrival, sha256: String(number).padStart(64, "0") };
   return { ...BESIDE, arrival, ...beside };
 }
 
-async function show(beside: Beside, post = vi.fn(() => Promise.resolve({}))) {
+async function show(beside: Sidecar, post = vi.fn(() => Promise.resolve({}))) {
   const bind = vi.fn(() => Promise.resolve());
   const request = vi.fn((method: string, path: string, body?: unknown) =>
     method === "GET" ? Promise.resolve(beside) : (post as (...given: unknown[]) => Promise<unknown>)(path, body),

@@ -4,7 +4,7 @@ import { act } from "preact/test-utils";
 import { beforeEach, expect, test } from "vitest";
 import { Markdown } from "../../src/markdown/Markdown";
 import { Numbers } from "../../src/view/Numbers";
-import { revealed } from "../../src/view/revealed";
+import { revealedCall } from "../../src/view/revealedCall";
 import type { CheckedNumber } from "../../src/wire/events";
 
 let place: HTMLElement;
@@ -22,7 +22,7 @@ const open = (text: string): CheckedNumber => ({ start: 0, end: text.length, tex
 
 beforeEach(() => {
   place = document.body.appendChild(document.createElement("div"));
-  revealed.value = null;
+  revealedCall.value = null;
 });
 
 function show(text: string, numbers: CheckedNumber[]): void {
@@ -42,7 +42,7 @@ test("a computed number is a button that leads to its line", () => {
   expect(buttons.map((button) => button.textContent)).toEqual(["41.3", "150"]);
   expect(buttons[0]?.title).toBe("computed, line 2 of the output: mean 41.3871");
   buttons[1]?.click();
-  expect(revealed.value).toEqual({ call: "call-1", line: 3 });
+  expect(revealedCall.value).toEqual({ call: "call-1", line: 3 });
 });
 
 test("a number that was not computed says so in words, not by its looks alone", () => {

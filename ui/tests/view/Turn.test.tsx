@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import * as words from "../../src/turn/words";
+import * as words from "../../src/turn/labels";
 import { call, finished, more, over, type Said } from "../turn/events";
 import { Stage, turnOf } from "./stage";
 
 // Each drawing of a row asks once what it is called: that is counted.
-vi.mock("../../src/turn/words", async (original) => {
+vi.mock("../../src/turn/labels", async (original) => {
   const all = await original<typeof words>();
-  return { ...all, phrase: vi.fn(all.phrase) };
+  return { ...all, callPhrase: vi.fn(all.callPhrase) };
 });
-const rows = vi.mocked(words.phrase);
+const rows = vi.mocked(words.callPhrase);
 
 let stage: Stage;
 beforeEach(() => {

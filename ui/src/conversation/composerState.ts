@@ -1,0 +1,267 @@
+/** A message that is being written: its text, what goes along, and how it is to run. The text survives a reload of the
+ * page, for each notebook and session by itself. */
+import { computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
+import { isAgentCell } from "../notebook/agentCells";
+import type { CellView } from "../notebook/notebook";
+import { shorten } from "../notebook/shorten";
+import type { Close, Transport } from "../transport/transport";
+import type { Facts } from "../wire/events";
+import { Attachments } from "./attachments";
+import type { Conversation } from "./conversation";
+import { replaceOptions, type Attachment, type Draft, type Entry } from "./entry";
+import { browserStorage, tabStorage } from "./browserStorage";
+
+export type Permission = "auto" | "ask" | "deny";
+export type Where = "live" | "draft" | "sandbox";
+
+const MAX_SOURCE = 8_000;
+const MAX_OUTPUT = 4_000;
+const MAX_CELLS = 12;
+const GONE = "turn_not_found";
+const ENTER = "enter makes a new line";
+
+/** What of the notebook goes along unless it is taken off. */
+export type Side = "cell" | "cells" | "error";
+
+export interface SideChip {
+  side: Side;
+  label: string;
+  cells: readonly CellView[];
+}
+
+export class ComposerState {
+  readonly text = signal("");
+  readonly attachments: Attachments;
+  /** Those that the person took off, and those that were named with an `@`. */
+  readonly off = signal<ReadonlySet<Side>>(new Set());
+  readonly wanted = signal<ReadonlySet<Side>>(new Set());
+  readonly sides: ReadonlySignal<readonly SideChip[]>;
+  readonly permission = signal<Permission>("auto");
+  readonly where: Signal<Where>;
+  readonly enterSends = signal(!browserStorage.read(ENTER));
+  readonly sending = signal(false);
+  /** Where the draft is kept; of no notebook before the first. */
+  #at = { notebook: "", kernel: "", session: "", key: "" };
+  /** The draft: what is typed, unless a message that was sent is edited. */
+  #draft = "";
+  #edited: Entry | null = null;
+  readonly #ends: Close[];
+
+  constructor(
+    transport: Transport,
+    readonly conversation: Conversation,
+  ) {
+    this.where = signal<Where>(conversation.notebook?.apart ? "sandbox" : "draft");
+    this.attachments = new Attachments(transport);
+    this.sides = computed(() => this.#sides().filter(({ side }) => !this.off.value.has(side)));
+    this.#ends = [
+      effect(() => this.#follow()),
+      effect(() => this.#keep(this.text.value)),
+      effect(() => this.#edit(conversation.editing.value)),
+      effect(() => this.#takeBack(conversation.outgoing.unsent.value)),
+    ];
+  }
+
+  close(): void {
+    for (const end of this.#ends) end();
+  }
+
+  swapEnter(): void {
+    this.enterSends.value = !this.enterSends.value;
+    browserStorage.write(ENTER, this.enterSends.value ? "" : "1");
+  }
+
+  leaveOut(side: Side): void {
+    this.off.value = new Set([...this.off.value, side]);
+    this.wanted.value = new Set([...this.wanted.value].filter((other) => other !== side));
+  }
+
+  takeAlong(side: Side): void {
+    this.off.value = new Set([...this.off.value].filter((other) => other !== side));
+    this.wanted.value = new Set([...this.wanted.value, side]);
+  }
+
+  /** Of what was sent last, into the composer; what is sent then stands in its place, on a branch. */
+  editLast(): boolean {
+    const last = this.conversation.entries.value
+      .filter((entry) => entry.prompt && !entry.cell && entry.view.value.model)
+      .at(-1);
+    if (!last || this.text.value) return false;
+    this.conversation.editing.value = last;
+    return true;
+  }
+
+  stopEditing(): void {
+    this.conversation.editing.value = null;
+  }
+
+  /** What is not taken by the server stays, or comes back, as it was typed. */
+  async send(prompt = this.text.value.trim()): Promise<boolean> {
+    if (!prompt || this.attachments.pending) return false;
+    const typed = this.text.value;
+    const at = this.#at;
+    const { editing, notes: noted } = this.conversation;
+    const kept = { editing: editing.value, noted: noted.value, attached: this.attachments.all.value };
+    const draft = this.#composed(prompt, this.attachments.taken());
+    if (prompt === typed.trim()) this.text.value = "";
+    editing.value = null;
+    noted.value = [];
+    this.sending.value = true;
+    const shown = { attached: kept.attached };
+    const taken = await this.conversation.send(draft, shown).finally(() => (this.sending.value = false));
+    if (taken) {
+      this.off.value = new Set();
+      this.wanted.value = new Set();
+    } else if (!this.#goesOn(at)) {
+      // Another notebook is in front: there it is found again.
+      if (!kept.editing && prompt === typed.trim()) tabStorage.write(at.key, typed);
+    } else {
+      noted.value = kept.noted;
+      this.#giveBack(prompt === typed.trim() ? typed : "", kept.attached, kept.editing);
+    }
+    return taken;
+  }
+
+  /** What the server did not take is there as it was typed; a new message, if the turn to be changed is gone. */
+  #giveBack(typed: string, attached: readonly Attachment[], edited: Entry | null): void {
+    const { editing, failure, message: said } = this.conversation;
+    if (edited && failure.value?.body.code !== GONE) {
+      editing.value = edited;
+      this.text.value = typed || edited.prompt;
+      this.attachments.all.value = attached;
+      return;
+    }
+    this.text.value = joined(typed, this.text.value);
+    this.attachments.all.value = [...attached, ...this.attachments.all.value];
+    if (!edited) return;
+    failure.value = null;
+    said.value =
+      "The message that you changed is not in this conversation any more. What you wrote can be sent as a new one.";
+  }
+
+  /** Shows a message that was sent, with what went along, in place of the draft; null: the draft again. */
+  #edit(entry: Entry | null): void {
+    if (entry === this.#edited) return;
+    untracked(() => {
+      if (!entry) this.attachments.putBack();
+      else if (this.#edited) this.attachments.all.value = [];
+      else this.attachments.setAside();
+      this.#edited = entry;
+      this.text.value = entry?.prompt ?? this.#draft;
+      if (entry) void this.attachments.takeAgain(entry);
+    });
+  }
+
+  /** Messages that never became turns stand before what is being written. */
+  #takeBack(unsent: readonly Entry[]): void {
+    if (unsent.length === 0) return;
+    untracked(() => {
+      const { editing, message: said } = this.conversation;
+      this.conversation.outgoing.unsent.value = [];
+      const messages = unsent.filter((entry) => !entry.cell && (entry.prompt || entry.media?.length));
+      const typed = messages.map((entry) => entry.prompt).join("\n");
+      if (editing.value) this.#keepDraft(joined(typed, this.#draft));
+      else this.text.value = joined(typed, this.text.value);
+      for (const entry of [...messages].reverse()) void this.attachments.takeAgain(entry, editing.value !== null);
+      if (messages.length > 0) said.value = "What was not asked yet is in the message field again.";
+    });
+  }
+
+  #composed(prompt: string, attached: readonly Attachment[]): Draft {
+    const sides = this.sides.value;
+    const variables = attached.filter((one) => one.kind === "variable");
+    const files = attached.filter((one) => one.kind === "file" && one.id);
+    const images = attached.filter((one) => one.kind === "image" && one.data);
+    const { notes: noted, editing } = this.conversation;
+    return {
+      prompt,
+      context: [
+        ...sides.flatMap(({ side, cells }) => cells.map((cell) => note(side, cell))),
+        ...variables.map(({ name, summary }) => ({ title: `@${name}`, text: summary || name })),
+        ...noted.value,
+      ],
+      media: images.flatMap((one) => (one.kind === "image" ? [{ mime: one.mime, data: one.data }] : [])),
+      inputs: files.flatMap((one) =>
+        one.kind === "file" ? [{ id: one.id, name: one.name, mime: "", size: one.size }] : [],
+      ),
+      chips: [
+        ...sides.map(({ label }) => label),
+        ...noted.value.map(({ title }) => title),
+        ...[...variables, ...files, ...images].map(({ name }) => name),
+      ],
+      options: { ...this.#how(), ...(editing.value ? replaceOptions(editing.value) : {}) },
+    };
+  }
+
+  #how(): Facts {
+    const kernel = this.conversation.place.value.kernel;
+    return { permission: this.permission.value, where: kernel ? this.where.value : "sandbox" };
+  }
+
+  #sides(): SideChip[] {
+    const notebook = this.conversation.notebook;
+    const wanted = this.wanted.value;
+    const goesAlong = (side: Side) => (cell: CellView) => wanted.has(side) || !isAgentCell(cell.source);
+    const selected = notebook?.selectedCells.value ?? [];
+    const cells = selected.filter(goesAlong("cells")).slice(0, MAX_CELLS);
+    const [active] = [notebook?.activeCell.value ?? []].flat().filter(goesAlong("cell"));
+    const failed = notebook?.lastError?.value ?? null;
+    const chips: SideChip[] = [];
+    if (selected.length > 1 && cells.length > 0) {
+      const label = cells.length > 1 ? `${cells.length} selected cells` : `cell ${cells[0]?.index ?? 0}`;
+      chips.push({ side: "cells", label, cells });
+    } else if (active?.source.trim() && active.id !== failed?.id) {
+      chips.push({ side: "cell", label: `cell ${active.index}`, cells: [active] });
+    }
+    if (failed) chips.push({ side: "error", label: `error of cell ${failed.index}`, cells: [failed] });
+    return chips;
+  }
+
+  #keep(text: string): void {
+    if (!this.conversation.editing.peek()) this.#keepDraft(text);
+  }
+
+  #keepDraft(text: string): void {
+    this.#draft = text;
+    tabStorage.write(this.#at.key, text);
+  }
+
+  /** The draft of the notebook and session that are shown now. One that was begun before its session, or whose session
+   * was deleted, goes with the notebook, also when that gets another name. */
+  #follow(): void {
+    const { place, session } = this.conversation;
+    const { kernel, path } = place.value;
+    const notebook = path || kernel;
+    const id = session.value?.id ?? "";
+    const before = this.#at;
+    const at = { notebook, kernel, session: id, key: `draft ${notebook} ${id}` };
+    const same = this.#goesOn(at) && (before.session === "" || id === "");
+    this.#at = at;
+    if (at.key === before.key) return;
+    if (same && this.#draft) {
+      tabStorage.write(before.key, "");
+      tabStorage.write(at.key, this.#draft);
+    } else {
+      this.#draft = tabStorage.read(at.key);
+      this.text.value = this.#draft;
+      this.off.value = new Set();
+      this.wanted.value = new Set();
+    }
+  }
+
+  /** Whether that is the notebook in front, whatever it is called. */
+  #goesOn({ notebook, kernel }: { notebook: string; kernel: string }): boolean {
+    return this.#at.key !== "" && (notebook === this.#at.notebook || (kernel !== "" && kernel === this.#at.kernel));
+  }
+}
+
+const joined = (...texts: readonly string[]): string => texts.filter(Boolean).join("\n");
+
+function note(side: Side, cell: CellView): { title: string; text: string } {
+  const what = { cell: "Active cell", cells: "Selected cell", error: "The newest error, of this cell" }[side];
+  const output = cell.output ? `\n\nIts output:\n${shorten(cell.output, MAX_OUTPUT)}` : "";
+  return {
+    title: side === "error" ? `error of cell ${cell.index}` : `cell ${cell.index}`,
+    text: `${what}: ${cell.type}, id ${cell.id}\n${shorten(cell.source, MAX_SOURCE)}${output}`,
+  };
+}

@@ -1,0 +1,50 @@
+/** The turns that run, each with the view that its events make grow, until it is not shown any more. */
+import type { Signal } from "@preact/signals";
+import type { Close, Transport } from "../transport/transport";
+import { Frames } from "../turn/frames";
+import type { TurnView } from "../turn/turn";
+import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
+
+/** What the conversation does about events of a turn, beside drawing them. */
+export interface TurnObserver {
+  /** The server can describe the turn now: it waits in the queue, or what was asked is stored. */
+  told: () => void;
+  versioned: (version: Bodies["turn.version"]) => void;
+  /** It ended in the queue: the store does not have it. */
+  neverBegan: (error: ErrorBody | null) => void;
+  /** It ended before the model was asked; the store has its prompt, maybe on a branch that was not announced. */
+  endedEarly: () => void;
+}
+
+export class RunningTurns {
+  readonly #ends = new Map<string, Close>();
+  readonly #frames = new Frames();
+
+  constructor(private readonly transport: Transport) {}
+
+  /** `follower` hears of an event before it is drawn. */
+  begin(turn: string, session: string, view: Signal<TurnView>, follower: TurnObserver): void {
+    let reached: "queue" | "start" | "model" = "queue";
+    const heard = (event: TurnEvent) => {
+      if (event.type === "turn.started") reached = "start";
+      if (event.type === "context") reached = "model";
+      if (event.type === "context" || event.type === "queued") follower.told();
+      if (event.type === "turn.version") follower.versioned(event.data);
+      if (event.type === "turn.finished" && reached === "queue") follower.neverBegan(event.data.error);
+      this.#frames.add(view, event);
+      if (event.type === "turn.finished" && reached === "start") follower.endedEarly();
+    };
+    this.#ends.set(turn, this.transport.follow(turn, session, view.value.seq, heard));
+  }
+
+  end(turn: string): void {
+    this.#ends.get(turn)?.();
+    this.#ends.delete(turn);
+  }
+
+  close(): void {
+    for (const end of this.#ends.values()) end();
+    this.#ends.clear();
+    this.#frames.close();
+  }
+}

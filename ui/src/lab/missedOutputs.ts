@@ -1,0 +1,129 @@
+/** Turns of a notebook's cells that ended while no page showed them: when the notebook is opened, what they said is put
+ * below their cells, as one change that can be undone. Never over what the person did since. */
+import type { Cell } from "@jupyterlab/cells";
+import type { IOutput } from "@jupyterlab/nbformat";
+import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import { isApiError, type Close, type Transport } from "../transport/transport";
+import type { Binding, StoredTurn, StoredTurns, TurnOutputs } from "../wire/api";
+import { isCode, outputsOf } from "./outputs";
+
+export const TURN_MIME = "application/vnd.agent-kernel.turn+json";
+const LOOKED_AT = 20;
+/** The last outputs of a cell that is attached come by another connection than the news that its turn ended. */
+const OUTPUTS_COME_WITHIN_MS = 3_000;
+
+export class MissedOutputs {
+  readonly #ends = new Set<Close>();
+  readonly #added: (tracker: INotebookTracker, panel: NotebookPanel) => void;
+  #disposed = false;
+
+  constructor(
+    private readonly tracker: INotebookTracker,
+    private readonly transport: Transport,
+  ) {
+    this.#added = (_, panel) => void this.#look(panel);
+    tracker.widgetAdded.connect(this.#added);
+    tracker.forEach((panel) => void this.#look(panel));
+  }
+
+  dispose(): void {
+    this.#disposed = true;
+    this.tracker.widgetAdded.disconnect(this.#added);
+    for (const end of this.#ends) end();
+    this.#ends.clear();
+  }
+
+  async #look(panel: NotebookPanel): Promise<void> {
+    await panel.context.ready;
+    const saved = Date.parse(panel.context.contentsModel?.last_modified ?? "") / 1_000;
+    try {
+      const path = encodeURIComponent(panel.context.localPath);
+      const { session } = await this.transport.request<Binding>("GET", `binding?path=${path}`);
+      if (!session || this.#disposed) return;
+      const query = `sessions/${session.id}/turns?limit=${LOOKED_AT}`;
+      const { turns } = await this.transport.request<StoredTurns>("GET", query);
+      const last = newest(turns);
+      await this.#render(
+        panel,
+        last.filter((turn) => !turn.running && (turn.closed ?? 0) > saved),
+      );
+      const open = last.filter((turn) => turn.running && !isAttached(cellOf(panel, turn)));
+      if (open.length > 0 && !panel.isDisposed) this.#await(panel, session.id, open);
+    } catch (error) {
+      ignoreApiError(error);
+    }
+  }
+
+  /** Turns that still ran when the notebook was opened: this page does not get what their cells show. */
+  #await(panel: NotebookPanel, session: string, open: readonly StoredTurn[]): void {
+    const left = new Map(open.map((turn) => [turn.turn, turn]));
+    const close = this.transport.watch({ session }, (news) => {
+      const turn = news.type === "turn.closed" ? left.get(news.turn) : undefined;
+      if (!turn) return;
+      left.delete(turn.turn);
+      setTimeout(() => void this.#render(panel, [turn]).catch(ignoreApiError), OUTPUTS_COME_WITHIN_MS);
+      if (left.size === 0) end();
+    });
+    const end = () => {
+      close();
+      this.#ends.delete(end);
+    };
+    this.#ends.add(end);
+    panel.disposed.connect(end);
+  }
+
+  async #render(panel: NotebookPanel, turns: readonly StoredTurn[]): Promise<void> {
+    const wanted = turns.filter((turn) => lacks(cellOf(panel, turn), turn));
+    const found = await Promise.all(
+      wanted.map((turn) =>
+        this.transport.request<TurnOutputs>("GET", `turns/${turn.turn}/outputs?session=${turn.session}`),
+      ),
+    );
+    const notebook = panel.isDisposed || this.#disposed ? null : panel.content.model?.sharedModel;
+    notebook?.transact(() => {
+      wanted.forEach((turn, index) => {
+        const cell = cellOf(panel, turn);
+        const outputs = found[index]?.outputs as IOutput[] | undefined;
+        if (outputs && isCode(cell) && lacks(cell, turn)) cell.model.sharedModel.setOutputs(outputs);
+      });
+    }, true);
+  }
+}
+
+/** The panel says what is wrong with the server. */
+function ignoreApiError(error: unknown): void {
+  if (!isApiError(error)) throw error;
+}
+
+/** The last turn of each cell. */
+export function newest(turns: readonly StoredTurn[]): StoredTurn[] {
+  return [...new Map(turns.filter((turn) => turn.cell).map((turn) => [turn.cell, turn])).values()];
+}
+
+/** Whether the cell is still the one that asked, and does not show how its turn ended. */
+function lacks(cell: Cell | undefined, turn: StoredTurn): boolean {
+  if (!isCode(cell) || isAttached(cell)) return false;
+  return asks(cell.model.sharedModel.getSource(), turn.prompt) && !shows(outputsOf(cell), turn.turn);
+}
+
+/** The prompt is the cell without its first line's options; braces around names are not part of it. */
+export function asks(source: string, prompt: string): boolean {
+  const bare = (text: string) => text.replace(/[\s{}]/g, "");
+  return /^\s*%%agent\b/.test(source) && prompt.trim() !== "" && bare(source).endsWith(bare(prompt));
+}
+
+export function shows(outputs: readonly IOutput[], turn: string): boolean {
+  return outputs.some((output) => {
+    const record = (output["data"] as Record<string, { turn?: string; state?: string }> | undefined)?.[TURN_MIME];
+    return record?.turn === turn && record.state !== "open";
+  });
+}
+
+function cellOf(panel: NotebookPanel, turn: StoredTurn): Cell | undefined {
+  return panel.isDisposed ? undefined : panel.content.widgets.find((cell) => cell.model.id === turn.cell);
+}
+
+/** It runs in this page, which so gets its outputs. */
+function isAttached(cell: Cell | undefined): boolean {
+  return isCode(cell) && cell.model.executionState === "running";
+}

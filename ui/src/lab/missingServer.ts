@@ -1,0 +1,35 @@
+/** What the side bar shows where the server has no agent-kernel: the way to it. */
+import { ServerConnection } from "@jupyterlab/services";
+
+const STEPS = "jupyter server extension enable jupyter_ext";
+
+export function showMissingServer(node: HTMLElement, again: () => void): void {
+  const notice = document.createElement("section");
+  notice.className = "ak-absent";
+  notice.setAttribute("aria-label", "Agent");
+  const title = document.createElement("h2");
+  title.textContent = "The agent is not on this server";
+  const text = document.createElement("p");
+  text.textContent =
+    "The panel is installed, but the Jupyter server does not run the extension that it talks to. " +
+    "Install agent-kernel where the server runs, enable it there, and restart the server:";
+  const command = document.createElement("pre");
+  command.textContent = STEPS;
+  const retry = document.createElement("button");
+  retry.type = "button";
+  retry.className = "jp-mod-styled jp-mod-accept";
+  retry.textContent = "Look again";
+  retry.addEventListener("click", again);
+  notice.append(title, text, command, retry);
+  node.replaceChildren(notice);
+}
+
+/** Whether the server answers as ours does; a server that does not answer at all is the panel's to tell. */
+export async function hasAgentServer(settings: ServerConnection.ISettings): Promise<boolean> {
+  try {
+    const answer = await ServerConnection.makeRequest(`${settings.baseUrl}agent/v1/health`, {}, settings);
+    return answer.status !== 404;
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,45 @@
+/** What the commands of the notebook ask of the agent: a prompt, and the cell it is about as context. */
+import type { Cell } from "@jupyterlab/cells";
+import type { Notebook } from "@jupyterlab/notebook";
+import type { Draft } from "../conversation/conversation";
+import { shorten } from "../notebook/shorten";
+import { hasError, lastFailed, MAX_WORDS, outputsOf, words } from "./outputs";
+
+/** Null when there is nothing in the cell that could be explained. */
+export function explainDraft(notebook: Notebook, cell: Cell): Draft | null {
+  const about = notes(notebook, cell);
+  if (!about) return null;
+  const error = hasError(outputsOf(cell));
+  return { prompt: error ? "Explain this error." : "Explain this cell and what it shows.", ...about };
+}
+
+/** Null when the cell shows no error. */
+export function fixDraft(notebook: Notebook, cell: Cell): Draft | null {
+  const about = hasError(outputsOf(cell)) ? notes(notebook, cell) : null;
+  return about && { prompt: "Fix the error of this cell.", ...about };
+}
+
+/** The cell whose error is the newest. */
+export function cellOfLastError(notebook: Notebook): Cell | null {
+  return notebook.widgets[lastFailed(notebook.widgets)] ?? null;
+}
+
+export function selectionNote(text: string, where: string): NonNullable<Draft["context"]>[number] {
+  return { title: `Selected in ${where}`, text: shorten(text, MAX_WORDS) };
+}
+
+function notes(notebook: Notebook, cell: Cell): Pick<Draft, "context" | "chips"> | null {
+  const source = cell.model.sharedModel.getSource();
+  const shown = words(outputsOf(cell));
+  if (!source.trim() && !shown) return null;
+  const number = notebook.widgets.indexOf(cell);
+  const name = `cell ${number}`;
+  const context = [
+    { title: `Cell ${number}, ${cell.model.type}, id ${cell.model.id}`, text: shorten(source, MAX_WORDS) },
+  ];
+  if (!shown) return { context, chips: [name] };
+  return {
+    context: [...context, { title: `Output of cell ${number}`, text: shown }],
+    chips: [name, `output of ${name}`],
+  };
+}

@@ -1,0 +1,142 @@
+/** The side bar's widget. The panel itself is fetched when Lab has started: its start does not wait for it. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { INotebookTracker } from "@jupyterlab/notebook";
+import { Widget } from "@lumino/widgets";
+import type { Draft } from "../conversation/conversation";
+import type { Mounted } from "../panel";
+import { showMissingServer, hasAgentServer } from "./missingServer";
+import { MissedOutputs } from "./missedOutputs";
+import { Claims } from "./claims";
+import { agentIcon } from "./icon";
+import { LabNotebook } from "./notebook";
+import { SCRIPT_FOLDER } from "./scriptUrl";
+import type { Status } from "./status";
+
+declare const PANEL_FILE: string;
+declare const STYLE_FILE: string;
+
+export class Sidebar extends Widget {
+  #mounted: Promise<Mounted | null> | null = null;
+  #ends: (() => void)[] = [];
+  status: Status | null = null;
+  #notebook: LabNotebook | null = null;
+
+  constructor(
+    private readonly app: JupyterFrontEnd,
+    private readonly tracker: INotebookTracker,
+  ) {
+    super();
+    this.id = "agent-kernel-panel";
+    this.title.caption = "Agent";
+    this.title.icon = agentIcon;
+    this.title.dataset = { "aria-label": "Agent" };
+    this.addClass("agent-kernel-side");
+  }
+
+  /** To the front, with the keyboard in the composer. */
+  async reveal(): Promise<void> {
+    this.app.shell.activateById(this.id);
+    await this.start();
+    this.#focus();
+  }
+
+  /** Also when a person opens the side bar by its tab. */
+  protected override onActivateRequest(): void {
+    this.#focus();
+  }
+
+  async send(draft: Draft): Promise<void> {
+    await this.reveal();
+    await (await this.start())?.conversation.send(draft);
+  }
+
+  /** To the front, with the keyboard on the first card that asks. */
+  async question(): Promise<void> {
+    await this.reveal();
+    this.node.querySelector<HTMLElement>(".ak-approval")?.focus();
+  }
+
+  /** To the cell that waits for the person, with the keyboard where it asks. */
+  cellQuestion(cell: string): void {
+    const panel = this.tracker.currentWidget;
+    if (panel) this.app.shell.activateById(panel.id);
+    this.#notebook?.reveal(cell);
+    panel?.content.widgets
+      .find((widget) => widget.model.id === cell)
+      ?.node.querySelector<HTMLElement>(".jp-Stdin-input")
+      ?.focus();
+  }
+
+  /** Opens the composer with notes that go along with what the person will ask. */
+  async compose(notes: NonNullable<Draft["context"]>): Promise<void> {
+    const conversation = (await this.start())?.conversation;
+    if (conversation) conversation.notes.value = [...conversation.notes.value, ...notes];
+    await this.reveal();
+  }
+
+  /** The panel says why it could not be stopped. */
+  async stop(): Promise<void> {
+    const conversation = (await this.start())?.conversation;
+    await conversation?.stop();
+    if (conversation?.failure.value) await this.reveal();
+  }
+
+  /** Also when nobody looks yet: the notebook's turns are served by an open page, not by an open side bar. */
+  start(): Promise<Mounted | null> {
+    return (this.#mounted ??= this.#mount().catch((error: unknown) => {
+      this.#mounted = null; // the next try may reach it
+      throw error;
+    }));
+  }
+
+  override dispose(): void {
+    for (const end of this.#ends.splice(0)) end();
+    super.dispose();
+  }
+
+  async #mount(): Promise<Mounted | null> {
+    this.#style();
+    const { serverSettings } = this.app.serviceManager;
+    if (!(await hasAgentServer(serverSettings))) {
+      showMissingServer(this.node, () => {
+        this.#mounted = null;
+        void this.start();
+      });
+      return null;
+    }
+    const url = new URL(PANEL_FILE, SCRIPT_FOLDER).href;
+    const { mount, ServerTransport, signal } = (await import(url)) as typeof import("../panel");
+    const { baseUrl, wsUrl, token, appendToken } = serverSettings;
+    this.node.replaceChildren();
+    const transport = new ServerTransport({ baseUrl, wsUrl, ...(appendToken ? { token } : {}) });
+    const notebook = new LabNotebook(this.app, this.tracker, signal);
+    this.#notebook = notebook;
+    const mounted = mount(this.node, { transport, notebook });
+    const arrived = new MissedOutputs(this.tracker, transport);
+    const claims = new Claims(this.tracker, transport);
+    const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
+    const ends = [
+      () => unsaid?.(),
+      () => arrived.dispose(),
+      () => claims.dispose(),
+      () => mounted.unmount(),
+      () => transport.close(),
+    ];
+    if (this.isDisposed) for (const end of ends) end();
+    else this.#ends = ends;
+    return mounted;
+  }
+
+  #focus(): void {
+    this.node.querySelector("textarea")?.focus();
+  }
+
+  #style(): void {
+    const href = new URL(STYLE_FILE, SCRIPT_FOLDER).href;
+    if ([...document.styleSheets].some((sheet) => sheet.href === href)) return;
+    const style = document.createElement("link");
+    style.rel = "stylesheet";
+    style.href = href;
+    document.head.append(style);
+  }
+}

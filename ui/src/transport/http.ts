@@ -1,0 +1,63 @@
+/** What `fetch` with a JSON body does not do: bytes that go up with their progress, and lines that come down one by
+ * one. */
+import type { ErrorBody } from "../wire/events";
+import { ApiError } from "./transport";
+
+export const OFFLINE: ErrorBody = { code: "offline", message: "The Jupyter server does not answer." };
+
+/** Jupyter itself and what stands before it have errors of other shapes, or none. */
+export function readError(text: string, status: number): ErrorBody {
+  const http = { code: "http", message: `The server answered ${status}.` };
+  try {
+    const error = (JSON.parse(text) as { error?: Partial<ErrorBody> } | null)?.error;
+    const told = typeof error?.code === "string" && typeof error.message === "string";
+    return told ? (error as ErrorBody) : http;
+  } catch {
+    return http;
+  }
+}
+
+/** `told` hears which part of it has gone, 0 to 1. Rejects with ApiError; a signal that aborts ends it so too. */
+export function uploadBody<Answer>(
+  url: string,
+  headers: Headers,
+  body: Blob | FormData,
+  told: (part: number) => void,
+  stop?: AbortSignal,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", url);
+    headers.forEach((value, name) => request.setRequestHeader(name, value));
+    request.upload.onprogress = ({ loaded, total, lengthComputable }) => told(lengthComputable ? loaded / total : 0);
+    request.onerror = () => reject(new ApiError(0, OFFLINE));
+    request.onabort = () => reject(new ApiError(0, { code: "stopped", message: "It was stopped." }));
+    request.onload = () => {
+      const { status, responseText } = request;
+      if (status >= 200 && status < 300) resolve(JSON.parse(responseText) as Answer);
+      else reject(new ApiError(status, readError(responseText, status)));
+    };
+    stop?.addEventListener("abort", () => request.abort());
+    request.send(body);
+  });
+}
+
+/** Server-sent events of an answer, as objects; comments keep it alive and say nothing. */
+export async function readEventStream(answer: Response, listener: (line: unknown) => void): Promise<void> {
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const read = await reader?.read();
+    if (!read || read.done) return;
+    const frames = (rest + read.value).split(/\r?\n\r?\n/);
+    rest = frames.pop() ?? "";
+    for (const frame of frames) {
+      const data = frame
+        .split(/\r?\n/)
+        .filter((line) => line.startsWith("data:"))
+        .map((line) => line.slice(5).trimStart())
+        .join("\n");
+      if (data) listener(JSON.parse(data));
+    }
+  }
+}

@@ -1,0 +1,38 @@
+/** What is read aloud of a turn that runs: each part once, when it is finished; a question at once. */
+import { plainText } from "./terminalOutput";
+import type { Block, TurnView } from "./turn";
+import { callLabel, stateOf, statusOf } from "./labels";
+
+const SPOKEN = 1_000;
+
+export interface Announcement {
+  text: string;
+  urgent: boolean;
+  /** It is a question that the person is waited for with. */
+  asks?: boolean;
+}
+
+export function announcements(before: TurnView, now: TurnView): Announcement[] {
+  const was = new Map(before.blocks.map((block) => [block.id, block]));
+  const told = now.blocks.flatMap((block) => (was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block)));
+  if (before.state === "open" && now.state !== "open") {
+    const reason = now.error?.message ?? (now.state === "committed" ? "" : now.reason);
+    told.push({ text: reason ? `${stateOf(now)}: ${reason}` : stateOf(now), urgent: now.state === "failed" });
+  }
+  return told;
+}
+
+function ofBlock(was: Block | undefined, block: Block): Announcement[] {
+  if (block.kind === "call") {
+    const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
+    if (asks(block) && !asks(was)) {
+      const here = block.approval !== null && !block.approval.decision;
+      const where = here ? "Alt+Enter goes there." : "Its cell asks.";
+      return [{ text: `Your answer is needed: ${callLabel(block)}? ${where}`, urgent: true, asks: true }];
+    }
+    return block.done && !was?.done ? [{ text: `${callLabel(block)}: ${statusOf(block)}`, urgent: false }] : [];
+  }
+  if (!block.done || was?.done || block.kind === "reasoning") return [];
+  const text = block.kind === "text" ? plainText(block.text).slice(0, SPOKEN) : block.text;
+  return text.trim() ? [{ text, urgent: false }] : [];
+}

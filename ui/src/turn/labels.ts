@@ -1,0 +1,148 @@
+/** Calls and turns in a person's words. Names of tools that are not known here stay as the server calls them. */
+import type { CallBlock, TurnView } from "./turn";
+import { removeInvisible } from "./invisibleCharacters";
+
+export type Kind = "read" | "run" | "edit" | "file" | "web" | "tool";
+
+export interface Phrase {
+  kind: Kind;
+  verb: string;
+  target: string;
+}
+
+/** Words of a model or a server are looked up in it: `constructor` is none of its names, as it is of an object. */
+export function lookupTable<Row>(rows: Record<string, Row>): ReadonlyMap<string, Row> {
+  return new Map(Object.entries(rows));
+}
+
+type Row = [Kind, string, ...string[]];
+
+/** Kind, verb, and the arguments that say what it is done to, the first that is there. */
+const TOOLS = lookupTable<Row>({
+  python: ["run", "Run", "code"],
+  reset_python: ["run", "Restart Python"],
+  run_cell: ["run", "Run cell", "cell"],
+  run_cells: ["run", "Run cells", "cells"],
+  running: ["run", "Look at what runs", "job"],
+  shell: ["run", "Run in the shell", "commands"],
+  insert_cell: ["edit", "Insert cell", "source"],
+  edit_cell: ["edit", "Edit cell", "cell"],
+  delete_cell: ["edit", "Delete cell", "cell"],
+  move_cell: ["edit", "Move cell", "cell"],
+  notebook_cells: ["read", "List cells"],
+  read_cells: ["read", "Read cells", "cells"],
+  variables: ["read", "Look at variables", "name"],
+  last_error: ["read", "Read the last error"],
+  recall: ["read", "Look into earlier conversations", "words", "turn"],
+  list_files: ["file", "List files"],
+  read_file: ["file", "Read file", "path", "file_id"],
+  surface_outputs: ["file", "Hand over files", "outputs", "names"],
+  read_skill: ["file", "Read skill", "name", "skill"],
+  web_search: ["web", "Search the web", "query"],
+  fetch_page: ["web", "Read page", "url"],
+});
+
+/** Calls that only look at something. */
+const READING = new Set([
+  "notebook_cells",
+  "read_cells",
+  "variables",
+  "last_error",
+  "running",
+  "recall",
+  "list_files",
+  "read_file",
+  "read_skill",
+]);
+
+/** Where a call runs: the words before the noun may be left out where there is little room. */
+const PLACES = lookupTable<{ article: string; noun: string }>({
+  live: { article: "in your", noun: "kernel" },
+  draft: { article: "in a", noun: "draft" },
+  sandbox: { article: "in the", noun: "sandbox" },
+  client: { article: "in the", noun: "notebook" },
+  caller: { article: "at the", noun: "caller" },
+});
+
+const STATUS = lookupTable<string>({
+  running: "running",
+  waiting: "needs your answer",
+  offered: "waits",
+  returned: "handed to the caller",
+  success: "done",
+  error: "failed",
+  denied: "did not run",
+  timeout: "took too long",
+  interrupted: "stopped",
+});
+
+const STATES = lookupTable<string>({
+  open: "Working",
+  committed: "Done",
+  cancelled: "Stopped",
+  failed: "Failed",
+  interrupted: "Broken off",
+} satisfies Record<TurnView["state"], string>);
+
+const TARGET = 200;
+
+export const isReading = (call: CallBlock): boolean => READING.has(call.name) && call.status === "success";
+export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where) ?? null;
+export const statusOf = (call: CallBlock): string => STATUS.get(call.status) ?? call.status;
+export const stateOf = (turn: TurnView): string => STATES.get(turn.state) ?? turn.state;
+
+export const verbOf = (name: string): string => TOOLS.get(name)?.[1] ?? name;
+
+export function callPhrase(call: CallBlock): Phrase {
+  const known = TOOLS.get(call.name);
+  if (!known) return { kind: "tool", verb: call.name, target: firstOf(Object.values(call.arguments)) };
+  const [kind, verb, ...names] = known;
+  return { kind, verb, target: firstOf(names.map((name) => call.arguments[name])) };
+}
+
+/** "Run total = 42 in your kernel". */
+export function callLabel(call: CallBlock): string {
+  const { verb, target } = callPhrase(call);
+  const place = placeOf(call.where);
+  return [verb, target, place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
+}
+
+/** 0.04 s, 3.2 s, 1 min 5 s; empty for what took no time that is known. */
+export function formatDuration(seconds: number): string {
+  if (!(seconds > 0)) return "";
+  if (seconds < 0.095) return `${Math.max(0.01, seconds).toFixed(2)} s`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 59.5) return `${Math.round(seconds)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3_600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3_600)} h ${Math.floor((whole % 3_600) / 60)} min`;
+}
+
+export function formatBytes(size: number): string {
+  if (size < 1_000) return pluralize(size, "byte");
+  const units = ["kB", "MB", "GB", "TB"];
+  let scaled = size / 1_000;
+  let unit = 0;
+  while (scaled >= 999.5 && unit < units.length - 1) {
+    scaled /= 1_000;
+    unit += 1;
+  }
+  return `${scaled.toFixed(scaled < 10 ? 1 : 0)} ${units[unit] ?? ""}`;
+}
+
+export const pluralize = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
+
+function firstOf(values: readonly unknown[]): string {
+  for (const value of values) {
+    const text = Array.isArray(value) ? value.map(plain).join(", ") : plain(value);
+    const line = text.split("\n").find((one) => one.trim());
+    if (line) return removeInvisible(line).trim().slice(0, TARGET);
+  }
+  return "";
+}
+
+function plain(value: unknown): string {
+  if (typeof value === "string") return value;
+  return typeof value === "number" ? String(value) : "";
+}

@@ -1,0 +1,57 @@
+/** An empty conversation: what can be asked here, of the notebook that is open. */
+import type { Desk } from "../conversation/desk";
+import { useDesk } from "./desk";
+
+interface Starter {
+  label: string;
+  go: () => Promise<unknown>;
+}
+
+export function EmptyConversation() {
+  const desk = useDesk();
+  const { conversation } = desk;
+  if (conversation.loading.value) {
+    return (
+      <p class="ak-beginning" role="status">
+        Loading the conversation...
+      </p>
+    );
+  }
+  if (conversation.failure.value && !conversation.binding.value) return null;
+  return (
+    <div class="ak-beginning">
+      <h3>{conversation.place.value.path ? "Ask about this notebook" : "Ask anything"}</h3>
+      <ul class="ak-starters">
+        {starters(desk).map(({ label, go }) => (
+          <li key={label}>
+            <button type="button" onClick={() => void go()}>
+              {label}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <p class="ak-hint">
+        <kbd>/</kbd> for commands, <kbd>@</kbd> for variables and cells. Code in your kernel runs when you have said
+        yes.
+      </p>
+    </div>
+  );
+}
+
+/** Three, the most useful first. */
+function starters({ conversation, composing }: Desk): Starter[] {
+  const { notebook } = conversation;
+  const ask = (label: string, prompt = `${label}.`): Starter => ({ label, go: () => composing.send(prompt) });
+  const failed = notebook?.lastError?.value ?? null;
+  const active = notebook?.activeCell.value ?? null;
+  const found = [
+    failed && ask("Explain this error", `Explain the error of cell ${failed.index} and how to mend it.`),
+    active?.source.trim() && ask("Explain the active cell", "Explain the active cell and what it shows."),
+    conversation.place.value.kernel &&
+      ask("Say what the variables hold", "Say what the variables of this notebook hold."),
+    conversation.place.value.path && ask("Sum up this notebook", "Sum up this notebook: what it does, step by step."),
+    ask("Draw a first plot", "Make a small example of data and draw a plot of it."),
+    ask("Say what you can do here"),
+  ];
+  return found.filter((starter) => typeof starter === "object" && starter !== null).slice(0, 3);
+}

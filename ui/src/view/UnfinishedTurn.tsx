@@ -1,0 +1,43 @@
+/** Why a turn did not come to its end, and what one can do now. */
+import type { Entry } from "../conversation/conversation";
+import type { TurnView } from "../turn/turn";
+import { Icon } from "./Icon";
+import { Source } from "./Source";
+import { usePanel } from "../conversation/panelContext";
+
+export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }) {
+  const { conversation } = usePanel();
+  if (turn.state === "open" || turn.state === "committed") return null;
+  const details = Object.entries(turn.error?.details ?? {});
+  return (
+    <div class="ak-ended">
+      <p>
+        <Icon name={turn.state === "cancelled" ? "info" : "warning"} />
+        <span>
+          {reason(turn)} {turn.error?.hint}
+        </span>
+      </p>
+      {details.length > 0 && (
+        <details>
+          <summary>Details</summary>
+          <Source
+            code={details.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("\n")}
+            language=""
+            label="Details"
+          />
+        </details>
+      )}
+      {turn.state !== "cancelled" && (
+        <button type="button" onClick={() => void conversation.retry(entry)}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+function reason({ state, error, reason: why }: TurnView): string {
+  if (state === "cancelled") return why.startsWith("stopped") ? `S${why.slice(1)}.` : `Stopped: ${why || "no reason"}.`;
+  if (state === "interrupted") return `Broken off: ${why || "its server ended"}. What it had is kept.`;
+  return error?.message ?? (why || "It failed.");
+}

@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import type { CallBlock } from "../../src/turn/turn";
+import {
+  formatBytes,
+  pluralize,
+  callLabel,
+  formatDuration,
+  callPhrase,
+  placeOf,
+  statusOf,
+  verbOf,
+} from "../../src/turn/labels";
+import { call, shown, type Said } from "./events";
+
+function block(said: Said): CallBlock {
+  const [first] = shown(said).blocks;
+  if (first?.kind !== "call") throw new Error("no call");
+  return first;
+}
+
+test("code is named by its first line that says something", () => {
+  expect(callPhrase(block(call("c", "python", { code: "\n\nimport pandas\nx = 1" })))).toEqual({
+    kind: "run",
+    verb: "Run",
+    target: "import pandas",
+  });
+});
+
+test("a tool that nobody here knows is called what the server calls it", () => {
+  expect(callPhrase(block(call("c", "weather__today", { city: "Ulm" })))).toMatchObject({
+    kind: "tool",
+    verb: "weather__today",
+    target: "Ulm",
+  });
+});
+
+test("a target of one very long line is cut", () => {
+  expect(callPhrase(block(call("c", "python", { code: "x".repeat(10_000) }))).target).toHaveLength(200);
+});
+
+test("a target is not turned around or hidden in", () => {
+  expect(callPhrase(block(call("c", "python", { code: "\u202eprint(1)\u200b" }))).target).toBe("print(1)");
+});
+
+test("a deed says where it is done", () => {
+  expect(callLabel(block(call("c", "python", { code: "x = 1" })))).toBe("Run x = 1 in your kernel");
+});
+
+test.each([
+  [0, ""],
+  [Number.NaN, ""],
+  [0.004, "0.01 s"],
+  [0.0949, "0.09 s"],
+  [0.0951, "0.1 s"],
+  [9.949, "9.9 s"],
+  [9.96, "10 s"],
+  [59.4, "59 s"],
+  [59.6, "1 min 0 s"],
+  [3_599.6, "1 h 0 min"],
+])("%d seconds are %j", (seconds, said) => expect(formatDuration(seconds)).toBe(said));
+
+test.each([
+  [1, "1 byte"],
+  [999, "999 bytes"],
+  [1_500, "1.5 kB"],
+  [999_600, "1.0 MB"],
+  [5e12, "5.0 TB"],
+])("%d bytes are %j", (size, said) => expect(formatBytes(size)).toBe(said));
+
+test("nouns follow their number", () => {
+  expect([pluralize(1, "cell"), pluralize(1_200, "cell")]).toEqual(["1 cell", "1,200 cells"]);
+});
+
+test.each(["constructor", "toString", "__proto__", "hasOwnProperty"])("%s is a name like any other", (name) => {
+  const named = block(call("c", name, { city: "Ulm" }));
+  expect(callPhrase(named)).toEqual({ kind: "tool", verb: name, target: "Ulm" });
+  expect(verbOf(name)).toBe(name);
+  expect(placeOf(name)).toBeNull();
+  expect(statusOf({ ...named, status: name })).toBe(name);
+});
