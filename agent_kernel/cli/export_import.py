@@ -20,7 +20,7 @@ from agent_kernel.sessions.export.import_export import (
     FORMATS,
     IMPORTED,
     MAX_BYTES,
-    Preview,
+    ImportPreview,
     export_session,
     import_session,
     preview,
@@ -103,7 +103,7 @@ def sessions_import(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _tell(args, asyncio.run(preview(document, format=args.format, files=files)), "")
 
-    async def imported() -> tuple[str, Preview]:
+    async def imported() -> tuple[str, ImportPreview]:
         async with opened(args) as store:
             made = await import_session(
                 store,
@@ -137,7 +137,7 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     return path.read_bytes(), files
 
 
-def _tell(args: argparse.Namespace, found: Preview, id: str) -> int:
+def _tell(args: argparse.Namespace, found: ImportPreview, id: str) -> int:
     told = dataclasses.asdict(found) | {"left_out": dict(found.left_out)}
     if as_json(args):
         print(json.dumps({"session": id or None} | told, indent=2))

@@ -16,8 +16,8 @@ from agent_kernel.cli.output import Column, facts, moment, show, size
 from agent_kernel.cli.store import as_json, confirmed, every_namespace, opened
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import StoreFault
-from agent_kernel.sessions.retention.limits import Limits
-from agent_kernel.sessions.retention.retention import Going, Retention
+from agent_kernel.sessions.retention.limits import RetentionLimits
+from agent_kernel.sessions.retention.retention import DueSession, Retention
 
 ALL = "default: all"
 FAULT = {
@@ -93,11 +93,11 @@ def expire_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sessions_expire(args: argparse.Namespace) -> int:
     """What a server does by itself where these limits are set; its observers are not told by this command."""
-    limits = Limits.of(settings_of(args))
+    limits = RetentionLimits.of(settings_of(args))
     if not (limits.ttl or limits.max_sessions):
         raise InvalidRequest("Nothing is to go: there is no limit.", hint="Give --ttl, --max-sessions or --limits.")
 
-    async def gone() -> list[Going]:
+    async def gone() -> list[DueSession]:
         async with opened(args) as store:
             retention = Retention(store, limits)
             due = [going for going in await retention.due() if _asked_for(args, going)]
@@ -121,11 +121,11 @@ def sessions_expire(args: argparse.Namespace) -> int:
     return 0
 
 
-def _asked_for(args: argparse.Namespace, going: Going) -> bool:
+def _asked_for(args: argparse.Namespace, going: DueSession) -> bool:
     return every_namespace(args) in (None, going.session.key.namespace)
 
 
-def _going(going: Going) -> dict[str, Any]:
+def _going(going: DueSession) -> dict[str, Any]:
     session = going.session
     names = ("title", "turns", "accessed")
     facts_of = {name: getattr(session, name) for name in names}

@@ -1,4 +1,4 @@
-"""Files that are whole and on the disk before they get their names."""
+"""Writing files that are complete and on the disk before they get their final names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def written(partial: Path, data: bytes, mode: int = 0o600) -> Path:
-    """``partial``, made anew with this content, on the disk when this returns: rename it to its place. No link is
-    followed, and nothing is left when it fails. Raises OSError."""
+def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
+    """Create ``partial`` with this content and sync it; the caller renames it to its place. Follows no link, and leaves
+    nothing behind on failure. Raises OSError."""
     partial.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
@@ -23,7 +23,8 @@ def written(partial: Path, data: bytes, mode: int = 0o600) -> Path:
 
 
 def sync_directory(path: Path) -> None:
-    """What was renamed into it stays after a power cut. Systems that can not do this do it by themselves."""
+    """Sync a directory, so that renames into it survive a power cut. Systems that cannot open a directory do not need
+    this."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:

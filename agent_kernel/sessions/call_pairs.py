@@ -1,4 +1,5 @@
-"""A call and its result are one pair: what may be stored, what closes a turn, and where a view may begin. Pure."""
+"""Rules for pairs of a tool call and its result: what may be stored, which results close a turn, where a view may
+begin. Pure."""
 
 from __future__ import annotations
 
@@ -10,43 +11,42 @@ from agent_kernel.core.messages import Message, ToolCall, tool_result
 from agent_kernel.core.session import Item
 
 NO_REASON = "The call was interrupted."
-"""What the model reads as the answer of a call when whoever closed the turn gave no reason."""
+"""Result text of an interrupted call if the turn was closed without a reason. The model reads it."""
 
 
-def unanswered(pending: Mapping[str, str], messages: Iterable[Message]) -> dict[str, str]:
-    """The calls (id -> name, in order) without a result after ``messages``, given those that had none before.
+def pending_calls(pending: Mapping[str, str], messages: Iterable[Message]) -> dict[str, str]:
+    """Return the calls (id -> name, in order) without a result after ``messages``, given those without one before.
 
     Raises InvalidRequest for a result without its call, a second result, a call without an id of its own, and for
-    anything but a result while a call is unanswered. Ids need to be unique within one message only: small models
-    count from call_0 in every round, and a round is answered before the next begins.
-    """
+    anything but a result while a call is pending. Ids are unique only within a message: small models count from call_0
+    in every round, and each round is answered before the next one begins."""
     waiting = dict(pending)
     for message in messages:
         if message.role == "tool":
-            _answer(waiting, message)
+            _add_result(waiting, message)
         elif waiting:
             raise InvalidRequest(
-                f"A {message.role} message can not be stored while calls have no result: {', '.join(waiting)}.",
+                f"A {message.role} message cannot be stored while calls have no result: {', '.join(waiting)}.",
                 hint="Append one tool result for every call first.",
             )
         else:
-            _ask(waiting, message)
+            _add_calls(waiting, message)
     return waiting
 
 
-def answers(pending: Mapping[str, str], reason: str) -> list[Message]:
-    """The results that close a turn: one for every unanswered call, status interrupted."""
+def interrupted_results(pending: Mapping[str, str], reason: str) -> list[Message]:
+    """Return the results that close a turn: one with status interrupted for every pending call."""
     text = reason or NO_REASON
     return [tool_result(ToolCall(id, name, {}), text, "interrupted") for id, name in pending.items()]
 
 
-def whole(items: Sequence[Item]) -> list[Item]:
-    """The items from the first that is not the rest of a cut pair: results stand right behind their call."""
+def drop_leading_results(items: Sequence[Item]) -> list[Item]:
+    """Return the items without leading results whose call was cut off."""
     return list(dropwhile(lambda item: item.message.role == "tool", items))
 
 
-def sound(items: Sequence[Item]) -> list[Item]:
-    """Without the rounds of which something is missing; calls at the very end may still get their results."""
+def drop_incomplete_rounds(items: Sequence[Item]) -> list[Item]:
+    """Return the items without rounds of which a part is missing. Calls at the very end may still get their results."""
     kept: list[Item] = []
     asked: list[Item] = []
     waiting: set[str] = set()
@@ -60,17 +60,17 @@ def sound(items: Sequence[Item]) -> list[Item]:
     return kept + asked
 
 
-def _ask(waiting: dict[str, str], message: Message) -> None:
+def _add_calls(waiting: dict[str, str], message: Message) -> None:
     if message.calls and message.role != "assistant":
-        raise InvalidRequest(f"A {message.role} message can not call tools.")
+        raise InvalidRequest(f"A {message.role} message cannot call tools.")
     for call in message.calls:
         if not call.id or call.id in waiting:
             raise InvalidRequest(f"Every call of a message needs an id of its own, not {call.id!r} again.")
         waiting[call.id] = call.name
 
 
-def _answer(waiting: dict[str, str], message: Message) -> None:
+def _add_result(waiting: dict[str, str], message: Message) -> None:
     if message.calls:
-        raise InvalidRequest("A tool result can not call tools.")
+        raise InvalidRequest("A tool result cannot call tools.")
     if waiting.pop(message.call_id or "", None) is None:
-        raise InvalidRequest(f"There is no unanswered call {message.call_id!r} for this result.")
+        raise InvalidRequest(f"There is no pending call {message.call_id!r} for this result.")

@@ -1,9 +1,9 @@
-"""Which session does a request continue that names none? The one that began as it does, found by hashes of beginnings.
+"""Finds the session that a request without a session id continues: the one that begins with the same messages.
 
-Only a session that was begun so is found, for the same person, model and instructions (``scope``); only by a beginning
-with an answer in it, behind which the request goes on with a user message or tool results; the longest wins, then the
-one changed last. Nobody's words are read for it. A session that is bound to a notebook is never found, nor one that
-was used by its id (``SessionStore.forget``).
+Sessions are found by hashes of their beginnings, so no conversation is read for it. Only sessions created in this way
+are found, for the same person, model and instructions (``scope``), and only by a beginning that contains an answer and
+after which the request continues with a user message or tool results. The longest match wins, then the one changed
+last. A session bound to a notebook is never found, nor one that was used by its id (``SessionStore.forget``).
 """
 
 from __future__ import annotations
@@ -23,73 +23,76 @@ from agent_kernel.sessions import history_merge, message_hash
 
 T = TypeVar("T")
 AT_ONCE = 200
-"""Messages that are hashed on the event loop; it takes about 10 microseconds each."""
-_DATED = re.compile(
+"""Messages that are hashed on the event loop, at about 10 microseconds each. More are hashed on a thread."""
+_DATES = re.compile(
     r"\d+|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b|\b[ap]m\b"
     r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b",
     re.IGNORECASE,
 )
+"""Numbers and names of days and months, which instructions may contain because they state the time."""
 
 
 def scope(subject: str, model: str, instructions: Sequence[Message]) -> str:
-    """Names who asks which model with which instructions, which may tell the time: their numbers and the names of days
-    and months do not count. ``subject`` is whose credential it is."""
-    said = _DATED.sub("0", "\n\n".join(message.text.strip() for message in instructions))
+    """Return a hash of who (``subject``, the credential's owner) asks which model with which instructions. Numbers and
+    names of days and months in the instructions are ignored, since instructions may state the time."""
+    said = _DATES.sub("0", "\n\n".join(message.text.strip() for message in instructions))
     return hashlib.sha256(json.dumps([subject, model, said]).encode()).hexdigest()
 
 
-async def find(store: OpeningIndex, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
-    """The session that a request with these messages continues. The messages are in the form in which they would be
-    kept: keys and passwords taken out."""
-    _, said = history_merge.split(messages)
-    chain = await _beside(_beginnings, said)
+async def find_session(
+    store: OpeningIndex, namespace: str, scope: str, messages: Sequence[Message]
+) -> SessionKey | None:
+    """Return the session that a request with these messages continues. The messages must be in the form in which they
+    are stored: with secrets removed."""
+    _, said = history_merge.split_instructions(messages)
+    chain = await _run_off_loop(_opening_hashes, said)
     found = await store.match(namespace, scope, chain) if chain else None
     return found.key if found else None
 
 
-async def remember(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
-    """After a turn of a session that is to be found by what is said in it; up to item ``after`` it is remembered
-    already. An answer that came in pieces, between calls, is found by its last piece and as a whole."""
+async def remember_openings(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
+    """Store the openings of a session after a turn; those up to item ``after`` are stored already. An answer that came
+    in pieces between tool calls is stored both by its last piece and as a whole."""
     items = await store.latest(key, failed=False)
-    for hashes in await _beside(_hashes, [item.message for item in items]):
+    for hashes in await _run_off_loop(_answer_hashes, [item.message for item in items]):
         await store.remember(key, scope, {items[at].seq: digest for at, digest in hashes if items[at].seq > after})
 
 
-async def _beside(work: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
-    """Off the event loop when there is much of it."""
+async def _run_off_loop(work: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
+    """Run ``work`` on a thread if there are many messages."""
     return work(messages) if len(messages) < AT_ONCE else await asyncio.to_thread(work, messages)
 
 
-def _hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
-    """(index of a visible message, hash of the conversation up to it), from the first answer on; once more for answers
-    as wholes, where one came in pieces."""
-    steps = history_merge.steps(messages)
+def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
+    """Return lists of (index of a visible message, hash of the conversation up to it), from the first answer on. There
+    is a second list with joined answers if an answer came in pieces."""
+    steps = history_merge.visible_steps(messages)
     last_pieces = [messages[step.at] for step in steps]
-    as_wholes = [_whole([messages[index] for index in (*step.before, step.at)]) for step in steps]
+    as_wholes = [_join_pieces([messages[index] for index in (*step.before, step.at)]) for step in steps]
     answered = next((at for at, said in enumerate(last_pieces) if said.role == "assistant"), len(steps))
     return [
-        [(step.at, digest) for step, digest in zip(steps, message_hash.chain(said), strict=True)][answered:]
+        [(step.at, digest) for step, digest in zip(steps, message_hash.hash_chain(said), strict=True)][answered:]
         for said in ((last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,))
     ]
 
 
-def _beginnings(said: Sequence[Message]) -> list[str]:
-    """Hashes of the beginnings by which a session may be found, from short to long."""
-    known = history_merge.paired(said, history_merge.added_from(said))
-    places = message_hash.visible(known)
-    end = len(known) - (len(said) - history_merge.added_from(said))
+def _opening_hashes(said: Sequence[Message]) -> list[str]:
+    """Return the hashes of the beginnings by which a session may be found, short to long."""
+    known = history_merge.drop_unpaired(said, history_merge.first_added(said))
+    places = message_hash.visible_indices(known)
+    end = len(known) - (len(said) - history_merge.first_added(said))
     answered, found = False, []
-    for at, digest in zip(places, message_hash.chain(known[at] for at in places), strict=True):
+    for at, digest in zip(places, message_hash.hash_chain(known[at] for at in places), strict=True):
         answered = answered or known[at].role == "assistant"
-        goes_on = at + 1 < len(known) and (known[at + 1].role == "user" or message_hash.is_traffic(known[at + 1]))
+        goes_on = at + 1 < len(known) and (known[at + 1].role == "user" or message_hash.is_tool_traffic(known[at + 1]))
         if answered and goes_on and at < end:
             found.append(digest)
     return found
 
 
-def _whole(pieces: Sequence[Message]) -> Message:
-    """The answer as who only read along has it."""
+def _join_pieces(pieces: Sequence[Message]) -> Message:
+    """Return the answer with the text of all its pieces, as a client without tool traffic has it."""
     said = pieces[-1]
     if said.role != "assistant" or not any(piece.text for piece in pieces[:-1]):
         return said

@@ -1,4 +1,4 @@
-"""The file registry: what tools made and people brought, kept with its session, and as it goes over the wire."""
+"""The file registry: files that tools produced and people uploaded, stored with their session."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from agent_kernel.core.spool import CopyBudget, CopyTimeout, FileReceiver, Recei
 
 log = logging.getLogger(__name__)
 UPLOADS = "uploads"
-"""The session of files that came without one: a session like any other, which goes by the same rules."""
+"""Session of files that were uploaded without a session. It is a session like any other, with the same retention."""
 KEEP_S = 60.0
-"""For the copies of one call, unless the caller says how long they may take."""
+"""Seconds for the copies of one tool call, unless the caller passes another limit."""
 STOP_S = 5.0
-"""A cancelled call waits so long for its copy to end."""
+"""Seconds that a cancelled call waits for its copy to stop."""
 TURNS = 1_000
-"""Turns whose numbers of files are remembered; only those that run count."""
+"""Number of turns whose file counters are remembered. Only turns that are running need them."""
 GONE_MESSAGES = {
     NOT_PRODUCED: "not produced",
     "vanished": "it was gone, or was no file, when it was to be kept",
@@ -58,9 +58,10 @@ GONE_MESSAGES = {
 
 
 class FileRegistry:
-    """Keeps files in the session store, each for its session only. ``directory`` is where bytes wait on their way
-    there, best on the disk of the store. ``output_bytes`` of one file of a tool, ``upload_bytes`` of one that a person
-    brings."""
+    """Stores files in the session store, each for its session only.
+
+    ``directory`` holds incoming bytes, best on the disk of the store. ``output_bytes`` limits one file of a tool,
+    ``upload_bytes`` one uploaded file."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class FileRegistry:
 
     @classmethod
     def of(cls, store: SessionStore, directory: Path, output_mb: int, upload_mb: int) -> FileRegistry | None:
-        """None for a store that keeps no files."""
+        """Return a registry, or None for a store that cannot hold files."""
         if not hasattr(store, "add_files"):
             return None
         return cls(cast(FileStore, store), directory, output_bytes=output_mb << 20, upload_bytes=upload_mb << 20)
@@ -90,8 +91,9 @@ class FileRegistry:
     async def keep(
         self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = KEEP_S
     ) -> list[StoredFile]:
-        """As ``FileKeeper`` says. Bodies go along while all of the call are together at most INLINE_BYTES. What lies in
-        a work directory is copied on one budget for all files: the size that one file of a tool may have."""
+        """Store files of a tool call, as ``FileKeeper`` describes. The results contain bodies as long as those of the
+        call are at most INLINE_BYTES together. Files in a work directory are copied with one budget for all: the size
+        limit of one file."""
         kept: list[StoredFile] = []
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)
@@ -117,9 +119,9 @@ class FileRegistry:
             log.debug("%r of turn %s was not kept: %s", produced.name, context.turn, error)
             return await self._without_bytes(context.key, facts, "vanished", GONE_MESSAGES["vanished"])
         try:
-            file = _arrived_as(facts, arrived)
+            file = _fill_facts(facts, arrived)
             await self._store.add_files(context.key, [(file, arrived.body)])
-            return StoredFile(file, await asyncio.to_thread(_wire, file, arrived, room))
+            return StoredFile(file, await asyncio.to_thread(_to_json_with_body, file, arrived, room))
         except (QuotaExceeded, StoreFull) as error:
             return await self._without_bytes(context.key, facts, error.code, error.message)
         finally:
@@ -134,13 +136,14 @@ class FileRegistry:
         return StoredFile(file, file.to_json())
 
     async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
-        """Raises what ``_arrived`` raises. Cancelled, it ends the copy at its next piece, and nothing is left of it."""
+        """Copy the bytes. Raises what ``_arrived`` raises. When cancelled, the copy stops at its next block and is
+        removed."""
         copy = asyncio.ensure_future(asyncio.to_thread(self._arrived, produced, budget))
         try:
             return await asyncio.shield(copy)
         except asyncio.CancelledError:
             budget.stop()
-            copy.add_done_callback(_remove)
+            copy.add_done_callback(_remove_copy)
             await asyncio.wait([copy], timeout=STOP_S)
             raise
 
@@ -175,7 +178,7 @@ class FileRegistry:
     # ------------------------------------------------------------------------------------------------ from people
 
     def incoming(self) -> FileReceiver:
-        """For the bytes of an upload. Blocking; raises StoreError."""
+        """Return a sink for the bytes of an upload. Blocking; raises StoreError."""
         return FileReceiver(self._directory, self.upload_bytes)
 
     async def receive(
@@ -188,9 +191,10 @@ class FileRegistry:
         mime: str = "",
         lasts_s: float | None = None,
     ) -> File:
-        """An upload becomes a file of the session, which must be there. ``mime`` counts where the name says nothing.
-        ``lasts_s``: it goes by itself so long after it came; None: with its session.
-        ``arrived`` is taken away whatever happens. Raises what ``add_files`` does."""
+        """Store an upload as a file of an existing session.
+
+        ``mime`` is used where the name does not determine the type. ``lasts_s`` is the file's lifetime in seconds;
+        None: as long as its session. ``arrived`` is removed in any case. Raises what ``add_files`` raises."""
         try:
             session = await self._store.info(key)
             form = format_of(name)
@@ -207,16 +211,16 @@ class FileRegistry:
                 tool="user_upload",
                 turn=session.turns if session else 0,
             )
-            file = _arrived_as(facts, arrived)
+            file = _fill_facts(facts, arrived)
             await self._store.add_files(key, [(file, arrived.body)])
             return file
         finally:
             arrived.remove()
 
     async def attach(self, key: SessionKey, source: SessionKey, id: str) -> File:
-        """A file of ``source`` becomes one of ``key`` too, under its id. Raises FileNotFound, FileGone,
-        FileNotProduced, and what ``add_files`` does."""
-        if (known := await self._store.file(key, id)) is not None and await self._lasts(key, known):
+        """Add a file of session ``source`` to session ``key`` under the same id. Raises FileNotFound, FileGone,
+        FileNotProduced, and what ``add_files`` raises."""
+        if (known := await self._store.file(key, id)) is not None and await self._is_current(key, known):
             return known
         file, body = await self.opened(source, id)
         session = await self._store.info(key)
@@ -227,19 +231,19 @@ class FileRegistry:
     # ------------------------------------------------------------------------------------------------ reading
 
     async def files(self, key: SessionKey) -> list[File]:
-        """Oldest first."""
-        return [file for file in await self._store.files(key) if await self._lasts(key, file)]
+        """Return the files of a session, oldest first."""
+        return [file for file in await self._store.files(key) if await self._is_current(key, file)]
 
     async def file(self, key: SessionKey, id: str) -> File:
-        """Raises FileNotFound, also for one of another session."""
+        """Return a file. Raises FileNotFound, also for a file of another session."""
         file = await self._store.file(key, id)
-        if file is None or not await self._lasts(key, file):
+        if file is None or not await self._is_current(key, file):
             raise FileNotFound(f"There is no file {id[:80]!r} in this session.", details={"file": id[:200]})
         return file
 
     async def opened(self, key: SessionKey, id: str) -> tuple[File, bytes | Path]:
-        """With its bytes, or where they can be read. Raises FileNotFound; FileGone for one whose bytes are not here;
-        FileNotProduced for one that never was."""
+        """Return a file with its bytes or their path. Raises FileNotFound; FileGone if its bytes no longer exist;
+        FileNotProduced if they never did."""
         file = await self.file(key, id)
         if file.error in (BODY_OMITTED, "gone"):
             raise FileGone(f"{file.name}: {file.message}.", details={"file": file.id})
@@ -247,7 +251,7 @@ class FileRegistry:
             raise FileNotProduced(f"{file.name}: {file.message}.", details={"file": file.id, "code": file.error})
         body = await self._store.file_body(key, id)
         if body is None:
-            raise FileGone(f"The bytes of {file.name} are not here any more.", details={"file": file.id})
+            raise FileGone(f"The bytes of {file.name} are no longer available.", details={"file": file.id})
         return file, body
 
     async def sessions_of(self, namespace: str, id: str) -> list[SessionKey]:
@@ -256,44 +260,44 @@ class FileRegistry:
     async def everywhere(
         self, namespace: str, limit: int | None, among: frozenset[str] | None
     ) -> list[tuple[SessionKey, File]]:
-        """Newest first, of these sessions or (None) of all."""
+        """Return files of a namespace, newest first, of these sessions or (None) of all."""
         found = await self._store.all_files(namespace, sessions=among)
-        there = [(key, file) for key, file in found if await self._lasts(key, file)]
+        there = [(key, file) for key, file in found if await self._is_current(key, file)]
         return there if limit is None else there[:limit]
 
     async def remove(self, key: SessionKey, id: str) -> bool:
         return await self._store.remove_file(key, id)
 
     async def expire(self, namespace: str) -> None:
-        """Removes the files whose time has come; whoever reads finds none of them before that."""
+        """Remove the files that have expired. Readers do not see them even before that."""
         await self.everywhere(namespace, None, None)
 
-    async def _lasts(self, key: SessionKey, file: File) -> bool:
-        """Whether its time has not come; one whose time has is removed."""
+    async def _is_current(self, key: SessionKey, file: File) -> bool:
+        """Whether the file has not expired. An expired file is removed."""
         if not file.expires or file.expires > self._clock():
             return True
         await self._store.remove_file(key, file.id)
         return False
 
 
-def _remove(copy: asyncio.Future[ReceivedFile]) -> None:
+def _remove_copy(copy: asyncio.Future[ReceivedFile]) -> None:
     if not copy.cancelled() and copy.exception() is None:
         copy.result().remove()
 
 
 def make_id(turn: str, round: int, number: int) -> str:
-    """Of a file that a tool made; ``round`` and ``number`` within it count from 0."""
+    """Return the id of a file that a tool produced. ``round`` and the ``number`` within it count from 0."""
     return f"file_{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}_r{round}_{number}"
 
 
-def _arrived_as(facts: File, arrived: ReceivedFile) -> File:
+def _fill_facts(facts: File, arrived: ReceivedFile) -> File:
     mime = facts.mime
     if arrived.text and mime == OCTETS:
         mime = "text/plain"
     return replace(facts, mime=mime, size=arrived.size, hash=arrived.hash, preview=arrived.preview)
 
 
-def _wire(file: File, arrived: ReceivedFile, room: int) -> dict[str, Any]:
-    """With its body if that fits into ``room``, in bytes."""
+def _to_json_with_body(file: File, arrived: ReceivedFile, room: int) -> dict[str, Any]:
+    """Return the JSON form of a file, with its body if that fits into ``room`` bytes."""
     facts = file.to_json()
     return with_body(facts, arrived.path.read_bytes(), text=file.is_text) if file.size <= room else facts

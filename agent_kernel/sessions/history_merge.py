@@ -1,14 +1,14 @@
-"""What a client carries and what is stored become one conversation. Pure.
+"""Merges the messages that a client sends with the stored history. Pure.
 
-``append``: all that comes is new. ``replay``: the client sends the conversation as it knows it, without the tools that
-ran here; where it agrees with what is stored the stored copy stays, tool traffic included; from where it does not, the
-client's word counts, and what was stored there stays on a branch of its own.
+``append``: all messages are new. ``replay``: the client sends the conversation as it knows it, without the tools that
+ran here. Where it agrees with the stored history, the stored copy is used, including tool traffic. From the first
+difference on, the client's version is used, and the stored one stays on a branch of its own.
 
-Stated differences from mistral.rs: a conversation is found again only by a beginning with an answer in it (there, by a
-lone user message too); no session goes because others came or time passed, unless a policy says so; a fork of 0 turns
-is empty; a turn that failed is kept and marked, and the model does not see it. Nor are its faults kept: who sends only
-what is new loses nothing, new media stay, tool history that a client repeats is not doubled, its system messages are
-not stored.
+Intended differences from mistral.rs: a conversation is found again only by a beginning that contains an answer (there,
+also by a single user message); no session is removed because others were created or time passed, unless a policy says
+so; a fork of 0 turns is empty; a failed turn is stored and marked, and the model does not see it. Its faults are not
+copied: a client that sends only new messages loses nothing, new media are stored, tool history that a client repeats is
+not duplicated, and its system messages are not stored.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import message_hash
 
 MOST_BRANCHES = 32
-"""Of the newest, that a request is compared with beside the current one."""
+"""Number of other branches, newest first, with which a request is compared besides the current one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """The first ``kept`` of the stored messages stay, ``new`` follow them, of which the last ``added`` are what the
-    request adds. ``agreed`` visible messages are the same in both. The model's view is ``stored[:kept]`` and then
-    ``new``."""
+    """The first ``kept`` stored messages stay and ``new`` follow them; the last ``added`` of these are what the request
+    adds. ``agreed`` is the number of visible messages that are the same in both. The model sees ``stored[:kept]`` and
+    then ``new``."""
 
     kept: int
     new: tuple[Message, ...]
@@ -42,8 +42,8 @@ class Splice:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A visible message at ``at`` and the rounds of tools behind it, each (start, end) of its messages. ``before``:
-    texts with calls that came since the visible message before it."""
+    """A visible message at index ``at`` and the tool rounds behind it, each as (start, end) of its messages.
+    ``before``: indices of texts with calls since the previous visible message."""
 
     at: int
     rounds: tuple[tuple[int, int], ...] = ()
@@ -54,16 +54,16 @@ class Step:
         return self.rounds[-1][1] if self.rounds else self.at + 1
 
 
-def split(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """(the system messages at its beginning, the conversation without hidden and empty messages)"""
-    start = message_hash.instructed(messages)
-    said = [message for message in messages[start:] if not (message.hidden or message_hash.says_nothing(message))]
+def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Return (leading system messages, the rest without hidden and empty messages)."""
+    start = message_hash.count_instructions(messages)
+    said = [message for message in messages[start:] if not (message.hidden or message_hash.is_empty(message))]
     return list(messages[:start]), said
 
 
-def added_from(messages: Sequence[Message]) -> int:
-    """Index from which on a request adds to a conversation: its last user message, or the calls and results that it
-    ends with. Its length when it ends with an answer."""
+def first_added(messages: Sequence[Message]) -> int:
+    """Return the index from which on a request adds to a conversation: its last user message, or the calls and results
+    at its end. The length if it ends with an answer."""
     if not messages or messages[-1].role == "assistant":
         return len(messages)
     index = len(messages) - 1
@@ -74,20 +74,20 @@ def added_from(messages: Sequence[Message]) -> int:
 
 
 def mode(messages: Sequence[Message], wanted: History = "auto") -> Literal["append", "replay"]:
-    """``replay`` when an assistant message comes before what the request adds."""
+    """Return ``replay`` if an assistant message precedes what the request adds, otherwise ``append``."""
     if wanted != "auto":
         return wanted
-    return "replay" if any(said.role == "assistant" for said in messages[: added_from(messages)]) else "append"
+    return "replay" if any(said.role == "assistant" for said in messages[: first_added(messages)]) else "append"
 
 
-def append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
-    """All that comes is new. Results that come alone answer the newest stored calls of their ids: these are said again
-    with them, in the place of what stands there."""
+def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
+    """Append everything. Results that come without their calls answer the newest stored calls with these ids: those
+    calls are written again with the results, replacing what is stored there."""
     alone = next((at for at, message in enumerate(incoming) if message.role != "tool"), len(incoming))
-    added = max(added_from(incoming), alone)
-    known = paired(incoming[alone:], added - alone)
+    added = max(first_added(incoming), alone)
+    known = drop_unpaired(incoming[alone:], added - alone)
     answered = {message.call_id: message for message in incoming[:alone]}
-    for start, end in reversed([*_found_rounds(stored, 0, len(stored))] if alone else []):
+    for start, end in reversed([*_find_rounds(stored, 0, len(stored))] if alone else []):
         results = {message.call_id: message for message in stored[start + 1 : end]}
         if answered.keys() <= results.keys():
             again = (stored[start], *(results | answered).values(), *known)
@@ -96,9 +96,10 @@ def append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """``history``: the stored messages that stay. ``behind``: the seq of the last of them where it is not the end of
-    the current branch (0: nothing stays). There follow ``carried``, which the client had elsewhere, and ``added``."""
+class MergePlan:
+    """Where the messages of a request go. ``history`` are the stored messages that stay. ``behind`` is the seq of the
+    last of them if it is not the end of the current branch (0: nothing stays). ``carried``, which the client knows from
+    elsewhere, and ``added`` follow."""
 
     history: tuple[Message, ...]
     carried: tuple[Message, ...]
@@ -106,14 +107,14 @@ class Placed:
     behind: int | None = None
 
 
-def appended(items: Sequence[Item], incoming: Sequence[Message]) -> Placed:
-    """At the end of the current branch, which ends with ``items``."""
-    return _placed(items, append([item.message for item in items], incoming), None)
+def plan_append(items: Sequence[Item], incoming: Sequence[Message]) -> MergePlan:
+    """Plan an append at the end of the current branch, which ends with ``items``."""
+    return _to_plan(items, splice_append([item.message for item in items], incoming), None)
 
 
-def placed(whole: SessionSnapshot, incoming: Sequence[Message]) -> Placed:
-    """Where in the tree of a session a request that carries its history belongs: on the branch with which it agrees
-    longest; of several, where nothing has to be left behind, then on the current one, then on the newest."""
+def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePlan:
+    """Find the branch where a request that carries its history belongs: the one that agrees longest; then one of which
+    nothing has to be left out; then the current one, then the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}
     heads = {branch.name: branch.head for branch in whole.branches}
     here = whole.session.branch
@@ -128,63 +129,65 @@ def placed(whole: SessionSnapshot, incoming: Sequence[Message]) -> Placed:
             break
     assert best is not None, "there is a current branch"
     _, name, items, found = best
-    return _placed(items, found, None if name == here else heads[name])
+    return _to_plan(items, found, None if name == here else heads[name])
 
 
-def _placed(items: Sequence[Item], found: Splice, end: int | None) -> Placed:
-    """``end``: of the branch with these items, None for the current one."""
+def _to_plan(items: Sequence[Item], found: Splice, end: int | None) -> MergePlan:
+    """``end`` is the head of the branch with these items, None for the current branch."""
     first = len(found.new) - found.added
     behind = items[found.kept - 1].seq if found.kept else 0
     history = tuple(item.message for item in items[: found.kept])
-    return Placed(history, found.new[:first], found.new[first:], end if found.kept == len(items) else behind)
+    return MergePlan(history, found.new[:first], found.new[first:], end if found.kept == len(items) else behind)
 
 
 def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
-    """Of a request that carries its history; both without what failed, ``incoming`` without its instructions. What it
-    adds is always new: asked again, it is a retry, and what is stored from there on does not stay."""
-    known = paired(incoming, added_from(incoming))
-    added = len(known) - (len(incoming) - added_from(incoming))
-    ours, theirs = steps(stored), steps(known[:added])
-    begins_with_tools = bool(known) and message_hash.is_traffic(known[0])
-    kept, used, agreed = message_hash.instructed(stored) if begins_with_tools else _lead(stored), 0, 0
+    """Compare a request that carries its history with the stored messages.
+
+    Neither contains failed turns, and ``incoming`` no instructions. What the request adds always counts as new: if it
+    repeats a stored message, it is a retry, and the stored messages from there on do not stay."""
+    known = drop_unpaired(incoming, first_added(incoming))
+    added = len(known) - (len(incoming) - first_added(incoming))
+    ours, theirs = visible_steps(stored), visible_steps(known[:added])
+    begins_with_tools = bool(known) and message_hash.is_tool_traffic(known[0])
+    kept, used, agreed = message_hash.count_instructions(stored) if begins_with_tools else _leading_end(stored), 0, 0
     for mine, other in zip(ours, theirs, strict=False):
-        if not _agree(stored, mine, known, other) or used != other.at:
+        if not _is_same_message(stored, mine, known, other) or used != other.at:
             break
         agreed += 1
         last = other is theirs[-1]
-        goes_on = last and added < len(known) and message_hash.is_traffic(known[added])
+        goes_on = last and added < len(known) and message_hash.is_tool_traffic(known[added])
         adds = frozenset(call.id for call in known[added].calls) if goes_on else frozenset[str]()
-        kept, used, all_of_it = _rounds(stored, mine, known, other, adds)
+        kept, used, all_of_it = _merge_rounds(stored, mine, known, other, adds)
         if not all_of_it:
             break
-    more = any(mine.at >= kept for mine in ours) or any(message_hash.is_traffic(said) for said in stored[kept:])
+    more = any(mine.at >= kept for mine in ours) or any(message_hash.is_tool_traffic(said) for said in stored[kept:])
     return Splice(kept if more else len(stored), tuple(known[used:]), len(known) - added, agreed)
 
 
-def steps(messages: Sequence[Message]) -> list[Step]:
-    """The visible messages and what stands behind each."""
-    places = message_hash.visible(messages)
+def visible_steps(messages: Sequence[Message]) -> list[Step]:
+    """Return the visible messages with what follows each."""
+    places = message_hash.visible_indices(messages)
     found: list[Step] = []
     texts: tuple[int, ...] = ()
     for at, following in zip(places, [*places[1:], len(messages)], strict=False):
-        rounds = tuple(_found_rounds(messages, at + 1, following))
+        rounds = tuple(_find_rounds(messages, at + 1, following))
         found.append(Step(at, rounds, texts))
         texts = tuple(start for start, _ in rounds)
     return found
 
 
-def paired(messages: Sequence[Message], until: int | None = None) -> list[Message]:
-    """Without calls that have not all their results right behind them, and results without their call; from ``until``
-    on all stay."""
+def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list[Message]:
+    """Return the messages without calls that lack results directly behind them, and without results that lack their
+    call. From index ``until`` on, all messages stay."""
     until = len(messages) if until is None else until
     kept: list[Message] = []
     index = 0
     while index < until:
         end = _round_end(messages, index)
         message = messages[index]
-        if message.calls and end <= until and _answered(messages[index:end]):
+        if message.calls and end <= until and _is_answered(messages[index:end]):
             kept += messages[index:end]
-        elif not message_hash.is_traffic(message):
+        elif not message_hash.is_tool_traffic(message):
             kept.append(message)
         elif message.calls and message.text.strip():
             kept.append(replace(message, calls=()))
@@ -192,8 +195,8 @@ def paired(messages: Sequence[Message], until: int | None = None) -> list[Messag
     return [*kept, *messages[until:]]
 
 
-def exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], list[Message]]:
-    """(one list for each user message that was answered and all that follows it, what was not answered)"""
+def split_exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], list[Message]]:
+    """Return (one list per answered user message with all that follows it, the unanswered messages at the end)."""
     starts = [at for at, message in enumerate(messages) if not at or message.role == "user"]
     ends = [*starts[1:], len(messages)]
     found = [list(messages[start:end]) for start, end in zip(starts, ends, strict=False)]
@@ -203,82 +206,87 @@ def exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], list[Me
     return found, unanswered
 
 
-def newest(messages: Sequence[Message], limit: int) -> list[Message]:
-    """At most the last ``limit``; fewer where they would begin with results whose calls are left out."""
+def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
+    """Return at most the last ``limit`` messages; fewer if the first ones would be results without their calls."""
     return list(dropwhile(lambda message: message.role == "tool", messages[max(0, len(messages) - limit) :]))
 
 
-def _lead(stored: Sequence[Message]) -> int:
-    """What stands before anything visible and does not belong to it."""
-    start = message_hash.instructed(stored)
-    rounds = [*_found_rounds(stored, start, (message_hash.visible(stored) or [len(stored)])[0])]
+def _leading_end(stored: Sequence[Message]) -> int:
+    """Return the end of the messages before the first visible one that do not belong to it."""
+    start = message_hash.count_instructions(stored)
+    rounds = [*_find_rounds(stored, start, (message_hash.visible_indices(stored) or [len(stored)])[0])]
     return rounds[-1][1] if rounds else start
 
 
-def _agree(stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step) -> bool:
-    """Also when an answer came in pieces, between calls, and is one text at the client; or was stopped, and its reader
-    left before its end."""
+def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step) -> bool:
+    """Whether two messages match. An answer that came in pieces between calls matches the joined text; an interrupted
+    answer matches its beginning, since its reader may have left before the end."""
     one, two = stored[mine.at], known[other.at]
-    if message_hash.same(one, two):
+    if message_hash.is_same(one, two):
         return True
     if not one.role == two.role == "assistant" or one.media != two.media:
         return False
-    said = message_hash.spoken([two])
-    last, whole = message_hash.spoken([one]), message_hash.spoken([*(stored[index] for index in mine.before), one])
+    said = message_hash.spoken_text([two])
+    last, whole = (
+        message_hash.spoken_text([one]),
+        message_hash.spoken_text([*(stored[index] for index in mine.before), one]),
+    )
     stopped = one.status == "interrupted" and bool(said)
     return said == whole or (stopped and (last.startswith(said) or whole.startswith(said)))
 
 
-def _rounds(
+def _merge_rounds(
     stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step, adds: frozenset[str]
 ) -> tuple[int, int, bool]:
-    """(end of what is kept, end of what is used, whether the two still agree). ``adds`` are the calls that the request
-    adds to these rounds, so that what is stored behind those it knows does not stay. Calls that were returned to it are
-    stored too: it brings their results, and rounds before them, which it does not know, stay."""
-    here = [_round(stored[start:end]) for start, end in mine.rounds]
-    there = [_round(known[start:end]) for start, end in other.rounds]
+    """Return (end of what is kept, end of what is used, whether the two still agree).
+
+    ``adds`` are the calls that the request adds to these rounds: stored rounds behind those it knows do not stay then.
+    Calls that were returned to the client are stored too. It brings their results, and stored rounds before them, which
+    it does not know, stay."""
+    here = [_round_form(stored[start:end]) for start, end in mine.rounds]
+    there = [_round_form(known[start:end]) for start, end in other.rounds]
     common = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), min(len(here), len(there)))
     if adds:
         of_calls = [frozenset(call.id for call in stored[start].calls) for start, _ in mine.rounds]
         at = len(of_calls) - 1 - of_calls[::-1].index(adds) if adds in of_calls else -1
-        if at >= 0 and _within(there, here[:at]):
+        if at >= 0 and _is_subsequence(there, here[:at]):
             return mine.rounds[at][0], other.end, False
-    if adds or (common < len(there) and not _within(there, here)):
+    if adds or (common < len(there) and not _is_subsequence(there, here)):
         kept = mine.rounds[common - 1][1] if common else mine.at + 1
         used = other.rounds[common - 1][1] if common else other.at + 1
         return (kept, used, False) if common in (len(here), len(there)) else (mine.at + 1, other.at + 1, False)
     return mine.end, other.end, True
 
 
-def _within(some: Sequence[Any], all_of: Sequence[Any]) -> bool:
-    """In this order, with others between them."""
+def _is_subsequence(some: Sequence[Any], all_of: Sequence[Any]) -> bool:
+    """Whether ``some`` occur in ``all_of`` in this order, with others between them."""
     rest = iter(all_of)
     return all(any(one == other for other in rest) for one in some)
 
 
-def _round(messages: Sequence[Message]) -> list[Any]:
-    """A call message and its results, these in the order of the calls."""
+def _round_form(messages: Sequence[Message]) -> list[Any]:
+    """Return a comparable form of a call message and its results, in the order of the calls."""
     results: Mapping[str | None, Message] = {message.call_id: message for message in messages[1:]}
     ordered = [results[call.id] for call in messages[0].calls if call.id in results]
-    return [message_hash.form(message) for message in (messages[0], *ordered)]
+    return [message_hash.comparison_form(message) for message in (messages[0], *ordered)]
 
 
-def _found_rounds(messages: Sequence[Message], start: int, stop: int) -> Iterator[tuple[int, int]]:
+def _find_rounds(messages: Sequence[Message], start: int, stop: int) -> Iterator[tuple[int, int]]:
     while start < stop:
         end = _round_end(messages, start)
-        if message_hash.is_traffic(messages[start]):
+        if message_hash.is_tool_traffic(messages[start]):
             yield start, end
         start = end
 
 
 def _round_end(messages: Sequence[Message], start: int) -> int:
-    """Behind the results of the message at ``start``."""
+    """Return the index behind the results of the message at ``start``."""
     end = start + 1
     while messages[start].calls and end < len(messages) and messages[end].role == "tool":
         end += 1
     return end
 
 
-def _answered(messages: Sequence[Message]) -> bool:
+def _is_answered(messages: Sequence[Message]) -> bool:
     ids = [call.id for call in messages[0].calls]
     return len(set(ids)) == len(ids) and sorted(ids) == sorted(message.call_id or "" for message in messages[1:])

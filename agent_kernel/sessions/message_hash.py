@@ -1,8 +1,8 @@
-"""When two messages say the same: a form in which they compare, its hash, and hashes of whole beginnings. Pure.
+"""A form in which messages are compared, its hash, and hashes of beginnings of conversations. Pure.
 
-Of a message only its role, content and calls count: nulls, unknown keys, names, reasoning, status and the ids of calls
-do not. Texts are joined and lose trailing white space, media are their hashes, arguments are JSON with sorted keys and
-one way to write a number. ``developer`` is ``system`` before it comes here.
+Only role, content and calls count. Nulls, unknown keys, names, reasoning, status and call ids do not. Texts are joined
+and lose trailing white space, media are represented by their hashes, arguments are JSON with sorted keys and one
+notation for numbers. The role ``developer`` is ``system`` before messages get here.
 """
 
 from __future__ import annotations
@@ -15,60 +15,61 @@ from typing import Any
 from agent_kernel.core.messages import Media, Message, Text, ToolCall
 
 _EXACT = 2**53
-"""Whole numbers up to here are the same as float and as int."""
+"""Integers below this are the same as float and as int."""
 
 
-def form(message: Message) -> list[Any]:
-    """[role, content, calls] as JSON values."""
+def comparison_form(message: Message) -> list[Any]:
+    """Return [role, content, calls] as JSON values."""
     return [message.role, _content(message), [_call(call) for call in message.calls]]
 
 
-def digest(message: Message) -> str:
-    return _hash(_json(form(message)))
+def message_digest(message: Message) -> str:
+    return _hash(_json(comparison_form(message)))
 
 
-def same(one: Message, other: Message) -> bool:
-    return one is other or form(one) == form(other)
+def is_same(one: Message, other: Message) -> bool:
+    return one is other or comparison_form(one) == comparison_form(other)
 
 
-def chain(messages: Iterable[Message]) -> list[str]:
-    """For each message the hash of it and all before it. White space does not count here: what is found by a hash is
-    compared again."""
+def hash_chain(messages: Iterable[Message]) -> list[str]:
+    """Return for each message the hash of it and all messages before it. White space is ignored here; a match by hash
+    is compared again."""
     hashes: list[str] = []
     for message in messages:
-        said = [message.role, spoken([message]), *(medium.hash for medium in message.media)]
+        said = [message.role, spoken_text([message]), *(medium.hash for medium in message.media)]
         hashes.append(_hash(_json([*hashes[-1:], said])))
     return hashes
 
 
-def is_traffic(message: Message) -> bool:
-    """Calls and results: clients of the tools of a server do not know of them."""
+def is_tool_traffic(message: Message) -> bool:
+    """Whether a message is a call or a result. Clients do not see those of tools that run on the server."""
     return message.role == "tool" or bool(message.calls)
 
 
-def says_nothing(message: Message) -> bool:
-    """No text, no media, no calls: some clients leave such an answer out, and some programs keep notes so."""
-    return not is_traffic(message) and not _content(message)
+def is_empty(message: Message) -> bool:
+    """Whether a message has no text, media or calls. Some clients omit such answers, and some programs store notes in
+    this form."""
+    return not is_tool_traffic(message) and not _content(message)
 
 
-def visible(messages: Sequence[Message]) -> list[int]:
-    """Indices of what a client knows of a conversation: no tool traffic, nothing hidden or empty, and not the system
-    messages that it begins with."""
-    start = instructed(messages)
+def visible_indices(messages: Sequence[Message]) -> list[int]:
+    """Return the indices of messages that a client knows: no tool traffic, nothing hidden or empty, and no leading
+    system messages."""
+    start = count_instructions(messages)
     return [
         index
         for index, message in enumerate(messages)
-        if index >= start and not (message.hidden or is_traffic(message) or says_nothing(message))
+        if index >= start and not (message.hidden or is_tool_traffic(message) or is_empty(message))
     ]
 
 
-def instructed(messages: Sequence[Message]) -> int:
-    """How many system messages it begins with."""
+def count_instructions(messages: Sequence[Message]) -> int:
+    """Return the number of leading system messages."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
 def _content(message: Message) -> list[Any]:
-    """Texts and media in turn; a lone text and the same in several parts are one."""
+    """Texts and media in order. A single text and the same text in several parts are equal."""
     content: list[Any] = []
     for part in message.parts:
         if isinstance(part, Media):
@@ -86,7 +87,7 @@ def _call(call: ToolCall) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """1.0 is 1: a client that reads JSON and writes it again may change one into the other."""
+    """1.0 becomes 1, since a client that parses and rewrites JSON may change one into the other."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return int(value)
     if isinstance(value, Mapping):
@@ -102,8 +103,8 @@ def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def spoken(messages: Iterable[Message]) -> str:
-    """The text of messages without white space: what a client shows of an answer that came in pieces."""
+def spoken_text(messages: Iterable[Message]) -> str:
+    """Return the text of messages without white space, to compare an answer that came in pieces."""
     return "".join(
         "".join(part.text.split()) for message in messages for part in message.parts if isinstance(part, Text)
     )

@@ -1,7 +1,7 @@
-"""Values as every store keeps them: JSON text for messages and records, bytes beside them by hash. Pure.
+"""How every store serializes values: JSON text for messages and records, media bytes separately by hash. Pure.
 
-What a store gives back is what this codec gives back: empty text parts are gone, adjacent texts without media between
-them are joined, tuples are lists, media have no data.
+Decoding normalizes: empty text parts are removed, adjacent texts are joined, tuples become lists, media have no
+data.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from agent_kernel.core.messages import Media, Message, Role, Text, is_too_deep
 from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, SessionUpdate, Turn, check_id
 
 MAX_DEPTH = 200
-"""Levels of lists and objects in one JSON value; Python's own codec gives up at about 1000."""
+"""Levels of lists and objects in one JSON value. Python's own codec fails at about 1000."""
 MAX_PATH = 4096
 MAX_TAG = 100
 MAX_EXTRA = 16 * 2**20
-"""Characters of JSON of a message that another program said in its own shape."""
+"""Characters of JSON of a message in another program's shape."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-"""Made once: a third of what json.dumps with these options takes is making it."""
+"""Created once: creating it is a third of the time of a call of json.dumps with these options."""
 _ROLES = frozenset(get_args(Role))
 
 
 def encode(message: Message) -> str:
-    """The message as JSON text. Raises InvalidRequest for what JSON can not hold, also NaN and infinity."""
+    """Serialize a message. Raises InvalidRequest for what JSON cannot represent, including NaN and infinity."""
     if message.role not in _ROLES:
-        raise InvalidRequest(f"A message has no role {message.role!r}.", hint=f"Roles: {', '.join(sorted(_ROLES))}.")
+        raise InvalidRequest(
+            f"{message.role!r} is not a role of a message.", hint=f"Roles: {', '.join(sorted(_ROLES))}."
+        )
     plain = not (message.calls or message.extra)  # a plain message is flat
-    text = _dumped(message.to_json()) if plain else encode_json(message.to_json())
+    text = _dump(message.to_json()) if plain else encode_json(message.to_json())
     if message.extra and len(text) > MAX_EXTRA:
         raise InvalidRequest(f"A message of another program has at most {MAX_EXTRA} characters, not {len(text)}.")
     return text
@@ -42,8 +44,8 @@ def decode(body: str) -> Message:
     return Message.from_json(json.loads(body))
 
 
-def kept(message: Message, body: str) -> Message:
-    """The message as a store gives it back; ``body`` is what ``encode`` made of it."""
+def as_stored(message: Message, body: str) -> Message:
+    """Return the message as decoding would return it. ``body`` is the result of ``encode``."""
     if message.calls or message.extra or message.media:
         return decode(body)
     text = message.text
@@ -52,28 +54,30 @@ def kept(message: Message, body: str) -> Message:
 
 
 def encode_json(value: Mapping[str, Any]) -> str:
-    """An object as ``encode_value`` writes it."""
+    """Serialize an object with ``encode_value``."""
     return encode_value(value)
 
 
 def encode_value(value: Any) -> str:
-    """Readable text (é stays é, so that it can be searched), escaped only where UTF-8 can not hold it."""
+    """Serialize as readable text (é stays é, so that it can be searched), escaped only where UTF-8 cannot encode it."""
     if is_too_deep(value, MAX_DEPTH):
-        raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels are not stored.")
-    return _dumped(value)
+        raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels cannot be stored.")
+    return _dump(value)
 
 
-def _dumped(value: Any) -> str:
+def _dump(value: Any) -> str:
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"This can not be stored as JSON: {error}.") from error
-    return text if _utf8(text) else json.dumps(value, separators=(",", ":"))
+        raise InvalidRequest(f"This cannot be stored as JSON: {error}.") from error
+    return text if _is_utf8(text) else json.dumps(value, separators=(",", ":"))
 
 
-def media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
-    """What the messages carry, by hash. Raises InvalidRequest when bytes do not match their hash or size, or when a
-    medium comes without bytes and the session does not name it yet: naming a hash must not open another session's."""
+def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
+    """Return the media of the messages by hash.
+
+    Raises InvalidRequest if bytes do not match their hash or size, or if a medium comes without bytes and the session
+    does not contain it yet: knowing a hash must not give access to another session's medium."""
     found: dict[str, Media] = {}
     for medium in (medium for message in messages for medium in message.media):
         if medium.data is not None:
@@ -85,8 +89,8 @@ def media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str
     return found
 
 
-def checked(turn: Turn) -> Turn:
-    """The turn as a store will give it back, or InvalidRequest."""
+def validate_turn(turn: Turn) -> Turn:
+    """Return the turn as a store returns it. Raises InvalidRequest."""
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
@@ -94,8 +98,8 @@ def checked(turn: Turn) -> Turn:
     return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
 
 
-def described(change: SessionUpdate) -> SessionUpdate:
-    """The change as a store will give it back, or InvalidRequest."""
+def validate_description(change: SessionUpdate) -> SessionUpdate:
+    """Return the change as a store returns it. Raises InvalidRequest."""
     if change.title is not None:
         text(change.title, "title")
     for name, value in (("metadata", change.metadata), ("context", change.context)):
@@ -111,27 +115,27 @@ def described(change: SessionUpdate) -> SessionUpdate:
 
 
 def text(value: str, what: str) -> str:
-    """The value, if UTF-8 can hold it, or InvalidRequest."""
-    if not _utf8(value):
+    """Return ``value`` if UTF-8 can encode it. Raises InvalidRequest."""
+    if not _is_utf8(value):
         raise InvalidRequest(f"This {what} is not valid Unicode.")
     return value
 
 
 def path(value: str, what: str = "path") -> str:
-    """A contents root or a path below it: 1..MAX_PATH characters, no NUL."""
+    """Return a contents root or a path below it: 1..MAX_PATH characters, no NUL. Raises InvalidRequest."""
     if not 1 <= len(value) <= MAX_PATH or "\0" in value:
         raise InvalidRequest(f"A {what} has 1 to {MAX_PATH} characters and no NUL.")
     return text(value, what)
 
 
-def checked_limit(limit: int | None) -> int | None:
-    """None is all, 0 is none; a negative limit is a mistake."""
+def validate_limit(limit: int | None) -> int | None:
+    """Return ``limit``: None is all, 0 is none. Raises InvalidRequest for a negative one."""
     if limit is not None and limit < 0:
         raise InvalidRequest("A limit is None (all) or a number from 0.")
     return limit
 
 
-def _utf8(value: str) -> bool:
+def _is_utf8(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:

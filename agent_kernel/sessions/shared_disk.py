@@ -1,4 +1,4 @@
-"""Whether a file lives on a disk that several machines may share, where SQLite's WAL is not safe."""
+"""Detects disks that several machines may share, where SQLite's WAL is not safe."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import re
 from pathlib import Path
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-"""How the mount table writes blanks and backslashes: \\040."""
+r"""Escaped blanks and backslashes in the mount table, such as \040."""
 _SHARED = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "ocfs2"}
     | {"gfs2", "orangefs", "pvfs2", "panfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fuse"}
 )
-"""WAL needs memory shared by all who open the file (https://sqlite.org/wal.html); none of these shares it between
-machines, and several not even between processes. ``fuse.NAME`` counts too (sshfs, s3fs, glusterfs, bind mounts of
-desktop container tools); ``fuseblk`` is a local disk."""
+"""File system types. WAL needs memory shared by all processes that open the file (https://sqlite.org/wal.html). None of
+these types shares memory between machines, and several not even between processes. ``fuse.NAME`` counts too (sshfs,
+s3fs, glusterfs, bind mounts of desktop container tools); ``fuseblk`` is a local disk."""
 
 
-def shared_disk(path: Path, mounts: str | None = None) -> bool:
-    """True for a network or virtual machine file system. ``mounts`` is the text of /proc/self/mountinfo; where there
-    is none (macOS, Windows) the answer is False."""
+def is_shared_disk(path: Path, mounts: str | None = None) -> bool:
+    """Whether ``path`` is on a network or virtual machine file system. ``mounts`` is the text of /proc/self/mountinfo;
+    where there is none (macOS, Windows), the answer is False."""
     kind = _kind(path.resolve(), mounts if mounts is not None else _mountinfo())
     return kind in _SHARED or kind.startswith("fuse.")
 
 
 def _kind(path: Path, mounts: str) -> str:
-    """The file system type of the innermost mount; of two at one place the later one covers the earlier."""
+    """Return the file system type of the innermost mount. Of two mounts at one place the later one covers the
+    earlier."""
     best, kind = -1, ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""The newest turn of the current branch, and taking it back."""
+"""Undo of the newest turn of the current branch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agent_kernel.core.session import Item, SessionKey
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
-    """``prompt`` is what the person had said; ``ran`` names the calls that ran, whose effects stay: variables, files,
-    what was sent elsewhere. A store knows nothing of them."""
+class UndoResult:
+    """``prompt`` is the removed user message. ``ran`` names the calls that ran: their effects (variables, files, sent
+    data) remain, since a store does not know them."""
 
     turn: str
     items: int
@@ -20,25 +20,25 @@ class Undone:
     ran: tuple[str, ...]
 
 
-async def undo(store: SessionStore, key: SessionKey) -> Undone | None:
-    """Removes the items of the newest turn from the current branch; other branches that show it keep it. None when
-    there is none. Raises SessionBusy, SessionNotFound, Conflict when the session changed meanwhile."""
-    tail = await _tail(store, key)
+async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
+    """Remove the items of the newest turn from the current branch; other branches that show it keep it. Returns None if
+    there is none. Raises SessionBusy, SessionNotFound, or Conflict if the session changed meanwhile."""
+    tail = await _newest_turn_items(store, key)
     if not tail:
         return None
     if not await store.rewind(key, tail):
-        raise Conflict("The session has changed meanwhile; nothing was taken back.", hint="Look at it again.")
+        raise Conflict("The session has changed meanwhile. Nothing was undone.", hint="Read the session again.")
     said = [item.message.text for item in tail if item.message.role == "user" and not item.message.hidden]
     ran = tuple(
         item.message.name or "a tool"
         for item in tail
         if item.message.role == "tool" and item.message.status != "denied"
     )
-    return Undone(tail[0].turn, len(tail), said[0] if said else "", ran)
+    return UndoResult(tail[0].turn, len(tail), said[0] if said else "", ran)
 
 
-async def _tail(store: SessionStore, key: SessionKey) -> list[Item]:
-    """The newest items that are of one turn."""
+async def _newest_turn_items(store: SessionStore, key: SessionKey) -> list[Item]:
+    """Return the newest items of one turn, reading more until the turn is complete."""
     session, wanted = await store.info(key), 16
     while session is not None:
         newest = await store.latest(key, wanted)

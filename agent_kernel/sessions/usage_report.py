@@ -1,4 +1,4 @@
-"""What turns cost: tokens and seconds by model, branch and day, and what their tools did. Sums what the store keeps."""
+"""Usage of turns: tokens and seconds by model, branch and day, and what their tools did. Sums what the store holds."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Session, SessionKey, Summary, Turn
 
 CALLS = "calls"
-"""In the record of a turn: {tool: {count, seconds, outcome: how many}}."""
+"""Key in the record of a turn: {tool: {count, seconds, outcomes}}."""
 
 
 class CallTally:
-    """The calls of one turn, from its events."""
+    """Counts the tool calls of one turn from its events."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, ToolUse] = {}
+        self._tools: dict[str, ToolUsage] = {}
 
     def note(self, body: EventBody) -> None:
         if isinstance(body, CallFinished):
-            self._tools.setdefault(body.name, ToolUse()).add(1, body.seconds, {body.status: 1})
+            self._tools.setdefault(body.name, ToolUsage()).add(1, body.seconds, {body.status: 1})
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record of the turn; empty without calls."""
+        """The part for the turn's record. Empty without calls."""
         return {CALLS: {name: use.to_json() for name, use in self._tools.items()}} if self._tools else {}
 
 
 @dataclass(slots=True)
-class ToolUse:
-    """``seconds`` include the wait for a person; ``outcomes`` counts by status of the results."""
+class ToolUsage:
+    """``seconds`` include waiting for a person; ``outcomes`` counts results by status."""
 
     count: int = 0
     seconds: float = 0.0
@@ -51,8 +51,8 @@ class ToolUse:
 
 
 @dataclass(slots=True)
-class Cost:
-    """``turns`` counts those of every state, ``summaries`` the model calls that made one."""
+class UsageCost:
+    """``turns`` counts turns in every state, ``summaries`` the model calls that wrote one."""
 
     turns: int = 0
     summaries: int = 0
@@ -61,7 +61,7 @@ class Cost:
     reused_tokens: int = 0
     seconds: float = 0.0
     estimated: bool = False
-    """At least one count of tokens is a guess."""
+    """At least one token count is an estimate."""
 
     def add_usage(self, usage: Mapping[str, float]) -> None:
         self.prompt_tokens += int(usage.get("prompt_tokens", 0))
@@ -75,15 +75,15 @@ class Cost:
 
 
 @dataclass(slots=True)
-class Account:
-    """``models`` by name (empty: unknown), ``days`` by local date (YYYY-MM-DD), ``branches`` by the branch that a turn
-    was made on. Turns of several sessions can be added up; their branches of one name then stand together."""
+class UsageReport:
+    """``models`` by name (empty: unknown), ``days`` by local date (YYYY-MM-DD), ``branches`` by the branch on which a
+    turn ran. Several sessions can be added up; branches of the same name are then combined."""
 
-    total: Cost = field(default_factory=Cost)
-    models: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
-    days: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
-    branches: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
-    tools: dict[str, ToolUse] = field(default_factory=lambda: defaultdict(ToolUse))
+    total: UsageCost = field(default_factory=UsageCost)
+    models: dict[str, UsageCost] = field(default_factory=lambda: defaultdict(UsageCost))
+    days: dict[str, UsageCost] = field(default_factory=lambda: defaultdict(UsageCost))
+    branches: dict[str, UsageCost] = field(default_factory=lambda: defaultdict(UsageCost))
+    tools: dict[str, ToolUsage] = field(default_factory=lambda: defaultdict(ToolUsage))
     states: dict[str, int] = field(default_factory=dict)
 
     def add_turn(self, turn: Turn, branch: str = MAIN) -> None:
@@ -108,16 +108,16 @@ class Account:
         }
 
 
-async def account(store: SessionStore, sessions: Iterable[Session | SessionKey]) -> Account:
-    """Of all that these sessions keep; each turn and each summary counts once, however many branches show it."""
-    whole = Account()
+async def account(store: SessionStore, sessions: Iterable[Session | SessionKey]) -> UsageReport:
+    """Report on everything in these sessions. Each turn and summary counts once, however many branches show it."""
+    whole = UsageReport()
     for session in sessions:
         key = session.key if isinstance(session, Session) else session
-        await _add(whole, store, key)
+        await _add_session(whole, store, key)
     return whole
 
 
-async def _add(whole: Account, store: SessionStore, key: SessionKey) -> None:
+async def _add_session(whole: UsageReport, store: SessionStore, key: SessionKey) -> None:
     seen: set[str] = set()
     summed: set[int] = set()
     for branch in await store.branches(key):

@@ -88,7 +88,7 @@ class ContextBuilder:
     def view(self, history: Sequence[Message], current: Sequence[Message]) -> ModelView:
         """Return what the model sees. ``history`` are earlier messages; ``current`` are those of this turn, which
         always stay."""
-        history = responses_items.shown(history)
+        history = responses_items.to_model_history(history)
         both = [*history, *current]
         both = (
             _newest_shown(both, self._pictures)

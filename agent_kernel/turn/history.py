@@ -14,7 +14,7 @@ from agent_kernel.core.request import PageCell, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey, Summary
 from agent_kernel.sessions import history_merge, serialization
-from agent_kernel.sessions.history_merge import Placed
+from agent_kernel.sessions.history_merge import MergePlan
 from agent_kernel.turn import input_hook
 from agent_kernel.turn.input_hook import InputHook
 
@@ -73,17 +73,17 @@ class ConversationHistory:
         self._key = key
         self._clean = clean
         self._hook = input_hook.check_hook(hook)
-        self._limit = serialization.checked_limit(limit)
+        self._limit = serialization.validate_limit(limit)
 
     async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> PreparedTurn:
         """Prepare a turn that was opened at item ``head``; ``page`` are cells that replace the conversation.
 
         Raises InvalidRequest if there is no prompt, and whatever the hook and the store raise.
         """
-        instructions, incoming = history_merge.split(_incoming(request))
-        if history_merge.added_from(incoming) == len(incoming):
+        instructions, incoming = history_merge.split_instructions(_incoming(request))
+        if history_merge.first_added(incoming) == len(incoming):
             raise InvalidRequest("The request has no prompt.", hint="End the messages with a user message.")
-        limit = serialization.checked_limit(self._limit if request.history_limit is None else request.history_limit)
+        limit = serialization.validate_limit(self._limit if request.history_limit is None else request.history_limit)
         # The window moves in steps, so that the beginning of the prompt stays the same.
         window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
         if request.after and not await self._is_newest(request.after):
@@ -93,7 +93,7 @@ class ConversationHistory:
             placed = await self._replayed(incoming)
             summary = None
         elif page is not None:
-            placed = history_merge.appended(await self._of_page(page), incoming)
+            placed = history_merge.plan_append(await self._of_page(page), incoming)
             summary = None
         else:
             whole = limit is not None or self._hook is not None or _answers(incoming)
@@ -112,17 +112,17 @@ class ConversationHistory:
         placed = bool(request.messages or request.after)
         return [] if self._hook is not None or placed else _incoming(request)
 
-    async def _appended(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> Placed:
+    async def _appended(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> MergePlan:
         items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
         since = summary.last if summary else 0
-        return history_merge.appended([item for item in items if item.seq > since], incoming)
+        return history_merge.plan_append([item for item in items if item.seq > since], incoming)
 
     async def _is_newest(self, turn: str) -> bool:
         """Return whether the current branch ends with this turn, so that continuing it is the normal case."""
         ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
         return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
 
-    async def _behind(self, turn: str, incoming: Sequence[Message]) -> Placed:
+    async def _behind(self, turn: str, incoming: Sequence[Message]) -> MergePlan:
         """Place the messages after an earlier turn. Raises TurnNotFound for an unknown turn, InvalidRequest for a
         failed one."""
         whole = await self._store.whole(self._key)
@@ -135,7 +135,7 @@ class ConversationHistory:
         failed = {one.id for one in whole.turns if one.state == "failed"}
         if turn in failed:
             raise InvalidRequest("The turn that `after` names failed, so it cannot be continued.")
-        placed = history_merge.appended([item for item in before if item.turn not in failed], incoming)
+        placed = history_merge.plan_append([item for item in before if item.turn not in failed], incoming)
         newest = whole.shown()[1][-1:]
         at_end = bool(newest) and newest[0].seq == before[-1].seq
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
@@ -160,39 +160,39 @@ class ConversationHistory:
         it."""
         return next(reversed(await self._store.summaries(self._key)), None)
 
-    async def _replayed(self, incoming: Sequence[Message]) -> Placed:
+    async def _replayed(self, incoming: Sequence[Message]) -> MergePlan:
         whole = await self._store.whole(self._key)
         assert whole is not None, "a turn of it is open"
         clean = incoming if self._clean is None else await self._clean(incoming)
         if len(whole.items) + len(clean) > AT_ONCE:
-            placed = await asyncio.to_thread(history_merge.placed, whole, clean)
+            placed = await asyncio.to_thread(history_merge.plan_replay, whole, clean)
         else:
-            placed = history_merge.placed(whole, clean)
+            placed = history_merge.plan_replay(whole, clean)
         as_said = {id(kept): message for kept, message in zip(clean, incoming, strict=True)}
         carried, added = (
             tuple(as_said.get(id(message), message) for message in part) for part in (placed.carried, placed.added)
         )
         return replace(placed, carried=carried, added=added)
 
-    async def _shaped(self, placed: Placed, notes: Sequence[Message], window: int) -> PreparedTurn:
+    async def _shaped(self, placed: MergePlan, notes: Sequence[Message], window: int) -> PreparedTurn:
         """Apply the input hook to what the model sees and what is stored.
 
         Exchanges that the client already had become turns of their own, unless the hook changed them.
         """
-        earlier, unanswered = history_merge.exchanges(placed.carried)
+        earlier, unanswered = history_merge.split_exchanges(placed.carried)
         said = [*unanswered, *notes, *placed.added]
         carried = [message for batch in earlier for message in batch]
-        history = history_merge.newest(placed.history, window)
+        history = history_merge.newest_messages(placed.history, window)
         if self._hook is None:
-            seen = history_merge.newest([*placed.history, *carried], window)
+            seen = history_merge.newest_messages([*placed.history, *carried], window)
             return PreparedTurn(seen, said, said, placed.behind, earlier)
         shaped = await input_hook.apply_hook(self._hook, history, [*carried, *said])
         before, now = (
-            history_merge.paired(part) for part in (shaped.seen[: shaped.before], shaped.seen[shaped.before :])
+            history_merge.drop_unpaired(part) for part in (shaped.seen[: shaped.before], shaped.seen[shaped.before :])
         )
         if shaped.said == (*carried, *said):
             return PreparedTurn(before, now, said, placed.behind, earlier)
-        return PreparedTurn(before, now, history_merge.paired(shaped.said), placed.behind)
+        return PreparedTurn(before, now, history_merge.drop_unpaired(shaped.said), placed.behind)
 
     async def _kernel_changed(self, epoch: str) -> bool:
         """Return whether the newest earlier turn with a kernel ran in a different life of the kernel than ``epoch``."""

@@ -34,9 +34,9 @@ from agent_kernel.sandbox.jail.visible_paths import hidden_by_default
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.redaction.redaction import Redactor
-from agent_kernel.sessions.retention.limited_store import LimitedStore, limited
-from agent_kernel.sessions.retention.limits import Limits
-from agent_kernel.sessions.search.indexer import Folding
+from agent_kernel.sessions.retention.limited_store import LimitedStore, limit_store
+from agent_kernel.sessions.retention.limits import RetentionLimits
+from agent_kernel.sessions.search.indexer import SearchIndexer
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import is_private, with_private
 from agent_kernel.sessions.store.sqlite import SqliteStore
@@ -172,7 +172,7 @@ class Runtime:
         self.engines = NamedEngines(settings, engine, _local)
         self.observers = _observers(settings)
         told = [self.observers.expired] if settings.observers else ()
-        self.store = limited(with_private(store), Limits.of(settings), told)
+        self.store = limit_store(with_private(store), RetentionLimits.of(settings), told)
         self.sandbox = sandbox
         self.ledger = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
@@ -188,7 +188,7 @@ class Runtime:
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = create_sources(self._parts())
         self._starting = [source for source in self.sources if isinstance(source, StartableSource)]
-        self.folding = Folding(self.store)
+        self.folding = SearchIndexer(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
     def _parts(self) -> ToolDependencies:

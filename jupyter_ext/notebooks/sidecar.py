@@ -22,7 +22,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.notebooks.bindings import SUFFIX, Notebooks
@@ -264,7 +264,7 @@ class Sidecars:
     async def _whole(self, key: SessionKey) -> Transcript | None:
         """None for an empty session, and while a turn runs: its calls may have no answer yet, and its end marks the
         notebook again."""
-        whole = await snapshot(self._store, key)
+        whole = await read_snapshot(self._store, key)
         if whole is None or not whole.items or any(turn.state == "open" for turn in whole.turns):
             return None
         return whole

@@ -170,4 +170,4 @@ def _read(path: Path) -> bytes | None:
 
 def _write_temporary(target: Path, body: bytes) -> Path:
     """Beside the target, hidden from file browsers; as readable as other files of the person."""
-    return atomic_file.written(target.with_name(f".{target.name}.{os.getpid()}.tmp"), body, 0o666)
+    return atomic_file.write_synced(target.with_name(f".{target.name}.{os.getpid()}.tmp"), body, 0o666)

@@ -182,7 +182,7 @@ class Calls:
             if waiting is not None and await store.info(waiting) is not None:
                 return Found(waiting, scope)
             said = await self._runtime.ledger.clean(asked.request.messages)
-            found = await conversation_match.find(store, caller.namespace, scope, said)
+            found = await conversation_match.find_session(store, caller.namespace, scope, said)
             if found is not None:
                 return Found(found, scope)
         return Found(self._ephemeral_sessions.new(caller.namespace), scope, made=True)
@@ -207,7 +207,7 @@ class Calls:
         self._ephemeral_sessions.keep(turn.order.key)
         if scope:
             store = self._runtime.store
-            await conversation_match.remember(store, turn.order.key, scope)
+            await conversation_match.remember_openings(store, turn.order.key, scope)
             newest = await store.latest(turn.order.key, RETURNED)
             self._handed_over.keep(turn.order.key, scope, [item.message for item in newest])
 
@@ -222,8 +222,8 @@ def _engaged(asked: Asked) -> TurnRequest:
     with what is stored, also where it brings nothing but results."""
     request, tools = asked.request, asked.engaged
     rounds = 0 if tools == () else request.max_tool_rounds
-    messages = history_merge.split(request.messages)[1]
-    added = history_merge.added_from(messages)
+    messages = history_merge.split_instructions(request.messages)[1]
+    added = history_merge.first_added(messages)
     brings = 0 < added < len(messages) and bool(messages[added].calls)
     history = "replay" if brings and request.history == "auto" and not request.after else request.history
     answers = ANSWERS if asked.streams else frozenset[str]()
@@ -231,4 +231,4 @@ def _engaged(asked: Asked) -> TurnRequest:
 
 
 def _instructions(messages: Sequence[Message]) -> list[Message]:
-    return history_merge.split(messages)[0]
+    return history_merge.split_instructions(messages)[0]

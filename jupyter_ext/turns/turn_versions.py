@@ -71,7 +71,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
     if request.inputs or request.outputs:
         counted["files"] = [list(request.inputs), [(one.path, one.format) for one in request.outputs]]
     if request.messages:
-        counted["carried"] = [message_hash.chain(request.messages)[-1], request.history]
+        counted["carried"] = [message_hash.hash_chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
 
 

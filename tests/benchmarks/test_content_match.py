@@ -40,7 +40,7 @@ async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -
 
     def fill(db: object) -> None:
         for number in range(count):
-            chain = message_hash.chain(said(number))
+            chain = message_hash.hash_chain(said(number))
             db.execute(  # type: ignore[attr-defined]  # a connection
                 "INSERT INTO sessions (namespace, id, title, created, updated, accessed)"
                 " VALUES ('local', ?, '', ?, ?, ?)",
@@ -61,7 +61,7 @@ async def cost(store: SqliteStore, request: list[Message]) -> float:
     taken = []
     for _ in range(REPEAT):
         started = time.perf_counter()
-        await conversation_match.find(store, "local", SCOPE, request)
+        await conversation_match.find_session(store, "local", SCOPE, request)
         taken.append((time.perf_counter() - started) * 1000)
     return min(taken)
 
@@ -69,7 +69,7 @@ async def cost(store: SqliteStore, request: list[Message]) -> float:
 async def test_the_worst_case_is_said(tmp_path: Path) -> None:
     store = await filled(tmp_path / "s.db", MANY, long_ago)
     request = [*alike(0), user("go on")]
-    found = await conversation_match.find(store, "local", SCOPE, request)
+    found = await conversation_match.find_session(store, "local", SCOPE, request)
     assert found is not None
     assert found.id == "s799"
     print(f"\n800 of {MANY:,} began alike, all long ago: {await cost(store, request):.2f} ms")
@@ -83,7 +83,7 @@ async def test_content_match_costs_the_same_among_ten_thousand_sessions(kind: st
     for count in (FEW, MANY):
         store = await filled(tmp_path / f"{count}.db", count, said)
         request = [*said(count // 2), user("go on")]
-        found = await conversation_match.find(store, "local", SCOPE, request)
+        found = await conversation_match.find_session(store, "local", SCOPE, request)
         assert found is not None
         assert found.id == (f"s{count // 2}" if kind == "own" else f"s{count - 1}")
         hit = await cost(store, request)
@@ -105,14 +105,14 @@ async def test_a_turn_of_a_found_session_is_as_cheap_to_remember_at_its_thousand
     key = SessionKey("local", "s")
     said = [message for n in range(500) for message in (user(f"u{n}"), assistant(f"a{n}"))]
     await store.add_turn(Turn("t", key), said)
-    await conversation_match.remember(store, key, SCOPE)
+    await conversation_match.remember_openings(store, key, SCOPE)
     started = time.perf_counter()
     for _ in range(5):
         await store.latest(key, failed=False)
     reading = time.perf_counter() - started
     started = time.perf_counter()
     for _ in range(5):
-        await conversation_match.remember(store, key, SCOPE, after=998)
+        await conversation_match.remember_openings(store, key, SCOPE, after=998)
     remembering = time.perf_counter() - started
     print(f"\nreading 1,000 messages {reading * 200:.2f} ms, remembering the newest of them {remembering * 200:.2f} ms")
     assert remembering < 8 * reading

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.browser.lab import SLOW_MS, Lab, lab_server
@@ -37,7 +37,7 @@ async def _theirs() -> bytes:
     said = {"t1": "what did my colleague ask?", "t2": "and then?"}
     for name, prompt in said.items():
         await store.add_turn(Turn(name, key, model="scripted"), [user(prompt), assistant(HOSTILE)])
-    whole = await snapshot(store, key)
+    whole = await read_snapshot(store, key)
     await store.aclose()
     assert whole is not None
     return export(whole).document

@@ -12,7 +12,7 @@ import pytest
 
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.cli.conftest import Command
@@ -30,7 +30,7 @@ def document(path: Path, *turns: list[Message], where: str = "sandbox", cell: st
         store = MemoryStore()
         for number, said in enumerate(turns, 1):
             await store.add_turn(Turn(f"t{number}", KEY, where=where, cell=cell, model="m"), said)
-        whole = await snapshot(store, KEY)
+        whole = await read_snapshot(store, KEY)
         await store.aclose()
         assert whole is not None
         return export(whole).document

@@ -85,7 +85,7 @@ NEXT = "ALTER TABLE sessions ADD COLUMN note TEXT NOT NULL DEFAULT 'none';\nCREA
 
 def migrate(path: Path, *more: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        schema.migrate(connection, path, [*schema.scripts(), *more])
+        schema.migrate(connection, path, [*schema.migration_scripts(), *more])
 
 
 async def made(path: Path) -> None:

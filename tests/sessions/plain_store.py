@@ -120,7 +120,7 @@ class PlainStore:
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         check_id(namespace, "namespace")
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         newest_first = [kept.session for key, kept in reversed(self._all().items()) if key.namespace == namespace]
         return sorted(newest_first, key=lambda session: -session.updated)[:limit]
 
@@ -144,7 +144,7 @@ class PlainStore:
         return True
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
-        fresh = serialization.checked(turn)
+        fresh = serialization.validate_turn(turn)
         kept = self._free(turn.key)
         if turn.id in kept.turns:
             raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id})
@@ -164,8 +164,8 @@ class PlainStore:
             raise SequenceConflict(
                 f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
             )
-        waiting = call_pairs.unanswered(lease.pending, messages)
-        carried = serialization.media(messages, kept.names_medium)
+        waiting = call_pairs.pending_calls(lease.pending, messages)
+        carried = serialization.collect_media(messages, kept.names_medium)
         items = self._insert(kept, turn.id, messages)
         self._blobs |= {digest: medium.data or b"" for digest, medium in carried.items()}
         lease.pending, lease.heartbeat = waiting, self._clock()
@@ -186,7 +186,7 @@ class PlainStore:
     async def recover(self) -> Turns:
         now = self._clock()
         leases = [(kept, kept.lease) for kept in self._all().values() if kept.lease is not None]
-        lost = [(kept, lease) for kept, lease in leases if lease_expiry.stale(lease.owner, lease.heartbeat, now)]
+        lost = [(kept, lease) for kept, lease in leases if lease_expiry.is_stale(lease.owner, lease.heartbeat, now)]
         for kept, lease in lost:
             self._close(kept.turns[lease.turn], lease.owner, "interrupted", lease_expiry.REASON, {})
         return [kept.turns[lease.turn] for kept, lease in lost]
@@ -194,15 +194,15 @@ class PlainStore:
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> Items:
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         kept, line = self._line(key, branch)
         seen = [item for item in line.items if failed or kept.turns[item.turn].state != "failed"] if kept else []
-        return call_pairs.whole(_newest(seen, limit))
+        return call_pairs.drop_leading_results(_newest(seen, limit))
 
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
     ) -> Turns:
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         kept, line = self._line(key, branch)
         ids = list(line.turns) if kept else []
         if before and before not in ids:
@@ -293,7 +293,7 @@ class PlainStore:
         return sorted(found.items(), key=lambda version: kept.turns[version[0]].ordinal)
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        serialization.checked_limit(turns)
+        serialization.validate_limit(turns)
         kept = self._found(key)
         if target in self._all():
             raise Conflict(f"There is a session {target.id!r} already.", details={"session": target.id})
@@ -398,7 +398,7 @@ class PlainStore:
         kept, lease = self._leased(turn, owner)
         if kept is None or lease is None:
             return False
-        self._insert(kept, turn.id, call_pairs.answers(lease.pending, reason))
+        self._insert(kept, turn.id, call_pairs.interrupted_results(lease.pending, reason))
         kept.turns[turn.id] = replace(
             kept.turns[turn.id], state=state, reason=reason, closed=self._clock(), usage=dict(usage)
         )

@@ -69,9 +69,9 @@ def turns(draw: st.DrawFn, key: SessionKey, ordinal: int, last: bool) -> tuple[T
     state: TurnState = draw(st.sampled_from(states))
     said: list[Message] = []
     for batch in draw(st.lists(rounds(), max_size=4)):
-        said += [*call_pairs.answers(call_pairs.unanswered({}, said), "cut short"), *batch]
+        said += [*call_pairs.interrupted_results(call_pairs.pending_calls({}, said), "cut short"), *batch]
     if state != "open":
-        said += call_pairs.answers(call_pairs.unanswered({}, said), "closed")
+        said += call_pairs.interrupted_results(call_pairs.pending_calls({}, said), "closed")
     turn = Turn(
         f"{draw(ids)}-{ordinal}",
         key,
@@ -131,7 +131,7 @@ class _Grown:
         for message in said:
             self._head += draw(st.integers(1, 2))
             self._items.append(Item(self._head, turn.id, message, draw(times)))
-            waiting = call_pairs.unanswered(waiting, [message])
+            waiting = call_pairs.pending_calls(waiting, [message])
             if not waiting and turn.state != "open":
                 self._ends.append((at, self._head))
         self._said += said

@@ -114,10 +114,10 @@ async def test_a_damaged_file_is_reported_and_not_served(
         file.write_bytes(damage)
     assert await file_store.blob(KEY, LARGE.hash) is None
     assert LARGE.hash in caplog.text
-    assert await file_store._database.read(rows_of_blobs.damaged) == [("local", LARGE.hash)]
+    assert await file_store._database.read(rows_of_blobs.select_damaged) == [("local", LARGE.hash)]
     await file_store.add_turn(Turn("t2", KEY), [user("the same again", [LARGE])])
     assert await file_store.blob(KEY, LARGE.hash) == LARGE.data
-    assert await file_store._database.read(rows_of_blobs.damaged) == []
+    assert await file_store._database.read(rows_of_blobs.select_damaged) == []
 
 
 async def test_a_full_disk_refuses_the_write_and_leaves_nothing(
@@ -147,9 +147,9 @@ async def test_a_refused_batch_leaves_a_file_that_is_collected_by_age(file_store
     orphan.parent.mkdir(parents=True)
     orphan.write_bytes(b"half")
     before = len(files(path))
-    assert await file_store._database.write(rows_of_blobs.collect) == 0
+    assert await file_store._database.write(rows_of_blobs.collect_garbage) == 0
     late = os.stat(orphan).st_mtime + rows_of_blobs.GRACE_S + 1
-    assert await file_store._database.write(lambda db: rows_of_blobs.collect(db, late)) >= 4
+    assert await file_store._database.write(lambda db: rows_of_blobs.collect_garbage(db, late)) >= 4
     assert len(files(path)) < before
     assert len(files(path)) == 1
     assert len(await file_store.latest(other)) == 1
@@ -164,7 +164,7 @@ async def test_a_file_that_could_not_be_taken_away_fails_nothing_and_goes_later(
         db.execute("BEGIN IMMEDIATE")
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(rows_of_blobs, "sweep", broken)
+    monkeypatch.setattr(rows_of_blobs, "delete_unnamed_files", broken)
     assert await file_store.delete(KEY)
     monkeypatch.undo()
     assert len(files(path)) == 1
@@ -180,11 +180,11 @@ async def test_rows_of_an_older_version_stay_readable_and_can_be_moved_out(file_
     assert await file_store.blob(KEY, LARGE.hash) == LARGE.data
     await look(file_store, LARGE, id="names it too")
     assert files(path) == []
-    assert await file_store._database.write(rows_of_blobs.move_out) == LARGE.size
+    assert await file_store._database.write(rows_of_blobs.move_large_rows_out) == LARGE.size
     assert len(files(path)) == 1
     assert rows(path, "SELECT max(length(data)) FROM blobs") == [(SMALL.size,)]
     assert await file_store.blob(KEY, LARGE.hash) == LARGE.data
-    assert await file_store._database.write(rows_of_blobs.move_out) == 0
+    assert await file_store._database.write(rows_of_blobs.move_large_rows_out) == 0
 
 
 async def test_a_store_in_memory_has_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

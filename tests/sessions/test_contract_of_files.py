@@ -9,8 +9,8 @@ import pytest
 
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.sessions.contract_tests.files import *  # noqa: F403
-from agent_kernel.sessions.retention.limited_store import limited
-from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.retention.limited_store import limit_store
+from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import with_private
@@ -20,12 +20,12 @@ from tests.sessions.talk import Clock
 
 @pytest.fixture(params=["memory", "sqlite", "files", "limited"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[SessionStore]:
-    far = Limits(ttl=100 * 365 * 86_400, max_sessions=1_000_000, max_history_turns=1_000_000)
+    far = RetentionLimits(ttl=100 * 365 * 86_400, max_sessions=1_000_000, max_history_turns=1_000_000)
     kinds: dict[str, Callable[[], SessionStore]] = {
         "memory": lambda: MemoryStore(clock=clock),
         "sqlite": lambda: SqliteStore(tmp_path / "s.db", clock=clock),
         "files": lambda: FilesStore(tmp_path / "files", clock=clock),
-        "limited": lambda: limited(with_private(MemoryStore(clock=clock)), far, clock=clock),
+        "limited": lambda: limit_store(with_private(MemoryStore(clock=clock)), far, clock=clock),
     }
     made = kinds[request.param]()
     yield made

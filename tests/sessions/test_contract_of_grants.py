@@ -9,8 +9,8 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.contract_tests.dsl import KEY
 from agent_kernel.sessions.contract_tests.grants import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.grants import LIVE, QUESTION
-from agent_kernel.sessions.retention.limited_store import limited
-from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.retention.limited_store import limit_store
+from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import PREFIX, with_private
@@ -32,7 +32,7 @@ async def test_what_was_decided_is_there_after_a_restart(tmp_path: Path) -> None
 
 
 async def test_a_session_that_expired_grants_nothing(clock: Clock) -> None:
-    store = limited(MemoryStore(clock=clock), Limits(ttl=60), clock=clock)
+    store = limit_store(MemoryStore(clock=clock), RetentionLimits(ttl=60), clock=clock)
     await store.create(KEY)
     await store.grant(KEY, LIVE)  # type: ignore[attr-defined]  # of the store behind it
     clock.now += 61

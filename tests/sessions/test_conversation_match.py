@@ -19,12 +19,12 @@ async def stored(store: SessionStore, id: str, *turns: list[Message], scope: str
     key = SessionKey("local", id)
     for number, said in enumerate(turns):
         await store.add_turn(Turn(f"{id}-{number}", key), said)
-    await conversation_match.remember(store, key, scope)
+    await conversation_match.remember_openings(store, key, scope)
     return key
 
 
 async def found(store: SessionStore, *said: Message, scope: str = SCOPE, namespace: str = "local") -> str | None:
-    key = await conversation_match.find(store, namespace, scope, said)
+    key = await conversation_match.find_session(store, namespace, scope, said)
     return key.id if key else None
 
 
@@ -143,7 +143,7 @@ async def test_failed_turns_are_no_part_of_a_beginning(store: SessionStore, owne
     await store.append(turn, owner, [user("lost")], 2)
     await store.close_turn(turn, owner, "failed", "out of memory")
     await store.add_turn(Turn("t3", key), [u2, a2])
-    await conversation_match.remember(store, key, SCOPE, after=2)
+    await conversation_match.remember_openings(store, key, SCOPE, after=2)
     assert await found(store, u1, a1, u2, a2, u3) == "s"
 
 
@@ -151,7 +151,7 @@ async def test_what_another_branch_says_is_found_too(store: SessionStore) -> Non
     key = await stored(store, "s", [u1, a1], [u2, a2])
     await store.branch(key, before="s-1")
     await store.add_turn(Turn("other", key), [user("u2x"), assistant("a2x")])
-    await conversation_match.remember(store, key, SCOPE)
+    await conversation_match.remember_openings(store, key, SCOPE)
     for said in ((u2, a2), (user("u2x"), assistant("a2x"))):
         assert await found(store, u1, a1, *said, u3) == "s"
 

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.settings import Settings
-from agent_kernel.sessions.blob_files import Connection
+from agent_kernel.sessions.blob_files import StoreConnection
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn import runtime
 from tests.sessions.file import ROOT, rows, writable_at_once
@@ -77,7 +77,7 @@ async def test_durable_is_a_setting(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------- connections that can not undo or close
 
 
-class Stubborn(Connection):
+class Stubborn(StoreConnection):
     """Refuses what ``refused`` names."""
 
     refused: ClassVar[set[str]] = set()
@@ -95,7 +95,7 @@ class Stubborn(Connection):
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    monkeypatch.setattr("agent_kernel.sessions.store.database.Connection", Stubborn)
+    monkeypatch.setattr("agent_kernel.sessions.store.database.StoreConnection", Stubborn)
     monkeypatch.setattr(Stubborn, "refused", set())
     return Stubborn.refused
 

@@ -12,14 +12,14 @@ from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant
 from agent_kernel.sessions import history_merge, message_hash
 from agent_kernel.sessions.history_merge import (
     Splice,
-    added_from,
-    append,
-    exchanges,
+    drop_unpaired,
+    first_added,
     mode,
-    newest,
-    paired,
+    newest_messages,
     splice,
-    split,
+    splice_append,
+    split_exchanges,
+    split_instructions,
 )
 
 
@@ -48,36 +48,36 @@ def seen(stored: list[Message], incoming: list[Message]) -> list[Message]:
 
 def test_parts_of_text_and_white_space_at_the_end_make_no_difference() -> None:
     one = Message("user", (Text("a "), Text("b\n")), name="x", status="success", reasoning="r")
-    assert message_hash.same(one, user("a b"))
-    assert not message_hash.same(one, user(" a b"))
-    assert not message_hash.same(user("x"), assistant("x"))
+    assert message_hash.is_same(one, user("a b"))
+    assert not message_hash.is_same(one, user(" a b"))
+    assert not message_hash.is_same(user("x"), assistant("x"))
 
 
 def test_arguments_compare_as_json_and_calls_by_position() -> None:
     one = assistant("", [ToolCall("c1", "f", {"a": 1, "b": [2.0, {"c": 3}]}), ToolCall("c2", "g", {})])
     other = assistant("", [ToolCall("x", "f", {"b": [2, {"c": 3.0}], "a": 1.0}), ToolCall("y", "g", {})])
-    assert message_hash.digest(one) == message_hash.digest(other)
-    assert not message_hash.same(one, replace(other, calls=other.calls[::-1]))
-    assert not message_hash.same(one, assistant("", [ToolCall("c1", "f", {"a": "1", "b": [2, {"c": 3}]})]))
+    assert message_hash.message_digest(one) == message_hash.message_digest(other)
+    assert not message_hash.is_same(one, replace(other, calls=other.calls[::-1]))
+    assert not message_hash.is_same(one, assistant("", [ToolCall("c1", "f", {"a": "1", "b": [2, {"c": 3}]})]))
 
 
 def test_pictures_compare_by_their_bytes_and_their_place() -> None:
     red, blue = (Media.of("image/png", data) for data in (b"red", b"blue"))
-    assert message_hash.same(user("look", [red]), user("look", [replace(red, data=None, mime="image/x-png")]))
-    assert not message_hash.same(user("look", [red]), user("look", [blue]))
-    assert not message_hash.same(user("look", [red, blue]), user("look", [blue, red]))
-    assert not message_hash.same(user("look", [red]), user("look"))
+    assert message_hash.is_same(user("look", [red]), user("look", [replace(red, data=None, mime="image/x-png")]))
+    assert not message_hash.is_same(user("look", [red]), user("look", [blue]))
+    assert not message_hash.is_same(user("look", [red, blue]), user("look", [blue, red]))
+    assert not message_hash.is_same(user("look", [red]), user("look"))
 
 
 def test_a_chain_tells_beginnings_apart() -> None:
-    assert message_hash.chain([u1, a1])[0] == message_hash.chain([u1, a2])[0]
-    assert message_hash.chain([u1, a1])[1] != message_hash.chain([u1, a2])[1]
-    assert message_hash.chain([user("ab"), user("c")])[1] != message_hash.chain([user("a"), user("bc")])[1]
+    assert message_hash.hash_chain([u1, a1])[0] == message_hash.hash_chain([u1, a2])[0]
+    assert message_hash.hash_chain([u1, a1])[1] != message_hash.hash_chain([u1, a2])[1]
+    assert message_hash.hash_chain([user("ab"), user("c")])[1] != message_hash.hash_chain([user("a"), user("bc")])[1]
 
 
 def test_what_is_visible_has_no_tools_nothing_hidden_and_no_instructions() -> None:
     said = [system("s"), user("note", hidden=True), u1, tc1, t1, a1, system("later"), u2]
-    assert [said[at].text for at in message_hash.visible(said)] == ["u1", "a1", "later", "u2"]
+    assert [said[at].text for at in message_hash.visible_indices(said)] == ["u1", "a1", "later", "u2"]
 
 
 # ------------------------------------------------------------------------------------------- mode
@@ -99,16 +99,16 @@ def test_what_is_visible_has_no_tools_nothing_hidden_and_no_instructions() -> No
 )
 def test_a_request_that_carries_an_answer_is_a_replay(incoming: list[Message], expected: str) -> None:
     assert mode(incoming) == expected
-    assert mode(split([system("s"), system("developer"), *incoming])[1]) == expected
+    assert mode(split_instructions([system("s"), system("developer"), *incoming])[1]) == expected
     assert (mode(incoming, "append"), mode(incoming, "replay")) == ("append", "replay")
 
 
 def test_what_a_request_adds_is_its_last_user_message_or_the_calls_it_ends_with() -> None:
     two = assistant("", [ToolCall("a", "f", {}), ToolCall("b", "f", {})])
-    assert [added_from(said) for said in ([], [u1], [u1, a1, u2], [u1, a1], [u1, tc1, t1], [result()])] == (
+    assert [first_added(said) for said in ([], [u1], [u1, a1, u2], [u1, a1], [u1, tc1, t1], [result()])] == (
         [0, 0, 2, 2, 1, 0]
     )
-    assert added_from([u1, two, result("a"), result("b")]) == 1
+    assert first_added([u1, two, result("a"), result("b")]) == 1
 
 
 # ------------------------------------------------------------------------------------------- replay
@@ -205,8 +205,8 @@ def test_a_stopped_answer_is_known_by_the_part_that_its_reader_saw() -> None:
 def test_empty_answers_do_not_count() -> None:
     stored = [u1, tc1, t1, assistant(""), u2, a2]
     for said in ([u1, u2, a2, u3], [u1, assistant("\n"), u2, a2, u3]):
-        assert splice(stored, split(said)[1]) == Splice(6, (u3,), 1, 3)
-    assert split([u1, assistant(" "), tc1, t1, user("")])[1] == [u1, tc1, t1]
+        assert splice(stored, split_instructions(said)[1]) == Splice(6, (u3,), 1, 3)
+    assert split_instructions([u1, assistant(" "), tc1, t1, user("")])[1] == [u1, tc1, t1]
 
 
 def test_a_new_picture_stays_and_the_stored_ones_too() -> None:
@@ -218,7 +218,7 @@ def test_a_new_picture_stays_and_the_stored_ones_too() -> None:
 
 
 def test_instructions_are_neither_compared_nor_new() -> None:
-    own, said = split([system("Today is Monday."), system("Be brief."), u1, a1, u2])
+    own, said = split_instructions([system("Today is Monday."), system("Be brief."), u1, a1, u2])
     assert [message.text for message in own] == ["Today is Monday.", "Be brief."]
     assert splice([system("Today is Sunday."), u1, a1], said) == Splice(3, (u2,), 1, 2)
 
@@ -227,39 +227,39 @@ def test_instructions_are_neither_compared_nor_new() -> None:
 
 
 def test_who_sends_only_what_is_new_keeps_the_history() -> None:
-    _, said = split([system("Be brief."), u2])
-    assert append([u1, tc1, t1, a1], said) == Splice(4, (u2,), 1)
+    _, said = split_instructions([system("Be brief."), u2])
+    assert splice_append([u1, tc1, t1, a1], said) == Splice(4, (u2,), 1)
 
 
 def test_results_that_come_alone_answer_the_call_they_name() -> None:
     stored = [u1, tc1, replace(t1, status="interrupted"), assistant("stopped", ()).with_status("interrupted")]
     late = result(text="the new output")
-    assert append(stored, [late]) == Splice(1, (tc1, late), 2)
+    assert splice_append(stored, [late]) == Splice(1, (tc1, late), 2)
 
 
 def test_results_of_calls_that_nobody_knows_stay_for_the_store_to_refuse() -> None:
-    assert append([u1, a1], [result("unknown")]) == Splice(2, (result("unknown"),), 1)
+    assert splice_append([u1, a1], [result("unknown")]) == Splice(2, (result("unknown"),), 1)
 
 
 # ------------------------------------------------------------------------------------------- pieces
 
 
 def test_what_was_answered_is_told_from_what_was_not() -> None:
-    assert exchanges([u1, a1, u2, tc1, t1, a2, u3]) == ([[u1, a1], [u2, tc1, t1, a2]], [u3])
-    assert exchanges([a1, u2]) == ([[a1]], [u2])
-    assert exchanges([]) == ([], [])
+    assert split_exchanges([u1, a1, u2, tc1, t1, a2, u3]) == ([[u1, a1], [u2, tc1, t1, a2]], [u3])
+    assert split_exchanges([a1, u2]) == ([[a1]], [u2])
+    assert split_exchanges([]) == ([], [])
 
 
 def test_the_newest_messages_never_begin_with_a_result() -> None:
     said = [u1, tc1, t1, a1]
-    assert [len(newest(said, limit)) for limit in (0, 1, 2, 3, 9)] == [0, 1, 1, 3, 4]
+    assert [len(newest_messages(said, limit)) for limit in (0, 1, 2, 3, 9)] == [0, 1, 1, 3, 4]
 
 
 def test_only_whole_rounds_stay() -> None:
     two = assistant("", [ToolCall("a", "f", {}), ToolCall("b", "f", {})])
-    assert paired([u1, two, result("a"), u2]) == [u1, u2]
-    assert paired([result("a"), two, result("a"), result("b"), result("c"), u2]) == [u2]
-    assert paired([two, result("b"), result("a")]) == [two, result("b"), result("a")]
+    assert drop_unpaired([u1, two, result("a"), u2]) == [u1, u2]
+    assert drop_unpaired([result("a"), two, result("a"), result("b"), result("c"), u2]) == [u2]
+    assert drop_unpaired([two, result("b"), result("a")]) == [two, result("b"), result("a")]
 
 
 # ------------------------------------------------------------------------------------------- properties
@@ -290,11 +290,11 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 def known_to_clients(said: list[Message]) -> list[Message]:
-    return [said[at] for at in message_hash.visible(said)]
+    return [said[at] for at in message_hash.visible_indices(said)]
 
 
 def whole(said: list[Message]) -> bool:
-    return paired(said) == said
+    return drop_unpaired(said) == said
 
 
 @given(conversations())
@@ -309,7 +309,7 @@ def test_replaying_what_is_visible_changes_nothing(stored: list[Message]) -> Non
 @given(conversations())
 def test_a_replay_with_one_more_message_is_an_append(stored: list[Message]) -> None:
     more = user("more")
-    one, other = splice(stored, [*known_to_clients(stored), more]), append(stored, [more])
+    one, other = splice(stored, [*known_to_clients(stored), more]), splice_append(stored, [more])
     assert (one.kept, one.new) == (other.kept, other.new) == (len(stored), (more,))
 
 
@@ -318,7 +318,7 @@ def test_clients_that_repeat_some_of_the_tools_change_nothing_either(
     stored: list[Message], data: st.DataObject
 ) -> None:
     carried: list[Message] = []
-    for step in history_merge.steps(stored):
+    for step in history_merge.visible_steps(stored):
         carried.append(stored[step.at])
         for start, end in step.rounds:
             if data.draw(st.booleans()):
@@ -331,13 +331,13 @@ def test_clients_that_repeat_some_of_the_tools_change_nothing_either(
 def test_of_any_two_histories_nothing_dangles_and_nothing_of_the_client_is_lost(
     stored: list[Message], other: list[Message]
 ) -> None:
-    _, incoming = split([*other, user("now")])
+    _, incoming = split_instructions([*other, user("now")])
     found = splice(stored, incoming)
     view = [*stored[: found.kept], *found.new]
     assert whole(view)
     assert whole(stored[: found.kept])
-    forms = [message_hash.form(message) for message in known_to_clients(view)]
-    assert forms == [message_hash.form(message) for message in known_to_clients(incoming)]
+    forms = [message_hash.comparison_form(message) for message in known_to_clients(view)]
+    assert forms == [message_hash.comparison_form(message) for message in known_to_clients(incoming)]
 
 
 @given(conversations(), st.data())
@@ -348,7 +348,7 @@ def test_an_edit_keeps_exactly_what_stands_before_it(stored: list[Message], data
         return
     edited = data.draw(st.sampled_from(asked))
     found = splice(stored, [*known[:edited], user("edited")])
-    place = message_hash.visible(stored)[edited]
+    place = message_hash.visible_indices(stored)[edited]
     while place and stored[place - 1].hidden:
         place -= 1
     assert (found.kept, found.new) == (place, (user("edited"),))

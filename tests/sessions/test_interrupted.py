@@ -43,7 +43,7 @@ async def assert_known(store: SessionStore, *, closed: bool = True) -> list[str]
     assert not closed or all(turn.state != "open" for turn in turns)
     for turn in turns:
         said = [item.message for item in items if item.turn == turn.id]
-        assert call_pairs.unanswered({}, said) == {} or turn.state == "open"
+        assert call_pairs.pending_calls({}, said) == {} or turn.state == "open"
         texts = [message.text for message in said if message.role != "tool"]
         assert len(texts) == len(set(texts)) or texts.count("") == 1
     assert [item.seq for item in items] == list(range(1, len(items) + 1))

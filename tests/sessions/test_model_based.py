@@ -82,8 +82,8 @@ class Stores(RuleBasedStateMachine):
         turn, head = self.current(key)
         for batch in batches:
             items = self.runner.run(self.memory.latest(key))
-            asked = call_pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
-            answered = [*call_pairs.answers(asked, "ok"), *batch]
+            asked = call_pairs.pending_calls({}, [item.message for item in items if item.turn == turn.id])
+            answered = [*call_pairs.interrupted_results(asked, "ok"), *batch]
             items = self.both(lambda store, now=head, all=answered: store.append(turn, self.owner(key), all, now))  # type: ignore[misc]  # bound per loop
             head += 0 if isinstance(items, str) else len(items)
 
@@ -181,7 +181,7 @@ class Stores(RuleBasedStateMachine):
         for key in KEYS:
             turns, items = self.runner.run(self.sqlite.everything(key))
             for turn in turns:
-                waiting = call_pairs.unanswered({}, [item.message for item in items if item.turn == turn.id])
+                waiting = call_pairs.pending_calls({}, [item.message for item in items if item.turn == turn.id])
                 assert not waiting or turn.state == "open"
 
     def owner(self, key: SessionKey) -> Owner:

@@ -92,7 +92,7 @@ async def test_an_older_release_refuses_a_newer_file_and_changes_nothing(older: 
     before = digest(path)
     told, _ = start(older, path, "read").communicate(timeout=60)
     assert told.startswith("StoreCorrupt")
-    assert f"written by a newer agent-kernel (format {len(schema.scripts())}, this one knows 1)" in told
+    assert f"written by a newer agent-kernel (format {len(schema.migration_scripts())}, this one knows 1)" in told
     assert "Nothing was changed." in told
     assert digest(path) == before
     assert [file.name for file in path.parent.iterdir() if ".bak" in file.name] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.sessions.shared_disk import shared_disk
+from agent_kernel.sessions.shared_disk import is_shared_disk
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -40,12 +40,12 @@ a line of another kind
     ],
 )
 def test_the_innermost_mount_decides(path: str, shared: bool) -> None:
-    assert shared_disk(Path(path), MOUNTS) is shared
+    assert is_shared_disk(Path(path), MOUNTS) is shared
 
 
 def test_without_a_mount_table_a_disk_counts_as_local() -> None:
-    assert not shared_disk(Path("/home/ann/s.db"), "")
+    assert not is_shared_disk(Path("/home/ann/s.db"), "")
 
 
 def test_this_systems_own_table_can_be_read(tmp_path: Path) -> None:
-    assert shared_disk(tmp_path) in (True, False)
+    assert is_shared_disk(tmp_path) in (True, False)

@@ -243,7 +243,7 @@ async def test_an_edit_cancelled_at_any_await_leaves_no_empty_branch_and_no_open
         assert all(turn.state != "open" for turn in await store.turns(KEY))
         for name in ("main", *(branch.name for branch in made)):
             said = [item.message for item in await store.latest(KEY, branch=name)]
-            assert history_merge.paired(said) == said
+            assert history_merge.drop_unpaired(said) == said
         assert (await it.run("u3")).error is None or n
         await store.aclose()
         if run.suspensions < n:
@@ -547,7 +547,7 @@ async def test_whatever_clients_do_nothing_is_doubled_lost_or_left_dangling(
         said_in_all += result.saved
         known.append([*carried, prompt, assistant(result.text)])
         await _agrees(store, known[-1], said_in_all)
-        assert history_merge.paired(list(engine.requests[-1].messages)) == list(engine.requests[-1].messages)
+        assert history_merge.drop_unpaired(list(engine.requests[-1].messages)) == list(engine.requests[-1].messages)
 
 
 async def _agrees(store: MemoryStore, client: list[Message], said_in_all: int) -> None:
@@ -558,8 +558,8 @@ async def _agrees(store: MemoryStore, client: list[Message], said_in_all: int) -
     assert shown == {item.seq for item in whole.items}
     for branch in whole.branches:
         said = [item.message for item in whole.shown(branch.name)[1]]
-        assert history_merge.paired(said) == said
+        assert history_merge.drop_unpaired(said) == said
     current = [item.message for item in whole.shown()[1]]
-    visible = [message_hash.form(current[at]) for at in message_hash.visible(current)]
-    assert visible == [message_hash.form(message) for message in client]
+    visible = [message_hash.comparison_form(current[at]) for at in message_hash.visible_indices(current)]
+    assert visible == [message_hash.comparison_form(message) for message in client]
     assert await store.verify() == []

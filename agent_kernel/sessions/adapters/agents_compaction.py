@@ -1,8 +1,8 @@
 """Automatic compaction by OpenAI's Agents SDK: the newest items of a session, and what replaces them.
 
-The SDK asks a session for its newest items, whatever limit its reads have, lets the API write a shorter version of the
-last of them, and puts that in their place. Here the shorter version begins another branch of the session: nobody sees a
-history without it, and the branch with what it stands for stays for people, search and export.
+The SDK asks a session for its newest items regardless of its read limit, lets the API write a shorter version of the
+last ones, and replaces them by it. Here the shorter version begins another branch of the session: no reader sees a
+history without it, and the branch with the replaced items stays available to people, search and export.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agent_kernel.sessions.export import responses_items
 from agent_kernel.sessions.export.responses_items import Body
 
 Forms: TypeAlias = Sequence[tuple[Item, list[Body]]]
-"""Stored items, each with what it is in the Responses API."""
+"""Stored items, each with its form in the Responses API."""
 Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the SDK reads of it. ``complete``: there is nothing before ``items``. ``replace_suffix`` puts other items in
-    the place of those from an index on; False, and nothing is written, if they are not the newest ones any more."""
+class CompactionSnapshot:
+    """The attributes that the SDK reads. ``complete``: there is nothing before ``items``. ``replace_suffix`` replaces
+    the items from an index on; it returns False and writes nothing if they are no longer the newest ones."""
 
     items: list[Body]
     complete: bool
@@ -36,11 +36,10 @@ class Snapshot:
 
 
 class Suffix:
-    """The newest items of a session from ``start``, an index into what ``forms`` are in the Responses API, on.
+    """The newest items of a session from ``start`` on, an index into the Responses API form of ``forms``.
 
-    ``is_expired`` names items that nobody can read any more. Those at the beginning of the history are removed together
-    with a replacement, and so is the branch with what was replaced.
-    """
+    ``is_expired`` recognizes items that can no longer be read. Those at the beginning of the history are removed
+    together with a replacement, and so is the branch with the replaced items."""
 
     def __init__(
         self, store: SessionStore, key: SessionKey, forms: Forms, start: int, is_expired: Callable[[Body], bool] | None
@@ -51,12 +50,13 @@ class Suffix:
         self._key = key
         self._is_expired = is_expired
         self._tail = [item for item, _ in forms[at:]]
-        # The first item may be several in the Responses API: a message and its calls. What stays of it is said anew.
+        # The first item may be several in the Responses API: a message and its calls. The rest of it is stored again.
         self._rest = [responses_items.message_of(body) for body in forms[at][1][:offset]]
         self._splits_pair = not offset and self._tail[0].message.role == "tool"
 
     async def replace(self, messages: Sequence[Message], record: dict[str, Any]) -> bool:
-        """In a turn with this ``record``. False if the suffix changed, or while another turn of the session runs."""
+        """Replace in a turn with this ``record``. Returns False if the suffix changed, or while another turn of the
+        session runs."""
         before = await self._before()
         if before is None or self._splits_pair:
             return False
@@ -69,13 +69,13 @@ class Suffix:
         return False
 
     async def _before(self) -> list[Item] | None:
-        """The items of the current branch before the suffix; None: the suffix is not its end any more."""
+        """Return the items of the current branch before the suffix, or None if the suffix is no longer its end."""
         said = await self._store.latest(self._key, failed=False)
         count = len(said) - len(self._tail)
         return said[:count] if count >= 0 and said[count:] == self._tail else None
 
     def _expired(self, before: Sequence[Item]) -> int:
-        """How many items at the beginning of the history are expired."""
+        """Return the number of expired items at the beginning of the history."""
         if self._is_expired is None:
             return 0
         for count, bodies in enumerate(responses_items.items_of(before, {})):
@@ -84,7 +84,8 @@ class Suffix:
         return len(before)
 
     async def _branch_off(self, fresh: Sequence[Message], record: dict[str, Any], expired: int) -> bool:
-        """While this turn is open nobody else writes to the session, so what is verified here holds."""
+        """Write the replacement on a new branch. While this turn is open nobody else writes to the session, so what is
+        checked here stays true."""
         owner = Owner.here()
         turn = await self._store.open_turn(Turn(new_id("turn"), self._key, record=record), owner)
         replaced = False

@@ -1,4 +1,4 @@
-"""One event loop on a thread of its own, for callers without one: what they ask for runs there, and they wait."""
+"""An event loop on its own thread, for synchronous callers that wait for its results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Bridge:
-    """Started at its first use, and again in a process that was forked. May be used from any thread, also from one
-    whose own loop is running: that loop stands still meanwhile."""
+class EventLoopThread:
+    """Started at first use, and again in a forked process. Can be used from any thread, including one with a running
+    loop, which is blocked meanwhile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,11 +22,11 @@ class Bridge:
         self._pid = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of ``work``, or what it raises."""
+        """Return the result of ``work``, or raise its exception."""
         return asyncio.run_coroutine_threadsafe(work, self._running()).result()
 
     def close(self) -> None:
-        """Ends the thread; harmless twice."""
+        """Stop the thread. Idempotent."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

@@ -1,7 +1,7 @@
-"""A session of this store for OpenAI's Agents SDK: ``Runner.run(agent, text, session=AgentsSession(id, path))``.
+"""A session for OpenAI's Agents SDK: ``Runner.run(agent, text, session=AgentsSession(id, path))``.
 
-Needs nothing of the SDK: its protocol is structural. Items come back as they were given, and our own agent, search and
-export read the same session.
+Does not import the SDK: its protocol is structural. Items are returned as they were given, and our own agent, search
+and export read the same session.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from agent_kernel.core.errors import InvalidRequest, SessionNotFound
 from agent_kernel.core.messages import Message, is_too_deep
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey
-from agent_kernel.sessions.adapters.agents_compaction import Forms, Snapshot, Suffix
+from agent_kernel.sessions.adapters.agents_compaction import CompactionSnapshot, Forms, Suffix
 from agent_kernel.sessions.adapters.shared_stores import FILES, MEMORY, OpenFile
 from agent_kernel.sessions.export import responses_items
 from agent_kernel.sessions.export.responses_items import Body
 from agent_kernel.sessions.serialization import MAX_DEPTH
 
 RECORD = {"by": "openai-agents"}
-"""What the record of a turn says that the SDK wrote."""
+"""Record of turns that the SDK wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """What the SDK calls SessionSettings, for where it is not installed. ``limit``: newest items, None = all."""
+    """Stands for the SDK's SessionSettings where it is not installed. ``limit``: newest items, None = all."""
 
     limit: int | None = None
 
     def resolve(self, override: Any) -> ReadSettings:
-        """With what ``override`` (settings or a mapping) says; this one stays as it is."""
+        """Return a copy with the values of ``override`` (settings or a mapping)."""
         limit = override.get("limit") if isinstance(override, Mapping) else getattr(override, "limit", None)
         return self if limit is None else replace(self, limit=limit)
 
@@ -46,16 +46,14 @@ class ReadSettings:
 
 
 class AgentsSession:
-    """``store`` is a SessionStore, which stays the caller's, or the path of a SQLite file (``:memory:``: this object's
-    own), which ``close`` gives back. ``namespace`` may be a function of the run's context wrapper (None outside of a
-    run): one tenant never sees another's session of the same id. ``clean`` changes what is kept of a message, as
-    ``Redactor().message`` does; the SDK then does not know its own items again where it compares them, and takes back
-    nothing.
+    """``store`` is a SessionStore, which the caller closes, or the path of a SQLite file (``:memory:``: private to this
+    object), which ``close`` releases. ``namespace`` may be a function of the run's context wrapper (None outside of a
+    run); a tenant never sees another tenant's session with the same id. ``clean`` changes what is stored of a message,
+    like ``Redactor().message``; the SDK then does not recognize its own items where it compares them, and removes none.
 
-    May be used from any thread and any event loop. Every method is one transaction, whose outcome is known when it
-    raises CancelledError; but ``pop_item``, see there. Raises RuntimeError once it is closed, TypeError for what is no
-    JSON, InvalidRequest for a negative limit, and what the store raises: SessionBusy while our own agent is at a turn.
-    """
+    Can be used from any thread and event loop. Every method except ``pop_item`` is one transaction, whose outcome is
+    known when CancelledError is raised. Raises RuntimeError after ``close``, TypeError for what is not JSON,
+    InvalidRequest for a negative limit, and the errors of the store: SessionBusy while our own agent runs a turn."""
 
     def __init__(
         self,
@@ -87,7 +85,8 @@ class AgentsSession:
 
     @property
     def session_settings(self) -> Any:
-        """A SessionSettings of the SDK where that is loaded: parts of it take nothing else. Otherwise ReadSettings."""
+        """The SDK's SessionSettings where it is loaded, since parts of it accept nothing else. Otherwise
+        ReadSettings."""
         if isinstance(self._settings, ReadSettings):
             self._settings = _settings_type()(self._settings.limit)
         return self._settings
@@ -97,44 +96,44 @@ class AgentsSession:
         self._settings = _settings(settings)
 
     async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Body]:
-        """The newest ``limit`` (None: that of the settings, else all) in order. Items of our own agent are messages,
-        calls and outputs of the Responses API; what it kept from people is left out."""
+        """Return the newest ``limit`` items in order (None: the limit of the settings, or all). Items of our own agent
+        are messages, calls and outputs of the Responses API; what it hides from people is left out."""
         store, key = self._store(), self._key(wrapper)
         wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
         items = _flat(await self._newest(store, key, wanted))
         return items if wanted is None else items[-wanted:] if wanted else []
 
     async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
-        """All or nothing. A user message begins a turn."""
+        """Add all items or none. A user message begins a turn."""
         store, key = self._store(), self._key(wrapper)
         if items:
             await store.add_messages(key, [self._clean(_message(item)) for item in items], record=RECORD)
 
     async def pop_item(self, *, wrapper: Any = None) -> Body | None:
-        """The newest item, which is gone then; None: there is none. Calls and results of our own agent can not stand
-        alone: of those the rest is stored anew as items of the SDK, in a second transaction."""
+        """Remove and return the newest item, or return None if there is none. Calls and results of our own agent cannot
+        stand alone: the rest of such a group is stored again as items of the SDK, in a second transaction."""
         store, key = self._store(), self._key(wrapper)
         while unit := await self._newest_unit(store, key):
             items = _flat(await self._forms(store, key, unit))
             if not await store.rewind(key, unit):
-                continue  # somebody was faster: it is another item now
+                continue  # another writer was faster: the newest item has changed
             if items:
                 await self._put_back(store, key, items[:-1])
                 return items[-1]
         return None
 
     async def clear_session(self, *, wrapper: Any = None) -> None:
-        """Its title and notebook stay."""
+        """Remove the items. The session's title and notebook stay."""
         store, key = self._store(), self._key(wrapper)
         with suppress(SessionNotFound):
             await store.clear(key)
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
-    ) -> Snapshot:
-        """The newest ``limit`` items whatever the settings say, for the SDK's OpenAIResponsesCompactionSession, which
-        calls it by this name. What it replaces stays in the session as an earlier branch; but with ``prune_prefix``,
-        from an EncryptedSession, it is removed, together with the expired items at the beginning."""
+    ) -> CompactionSnapshot:
+        """Return the newest ``limit`` items regardless of the settings. The SDK's OpenAIResponsesCompactionSession
+        calls this by name. Replaced items stay in the session as an earlier branch; with ``prune_prefix``, from an
+        EncryptedSession, they are removed together with expired items at the beginning."""
         store, key = self._store(), self._key(None)
         forms = await self._newest(store, key, limit + 1)
         items = _flat(forms)
@@ -146,10 +145,10 @@ class AgentsSession:
             messages = [self._clean(_message(item)) for item in output]
             return await Suffix(store, key, forms, first + start, prune_prefix).replace(messages, RECORD)
 
-        return Snapshot(items[first:], not first, replace_suffix)
+        return CompactionSnapshot(items[first:], not first, replace_suffix)
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Release the file. Idempotent."""
         if not self._closed:
             self._closed = True
             if self._file is not None:
@@ -185,11 +184,11 @@ class AgentsSession:
 
     @classmethod
     async def _newest(cls, store: SessionStore, key: SessionKey, wanted: int | None) -> Forms:
-        """At least the newest ``wanted`` items (None: all), if there are so many."""
+        """Return at least the newest ``wanted`` items (None: all), if there are that many."""
         forms = await cls._forms(store, key, await store.latest(key, wanted, failed=False))
         window = wanted or 0
         while wanted and len(_flat(forms)) < wanted and window < await cls._head(store, key):
-            window *= 2  # a pair was cut, or something is for models of ours only: look further back
+            window *= 2  # a pair was cut, or items have no form in the SDK: read further back
             forms = await cls._forms(store, key, await store.latest(key, window, failed=False))
         return forms
 
@@ -202,7 +201,7 @@ class AgentsSession:
 
     @staticmethod
     async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:
-        """The newest item, or the newest calls with all their results."""
+        """Return the newest item, or the newest calls with all their results."""
         said, window = await store.latest(key, 1), 1
         while not said and window < await AgentsSession._head(store, key):
             window *= 4
@@ -217,7 +216,7 @@ class AgentsSession:
 
 
 def _message(item: Mapping[str, Any]) -> Message:
-    """Raises TypeError for what is no JSON object, before anything is written."""
+    """Convert an item. Raises TypeError for what is not a JSON object, before anything is written."""
     if not isinstance(item, Mapping):
         raise TypeError(f"An item is a mapping, not {type(item).__name__}.")
     if is_too_deep(item, MAX_DEPTH):
@@ -240,7 +239,7 @@ def _settings_type() -> Callable[[int | None], Any]:
 
 
 def _settings(given: Any) -> Any:
-    """The SDK's own as they are; None and mappings as ReadSettings. Raises TypeError for an unknown key."""
+    """Return settings of the SDK unchanged, None and mappings as ReadSettings. Raises TypeError for an unknown key."""
     if given is None:
         return ReadSettings()
     if not isinstance(given, Mapping):

@@ -1,7 +1,7 @@
-"""A saved window of a conversation against what is stored of it: what is new, and where they part. Pure.
+"""Compares a saved window of a conversation with the stored messages: what is new, and where they differ. Pure.
 
-selectools saves the whole window of its memory after every run; here only what is new of it is appended, so that
-nothing it has dropped from the window is lost.
+selectools saves the whole window of its memory after every run. Only the new messages are appended here, so that
+nothing that has left the window is lost.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the metadata of a session say of the memory that was saved last: its limits, its summary, how many messages
-    it had when the session was at item ``head``."""
+    """The session metadata about the memory that was saved last: its limits, its summary, and its number of messages
+    when the session was at item ``head``."""
 
     max_messages: int = 20
     max_tokens: int | None = None
@@ -25,7 +25,7 @@ class Window:
 
     @classmethod
     def of(cls, facts: Any) -> Window | None:
-        """None: nothing that this version wrote."""
+        """Parse metadata. None for anything that this version did not write."""
         names = ("max_messages", "count", "head")
         if not isinstance(facts, Mapping) or not all(type(facts.get(name)) is int for name in names):
             return None
@@ -33,26 +33,26 @@ class Window:
         return cls(facts["max_messages"], tokens, summary, facts["count"], facts["head"])
 
     def at(self, head: int) -> int:
-        """How many messages it has when the session is at ``head``: what was said since comes in, up to its limit."""
+        """Return its number of messages when the session is at ``head``: later messages are added up to its limit."""
         since = max(0, head - self.head)
         return max(self.count, min(self.max_messages, self.count + since)) if since else self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Of the messages ``stored``, the first ``same`` of the window stand from ``start`` on; then they differ."""
+    """The first ``same`` messages of the window match those stored from ``start`` on; then they differ."""
 
     start: int
     same: int
 
 
 def text_of(body: Mapping[str, Any]) -> str:
-    """By which two messages are the same. Raises TypeError for what is no JSON."""
+    """Return a text by which messages are compared. Raises TypeError for what is not JSON."""
     return json.dumps(body, sort_keys=True, ensure_ascii=False)
 
 
 def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
-    """How many of the first messages of the window are the newest of what is stored."""
+    """Return how many of the first messages of the window are the newest stored ones."""
     for count in range(min(len(stored), len(window)), 0, -1):
         if stored[len(stored) - count :] == window[:count]:
             return count
@@ -60,8 +60,8 @@ def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
 
 
 def parting(stored: Sequence[str], window: Sequence[str]) -> Parting | None:
-    """Where the window begins in what is stored and goes on otherwise; of several the longest agreement. None: its
-    beginning is not there."""
+    """Return where the window begins in the stored messages and differs later, choosing the longest match. None if its
+    beginning is not stored."""
     found: list[Parting] = []
     for start in range(len(stored)):
         same = 0

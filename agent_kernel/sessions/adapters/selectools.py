@@ -1,6 +1,6 @@
 """This store for selectools: ``AgentConfig(session_store=SelectoolsStore(path), session_id=...)``.
 
-Synchronous, as its protocol is; the work is done by one loop on a thread of its own.
+Synchronous like its protocol; the work runs on an event loop in its own thread.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.adapters.event_loop_thread import Bridge
+from agent_kernel.sessions.adapters.event_loop_thread import EventLoopThread
 from agent_kernel.sessions.adapters.saved_window import text_of
-from agent_kernel.sessions.adapters.selectools_sessions import Known, SavedSessions, Store, count_of
+from agent_kernel.sessions.adapters.selectools_sessions import SavedMemory, SavedSessions, SelectoolsBackend, count_of
 from agent_kernel.sessions.adapters.shared_stores import FILES, OpenFile
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class StorageKey(str):
-    """The id in ``list`` and ``search``: ``namespace:id`` to read, but it knows the two apart, so that it loads what it
-    names, and ``a:b`` is never taken for ``b`` of ``a``."""
+    """The id in ``list`` and ``search``: reads as ``namespace:id`` but knows both parts, so that loading it finds the
+    right session and ``a:b`` is never taken for ``b`` of ``a``."""
 
     key: SessionKey
 
@@ -43,19 +43,18 @@ class StorageKey(str):
 
 
 class SelectoolsStore:
-    """``store`` is a SessionStore, which stays the caller's, or the path of a SQLite file. Sessions without a namespace
-    are in ``namespace``; any other namespace is one of this store too. A session that did not change for
-    ``default_ttl`` seconds is gone: removed by whoever next loads it, lists it or asks for it.
+    """``store`` is a SessionStore, which the caller closes, or the path of a SQLite file. Sessions without a namespace
+    are in ``namespace``; any other namespace belongs to this store too. A session that did not change for
+    ``default_ttl`` seconds is expired: whoever loads, lists or checks it next removes it.
 
-    ``save`` appends what is new, so that what a memory has dropped from its window stays stored; ``load`` gives the
-    window that was saved last. A memory that was edited continues in a new branch; of two that were saved from one
-    beginning both stay, in the order they came. May be used from any thread. Raises ValueError for ids of no or more
-    than 512 characters or with control characters, RuntimeError once it is closed, else the errors of the store.
-    """
+    ``save`` appends what is new, so that what has left the memory's window stays stored; ``load`` returns the window
+    that was saved last. An edited memory continues on a new branch; of two memories saved from one beginning both stay,
+    in order of arrival. Can be used from any thread. Raises ValueError for ids that are empty, longer than 512
+    characters or contain control characters, RuntimeError after ``close``, otherwise the errors of the store."""
 
     def __init__(
         self,
-        store: Store | str | Path = "sessions.db",
+        store: SelectoolsBackend | str | Path = "sessions.db",
         default_ttl: float | None = None,
         *,
         db_path: str | Path | None = None,
@@ -68,15 +67,15 @@ class SelectoolsStore:
         self._ttl, self._clock, self._durable = default_ttl, clock, durable
         self._given = None if isinstance(place, str | Path) else place
         self._file: OpenFile | None = FILES.take(place, durable=durable) if isinstance(place, str | Path) else None
-        self._bridge = Bridge()
+        self._bridge = EventLoopThread()
         self._closed = False
         self._lock = threading.Lock()
-        self._memories: WeakKeyDictionary[Any, dict[SessionKey, Known]] = WeakKeyDictionary()
+        self._memories: WeakKeyDictionary[Any, dict[SessionKey, SavedMemory]] = WeakKeyDictionary()
         self._seen: set[SessionKey] = set()
         self._key("s", None)
 
     def save(self, session_id: str, memory: ConversationMemory, namespace: str | None = None) -> None:
-        """Said in the log when it fails: selectools itself would not tell."""
+        """Save a memory. Failures are logged, since selectools does not report them."""
         try:
             key = self._key(session_id, namespace)
             with self._lock:
@@ -98,12 +97,12 @@ class SelectoolsStore:
                 return None
             memory: ConversationMemory = ConversationMemory.from_dict(loaded.memory)
             texts = [text_of(body) for body in memory.to_dict()["messages"]]
-            self._memories.setdefault(memory, {})[key] = Known(texts, loaded.head)
+            self._memories.setdefault(memory, {})[key] = SavedMemory(texts, loaded.head)
             self._seen.add(key)
             return memory
 
     def list(self) -> builtins.list[SessionMetadata]:
-        """Of all namespaces, the one used longest ago first; without those that our own agent is at."""
+        """Return the sessions of all namespaces, unused longest first, without those with a running turn."""
         from selectools.sessions import SessionMetadata
 
         return [
@@ -123,13 +122,14 @@ class SelectoolsStore:
         return self._bridge.run(self._sessions.info(self._key(session_id, namespace))) is not None
 
     def branch(self, source_id: str, new_id: str, namespace: str | None = None) -> None:
-        """A copy with a life of its own, its limits and summary too. Raises ValueError for a source that is not there
-        and for a target that is."""
+        """Copy a session with its limits and summary. Raises ValueError if the source does not exist or the target
+        does."""
         source, target = self._key(source_id, namespace), self._key(new_id, namespace)
         self._bridge.run(self._sessions.branch(source, target))
 
     def search(self, query: str, namespace: str | None = None, limit: int = 5) -> builtins.list[SessionSearchResult]:
-        """The best first; texts of users and assistants only, any of the words, as part of a word too."""
+        """Return the best matches first. Searches only texts of users and assistants; any of the words, also as part of
+        a word."""
         from selectools.sessions import SessionSearchResult
 
         if limit <= 0 or not query.strip():
@@ -145,7 +145,7 @@ class SelectoolsStore:
         ]
 
     def close(self) -> None:
-        """Harmless twice."""
+        """Release the file and stop the thread. Idempotent."""
         with self._lock:
             closed, self._closed = self._closed, True
         if not closed:

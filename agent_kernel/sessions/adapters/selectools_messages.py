@@ -1,6 +1,7 @@
-"""Messages of selectools, as its ``Message.to_dict`` writes them, as messages of ours, and back. Pure.
+"""Conversion between selectools messages (as ``Message.to_dict`` writes them) and ours. Pure.
 
-Calls with all their results right behind them are calls and results of ours too; half a pair is kept as it is, hidden.
+Calls with all their results directly behind them become our calls and results; half a pair is stored unchanged,
+hidden.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from agent_kernel.sessions.export import responses_items
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "selectools"
-"""The key of ``Message.extra``: what the message of ours has no place for."""
+"""Key of ``Message.extra``: what our message cannot represent."""
 EMPTY: Body = dict.fromkeys(("image_base64", "tool_name", "tool_result", "tool_calls", "tool_call_id", "content_parts"))
 SPOKEN: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
 def messages_of(bodies: Sequence[Body]) -> list[Message]:
-    """One for each."""
+    """Return one message for each body."""
     said: list[Message] = []
     while len(said) < len(bodies):
         rest = bodies[len(said) :]
@@ -28,8 +29,8 @@ def messages_of(bodies: Sequence[Body]) -> list[Message]:
 
 
 def bodies_of(messages: Sequence[Message]) -> list[Body]:
-    """One for each message that selectools can read: what our own agent and other programs said too, but for what is
-    hidden."""
+    """Return one body for each message that selectools can read, including those of our own agent and of other
+    programs, except hidden ones."""
     bodies: list[Body] = []
     others: list[Message] = []
     for message in messages:
@@ -44,7 +45,7 @@ def bodies_of(messages: Sequence[Message]) -> list[Body]:
 
 
 def _round(bodies: Sequence[Body]) -> list[Message]:
-    """The calls that ``bodies`` begin with and their results; empty if that is not what they begin with, or not all."""
+    """Return the calls and results with which ``bodies`` begin, empty if they do not begin with a complete round."""
     calls = bodies[0].get("tool_calls") or []
     results = bodies[1 : 1 + len(calls)]
     ids = [call.get("id") for call in calls]
@@ -87,7 +88,7 @@ def _alone(body: Body) -> Message:
 
 
 def _body(message: Message) -> Body | None:
-    """What ``messages_of`` was given; None: this message is not of selectools, or has nothing but text."""
+    """Return what was given to ``messages_of``, or None if the message is not from selectools or has only text."""
     rest = message.extra.get(SHAPE)
     if not isinstance(rest, dict):
         return None
@@ -102,7 +103,7 @@ def _plain(message: Message) -> Body:
 
 
 def _native(messages: Sequence[Message]) -> Iterator[Body]:
-    for message in responses_items.shown(messages):
+    for message in responses_items.to_model_history(messages):
         if message.hidden:
             continue
         calls = [
@@ -122,7 +123,7 @@ def _text(body: Body) -> tuple[Text, ...]:
 
 
 def _rest(body: Body) -> Body:
-    """Without what the message says already."""
+    """Return the fields that the message does not represent already."""
     rest = {key: value for key, value in body.items() if key not in ("role", "content") and value is not None}
     if isinstance(rest.get("tool_result"), str) and rest["tool_result"] == body.get("content"):
         rest["tool_result"] = True

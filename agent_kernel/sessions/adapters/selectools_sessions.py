@@ -1,4 +1,4 @@
-"""What selectools asks of a store, done with one of ours: windows saved and loaded, what is too old removed."""
+"""The operations that selectools needs of a store: saving and loading windows, and removing expired sessions."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ from agent_kernel.sessions.adapters.selectools_messages import Body, bodies_of, 
 NAME = "selectools"
 RECORD = {"by": NAME}
 LONGEST_SUMMARY = 32_000
-"""Characters; the metadata of a session have 64 KiB."""
+"""Characters; the metadata of a session has 64 KiB."""
 LONGEST_QUERY = 1_000
 
 
-class Store(SessionStore, RetentionQueries, Protocol):
-    """What this needs of a store."""
+class SelectoolsBackend(SessionStore, RetentionQueries, Protocol):
+    """The parts of a store that are needed here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a memory held when it was loaded or saved, and the head of the session then."""
+class SavedMemory:
+    """Messages of a memory when it was loaded or saved, and the head of the session then."""
 
     texts: Sequence[str]
     head: int
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """``memory`` as ``ConversationMemory.from_dict`` takes it."""
+class LoadedMemory:
+    """``memory`` in the form that ``ConversationMemory.from_dict`` accepts."""
 
     memory: Body
     head: int
 
 
 class SavedSessions:
-    """``ttl``: seconds since the last change after which a session is gone (None: never)."""
+    """``ttl``: seconds since the last change after which a session expires (None: never)."""
 
-    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: SelectoolsBackend, ttl: float | None, clock: Callable[[], float]) -> None:
         self._store = store
         self._ttl = ttl
         self._clock = clock
 
-    async def save(self, key: SessionKey, memory: Body, known: Known | None, *, meant: bool) -> Known:
-        """``meant``: who saves knows this session, so something else altogether is to take its place in the window."""
+    async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, meant: bool) -> SavedMemory:
+        """Append what is new. ``meant``: the caller has used this session before, so a completely different memory
+        replaces its window on purpose."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
@@ -59,15 +60,15 @@ class SavedSessions:
         if known is not None and (same or not known.texts):
             new, count = len(texts) - same, len(texts) + max(0, session.head - known.head)
         else:
-            new, count = await self._compared(session, texts, meant=meant)
+            new, count = await self._compare(session, texts, meant=meant)
         head = session.head
         if new:
             added = await self._store.add_messages(key, messages_of(bodies[-new:]), record=RECORD)
             head = added[-1].seq
         await self._describe(key, session, memory, min(count, max(len(texts), memory["max_messages"])), head)
-        return Known(texts, head)
+        return SavedMemory(texts, head)
 
-    async def load(self, key: SessionKey) -> Loaded | None:
+    async def load(self, key: SessionKey) -> LoadedMemory | None:
         session = await self.info(key)
         if session is None:
             return None
@@ -75,12 +76,13 @@ class SavedSessions:
         count = window.at(session.head)
         bodies = bodies_of([item.message for item in await self._store.latest(key, count, failed=False)])
         facts = {"max_messages": window.max_messages, "max_tokens": window.max_tokens, "summary": window.summary}
-        return Loaded({**facts, "messages": bodies, "message_count": len(bodies)}, session.head)
+        return LoadedMemory({**facts, "messages": bodies, "message_count": len(bodies)}, session.head)
 
     async def info(self, key: SessionKey) -> Session | None:
-        """None, and it is gone, when it is too old; unless somebody saved it in that moment."""
+        """Return the session, or remove it and return None if it is expired; unless somebody saved it in that
+        moment."""
         while session := await self._store.info(key):
-            if not self._expired(session):
+            if not self._is_expired(session):
                 return session
             with suppress(Conflict):
                 await self._store.delete(key, session.revision)
@@ -88,13 +90,13 @@ class SavedSessions:
 
     async def everything(self) -> list[Session]:
         sessions = await self._store.idle(math.inf)
-        return [session for session in sessions if not self._expired(session) or await self.info(session.key)]
+        return [session for session in sessions if not self._is_expired(session) or await self.info(session.key)]
 
     async def delete(self, key: SessionKey) -> bool:
         return await self.info(key) is not None and await self._store.delete(key)
 
     async def branch(self, source: SessionKey, target: SessionKey) -> None:
-        """Raises ValueError."""
+        """Copy a session. Raises ValueError."""
         if await self.info(target) is not None:
             raise ValueError(f"Session {target.id!r} exists already.")
         session = await self.info(source)
@@ -107,19 +109,19 @@ class SavedSessions:
         await self._store.describe(target, SessionUpdate(metadata=session.metadata, context=session.context))
 
     async def search(self, query: str, namespace: str | None, limit: int) -> list[SearchHit]:
-        """Of all namespaces the best, if none is named."""
+        """Return the best hits, of all namespaces if none is named."""
         known = {namespace} if namespace else {session.key.namespace for session in await self._store.idle(math.inf)}
         hits: list[SearchHit] = []
         for name in known:
             found = await self._store.search(
                 name, SearchQuery(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6)
             )
-            hits += [hit for hit in found if not self._expired(hit.session)]
+            hits += [hit for hit in found if not self._is_expired(hit.session)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
 
-    async def _compared(self, session: Session, texts: Sequence[str], *, meant: bool) -> tuple[int, int]:
-        """(how many of the last messages are new, how many the window has) for a memory that nobody knows. One that
-        was edited goes on in a branch that leaves the old one where it differs."""
+    async def _compare(self, session: Session, texts: Sequence[str], *, meant: bool) -> tuple[int, int]:
+        """Return (number of last messages that are new, number of messages of the window) for a memory not seen before.
+        An edited memory continues on a branch that leaves the old one where they differ."""
         key = session.key
         said = await self._store.latest(key, max(len(texts), count_of(session)) + 1, failed=False)
         stored = [text_of(body) for item in said for body in bodies_of([item.message])]
@@ -129,11 +131,11 @@ class SavedSessions:
         where = parting(stored, texts)
         if where is None:
             return len(texts), len(texts) + (0 if meant else session.head)
-        kept = await self._left(key, said, where.start + where.same) - where.start
+        kept = await self._branch_before(key, said, where.start + where.same) - where.start
         return len(texts) - max(0, kept), len(texts)
 
-    async def _left(self, key: SessionKey, said: Sequence[Item], at: int) -> int:
-        """Begins a branch before the turn of ``said[at]``; how many of ``said`` it still shows."""
+    async def _branch_before(self, key: SessionKey, said: Sequence[Item], at: int) -> int:
+        """Begin a branch before the turn of ``said[at]``, and return how many of ``said`` it still shows."""
         turn = said[at].turn
         await self._store.branch(key, before=turn)
         return next(index for index, item in enumerate(said) if item.turn == turn)
@@ -146,11 +148,12 @@ class SavedSessions:
         if metadata != session.metadata:
             await self._store.describe(key, replace(SessionUpdate(), metadata=metadata))
 
-    def _expired(self, session: Session) -> bool:
+    def _is_expired(self, session: Session) -> bool:
         return self._ttl is not None and self._clock() - session.updated > self._ttl
 
 
 def count_of(session: Session) -> int:
-    """Messages of the window that ``load`` gives; of a session that selectools did not save, its items."""
+    """Return the number of messages of the window that ``load`` returns; for a session that selectools did not save,
+    its items."""
     window: Any = Window.of(session.metadata.get(NAME))
     return session.head if window is None else int(window.at(session.head))

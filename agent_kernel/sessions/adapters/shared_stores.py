@@ -1,4 +1,4 @@
-"""The stores that this process has opened by their path: sessions on one file share one connection and one thread."""
+"""Stores that this process has opened by path: sessions on one file share one connection and thread."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ MEMORY = ":memory:"
 
 @dataclass(slots=True)
 class OpenFile:
-    """``users`` is how many have not given it back. A file in memory has one."""
+    """``users`` counts the holders that have not released it. A database in memory has one."""
 
     store: SqliteStore
     place: tuple[int, Path] | None = None
     users: int = 1
 
 
-class Files:
-    """A file is opened again in a process that was forked: neither thread nor connection live on there."""
+class SharedStores:
+    """The open files by process id and path. A file is opened again in a forked process, where thread and connection do
+    not exist."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, Path], OpenFile] = {}
         self._lock = threading.Lock()
 
     def take(self, path: str | Path, *, durable: bool = False) -> OpenFile:
-        """``durable`` is of whoever opens the file first."""
+        """Open the file or share it. ``durable`` is decided by the first opener."""
         if str(path) == MEMORY:
             return OpenFile(MemoryStore())
         place = os.getpid(), Path(path).expanduser().resolve()
@@ -47,7 +48,7 @@ class Files:
             return self._open[place]
 
     def give_back(self, file: OpenFile) -> None:
-        """The last one closes the store, and waits for that."""
+        """Release the file. The last holder closes the store and waits for it."""
         with self._lock:
             file.users -= 1
             if file.users:
@@ -55,13 +56,13 @@ class Files:
             if file.place is not None:
                 self._open.pop(file.place, None)
         if file.place is None or file.place[0] == os.getpid():
-            waited_for(file.store.aclose())
+            run_blocking(file.store.aclose())
 
 
-def waited_for(work: Coroutine[Any, Any, T]) -> T:
-    """Its result, in a loop of its own: the caller may be one without a loop, or in the middle of one."""
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` in a new loop on a thread, and return its result. The caller may or may not have a running loop."""
     with ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-peers") as thread:
         return thread.submit(asyncio.run, work).result()
 
 
-FILES = Files()
+FILES = SharedStores()

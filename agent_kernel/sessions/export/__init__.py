@@ -1,1 +1,1 @@
-"""Sessions as documents: export, import, validation and cleaning of documents from elsewhere."""
+"""Sessions as documents: export, import, validation and sanitizing of foreign documents. Formats are in ``formats``."""

@@ -1,4 +1,4 @@
-"""One consistent reading of a whole session with its media, for an export while turns go on."""
+"""A consistent read of a whole session with its media, for an export while turns run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from agent_kernel.core.session_tree import SessionSnapshot, Transcript
 
 _ATTEMPTS = 20
 DOCUMENT_BYTES = 32 * 2**20
-"""Of all files of a session whose bytes go into a document; as base64 they leave room below the largest one."""
+"""Bytes of all files of a session that are included in a document; as base64 they stay below the largest document."""
 
 
-async def snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
-    """The session with all its branches and media at one revision, or None if there is none.
+async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
+    """Return the session with all branches and media at one revision, or None if it does not exist.
 
-    Media are read behind it, each by itself, so a missing one counts only if the revision stayed: what is removed takes
-    its media along. Raises Conflict when it changed twenty times over.
-    """
+    Media are read afterwards, one by one. A missing one counts only if the revision is still the same, since removing
+    items removes their media. Raises Conflict after twenty changes in a row."""
     for _ in range(_ATTEMPTS):
         whole = await store.whole(key)
         if whole is None:
@@ -31,12 +30,13 @@ async def snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
         blobs = {digest: await store.blob(key, digest) for digest in whole.media} | await _files(store, whole)
         if None not in blobs.values() or await store.info(key) == whole.session:
             known = {digest: data for digest, data in blobs.items() if data is not None}
-            return transcript(whole, known)
-    raise Conflict("The session changes too fast to be copied.", details={"session": key.id})
+            return to_transcript(whole, known)
+    raise Conflict("The session changes too often to be copied.", details={"session": key.id})
 
 
 async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes | None]:
-    """The bytes of files that are small enough for a document, the newest first; of the others the facts must do."""
+    """Return the bytes of files that are small enough for a document, newest first; of others only the facts are
+    exported."""
     room = DOCUMENT_BYTES
     found: dict[str, bytes | None] = {}
     for file in reversed(whole.files):
@@ -48,8 +48,8 @@ async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes
     return found
 
 
-def transcript(whole: SessionSnapshot, blobs: dict[str, bytes]) -> Transcript:
-    """Summaries without the ids that the store gave them, which another store would not give."""
+def to_transcript(whole: SessionSnapshot, blobs: dict[str, bytes]) -> Transcript:
+    """Return a transcript. Summaries lose their ids, which belong to this store."""
     summaries = tuple(dataclasses.replace(summary, id=0) for summary in whole.summaries)
     fields = {field.name: getattr(whole, field.name) for field in dataclasses.fields(SessionSnapshot)}
     return Transcript(**{**fields, "summaries": summaries}, blobs=blobs)

@@ -1,4 +1,4 @@
-"""Sessions that leave a store as documents, and documents that come in as sessions."""
+"""Export of sessions to documents and import of documents as sessions."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import Session, SessionKey, new_id
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl, transcript
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.formats import chat, markdown, mistralrs, notebook
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.export.formats.message_reader import is_tagged
-from agent_kernel.sessions.export.import_sanitizer import admitted, renamed
+from agent_kernel.sessions.export.import_sanitizer import sanitize, with_new_turn_ids
 from agent_kernel.sessions.export.transcript import Exported
-from agent_kernel.sessions.export.transcript_reader import is_own, of_fields
+from agent_kernel.sessions.export.transcript_reader import is_own, read_fields
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 MAX_BYTES = 128 * 2**20
-"""Of a document that comes in."""
+"""Bytes of a document to import."""
 SHOWN = 200
-"""Characters of the first message, in a preview."""
+"""Characters of the first message in a preview."""
 _ATTEMPTS = 5
 Writer: TypeAlias = Callable[[Transcript, str | None, dict[str, int]], Exported]
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    """What a document holds, and what of it would come in. ``begins`` is how the first message of a person begins;
-    ``left_out`` counts what stays out, by a word for it; ``media_bytes`` is without files beside the document.
-    ``files`` counts those of the session."""
+class ImportPreview:
+    """What a document contains and what of it an import would take.
+
+    ``begins`` is the beginning of the first user message; ``left_out`` counts what is not imported, by kind;
+    ``media_bytes`` excludes files beside the document; ``files`` counts files of the session."""
 
     format: str
     id: str
@@ -54,21 +55,23 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     session: Session
-    preview: Preview
+    preview: ImportPreview
 
 
 async def export_session(
     store: SessionStore, key: SessionKey, format: str = "agent-kernel", *, branch: str | None = None
 ) -> Exported:
-    """The session in one of ``FORMATS``. ``agent-kernel`` and ``jsonl`` hold all branches and every medium;
-    ``markdown`` names all branches; the others, and markdown with a ``branch``, hold one (None: the current one).
-    Raises SessionNotFound, InvalidRequest for an unknown format or branch."""
+    """Export the session in one of ``FORMATS``.
+
+    ``agent-kernel`` and ``jsonl`` contain all branches and media; ``markdown`` names all branches; the others, and
+    markdown with a ``branch``, contain one branch (None: the current one). Raises SessionNotFound, InvalidRequest for
+    an unknown format or branch."""
     writer = FORMATS.get(format)
     if writer is None:
         raise InvalidRequest(f"There is no format {format[:80]!r}.", hint=f"Formats: {', '.join(FORMATS)}.")
-    found = await snapshot(store, key)
+    found = await read_snapshot(store, key)
     if found is None:
         raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
     if branch is not None and branch not in {known.name for known in found.branches}:
@@ -87,23 +90,23 @@ async def import_session(
     trusted: bool = False,
     redactor: Redactor | None = None,
     replace: bool = False,
-) -> Imported:
-    """A new session of what the document says, in one transaction: all of it or nothing. ``id`` None makes one; one
-    that is in use is a Conflict, nothing is written over, unless it is to be ``replace``d. ``format`` None finds out.
-    ``files`` are media beside the document by their hash.
+) -> ImportResult:
+    """Create a session from a document, in one transaction.
 
-    Text, media and files come in, with branches, title, tags and times; no approval, permission, tool, setting or path,
-    and nothing that a model would read unseen. ``trusted`` takes a document of one's own as it is. ``redactor`` cleans
-    what comes in. A session that is replaced keeps its own metadata and context. Raises InvalidRequest that names the
-    place.
-    """
-    read, name = await asyncio.to_thread(_read, document, format, files or {})
+    ``id`` None creates an id; one that is in use raises Conflict unless ``replace`` is set. ``format`` None detects it.
+    ``files`` are media beside the document, by hash.
+
+    Text, media and files are imported, with branches, title, tags and times. Approvals, permissions, tools, settings
+    and paths are not, nor anything that a model would read without the user seeing it. ``trusted`` imports an own
+    document completely. ``redactor`` removes secrets. A replaced session keeps its metadata and context. Raises
+    InvalidRequest that names the place in the document."""
+    read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     trusted = trusted and name in OWN
     origin = None if trusted else _origin(read, document)
-    read = await asyncio.to_thread(_cleaned, read, redactor)
+    read = await asyncio.to_thread(_redact, read, redactor)
     for _ in range(_ATTEMPTS):
         key = SessionKey(namespace, new_id("session") if id is None else id)
-        come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted, origin=origin)
+        come = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted, origin=origin)
         if replace and not trusted and (there := await store.info(key)):
             come = dataclasses.replace(
                 come, session=dataclasses.replace(come.session, metadata=there.metadata, context=there.context)
@@ -114,26 +117,26 @@ async def import_session(
             if id is not None:
                 raise
             continue
-        return Imported(session, _preview(read, come, name))
-    raise Conflict("No id for the session was free.")
+        return ImportResult(session, _preview(read, come, name))
+    raise Conflict("No unused session id was found.")
 
 
 async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey, title: str = "") -> Session:
-    """All of a session, all branches, as another one; its turns get ids of their own. Raises SessionNotFound, Conflict
-    if ``target`` exists."""
-    found = await snapshot(store, key)
+    """Copy a session with all branches; its turns get new ids. Raises SessionNotFound, Conflict if ``target``
+    exists."""
+    found = await read_snapshot(store, key)
     if found is None:
         raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
-    copy = renamed(replace(found, session=replace(found.session, title=title or found.session.title)))
+    copy = with_new_turn_ids(replace(found, session=replace(found.session, title=title or found.session.title)))
     large = [file for file in copy.files if file.hash and file.hash not in copy.blobs]
     copy = replace(copy, files=tuple(file for file in copy.files if file not in large))
-    copy = await asyncio.to_thread(admitted, copy, target, now=time.time(), trusted=True)
+    copy = await asyncio.to_thread(sanitize, copy, target, now=time.time(), trusted=True)
     session = await store.restore(copy, copy.blobs)
-    return await _with_large(store, key, session, large)
+    return await _copy_large_files(store, key, session, large)
 
 
-async def _with_large(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:
-    """Files that are too large for a document go from one session to the other by themselves."""
+async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:
+    """Copy the files that are too large for a document."""
     keeps = cast(FileStore, store)
     for file in large:
         body = await keeps.file_body(key, file.id)
@@ -144,15 +147,15 @@ async def _with_large(store: SessionStore, key: SessionKey, copy: Session, large
 
 async def preview(
     document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
-) -> Preview:
-    """What ``import_session`` would do; nothing is written. Raises InvalidRequest as it does."""
-    read, name = await asyncio.to_thread(_read, document, format, files or {})
+) -> ImportPreview:
+    """Return what ``import_session`` would do, without writing. Raises InvalidRequest as it does."""
+    read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     key = SessionKey("preview", "preview")
-    come = await asyncio.to_thread(admitted, read, key, now=time.time(), trusted=trusted and name in OWN)
+    come = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)
     return _preview(read, come, name)
 
 
-def _cleaned(read: Transcript, redactor: Redactor | None) -> Transcript:
+def _redact(read: Transcript, redactor: Redactor | None) -> Transcript:
     if redactor is None or not redactor.is_on:
         return read
     items = tuple(replace(item, message=redactor.message(item.message)) for item in read.items)
@@ -161,31 +164,31 @@ def _cleaned(read: Transcript, redactor: Redactor | None) -> Transcript:
     return replace(read, items=items, summaries=summaries, session=session)
 
 
-def _read(document: bytes, format: str | None, files: Mapping[str, bytes]) -> tuple[Transcript, str]:
+def _parse_as(document: bytes, format: str | None, files: Mapping[str, bytes]) -> tuple[Transcript, str]:
     if format is not None and format not in IMPORTED:
-        raise InvalidRequest(f"There is no import from {format[:80]!r}.", hint=f"From these: {', '.join(IMPORTED)}.")
-    read, name = _parsed(document)
+        raise InvalidRequest(f"The format {format[:80]!r} cannot be imported.", hint=f"Formats: {', '.join(IMPORTED)}.")
+    read, name = _detect_and_parse(document)
     if format not in (None, name):
-        raise InvalidRequest(f"The document is not {format} but {name}.")
+        raise InvalidRequest(f"The document has the format {name}, not {format}.")
     return read.with_files(files), name
 
 
-def _parsed(document: bytes) -> tuple[Transcript, str]:
+def _detect_and_parse(document: bytes) -> tuple[Transcript, str]:
     if document.startswith(jsonl.START):
         check_size(document, MAX_BYTES, MAX_VALUES)
         return jsonl.read(io.BytesIO(document), "import"), "jsonl"
     fields = loads(document, MAX_BYTES, transcript.MAX_DEPTH)
     if isinstance(fields.value, dict) and is_own(fields):
-        return of_fields(fields, "import"), "agent-kernel"
+        return read_fields(fields, "import"), "agent-kernel"
     if not isinstance(fields.value, dict | list) or (isinstance(fields.value, dict) and "messages" not in fields.value):
-        fields.refuse("this is no session: it has neither agent_kernel nor messages")
+        fields.refuse("this is not a session: it has neither agent_kernel nor messages")
     if isinstance(fields.value, dict) and (_has_lists(fields.value) or is_tagged(_first(fields.value["messages"]))):
         return mistralrs.read(fields, "import"), "mistralrs"
     return chat.read(fields, "import"), "openai"
 
 
 def _has_lists(document: Mapping[str, object]) -> bool:
-    """Of mistral.rs; no document of OpenAI has them."""
+    """Whether the document has the lists of mistral.rs, which OpenAI's documents never have."""
     return bool({"images", "videos", "files"} & document.keys())
 
 
@@ -201,10 +204,10 @@ def _origin(read: Transcript, document: bytes) -> dict[str, object]:
     }
 
 
-def _preview(read: Transcript, come: Transcript, format: str) -> Preview:
+def _preview(read: Transcript, come: Transcript, format: str) -> ImportPreview:
     first = next((item.message.text for item in come.items if item.message.role == "user" and item.message.text), "")
     named = {medium.hash for item in come.items for medium in item.message.media}
-    return Preview(
+    return ImportPreview(
         format,
         read.session.key.id,
         come.session.title,
@@ -219,59 +222,59 @@ def _preview(read: Transcript, come: Transcript, format: str) -> Preview:
     )
 
 
-def _own(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+def _write_own(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
     if branch is not None:
         raise InvalidRequest("This format holds all branches.")
     return transcript.export(found, inline_bytes=None)
 
 
-def _chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+def _write_chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
     document = chat.write(found, branch, left_out)
-    return replace(Exported(document), left_out=_without_files(found, left_out))
+    return replace(Exported(document), left_out=_count_files(found, left_out))
 
 
-def _tagged(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+def _write_mistralrs(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
     return replace(Exported(mistralrs.write(found, branch, left_out)), left_out=left_out)
 
 
-def _lines(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+def _write_jsonl(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
     if branch is not None:
         raise InvalidRequest("This format holds all branches.")
     return Exported(b"".join(jsonl.write(found)), media_type="application/jsonl", suffix=".jsonl")
 
 
-def _markdown(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return _page(*markdown.write(found, branch, beside=False))
+def _write_markdown(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    return _to_export(*markdown.write(found, branch, beside=False))
 
 
-def _markdown_and_files(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return _page(*markdown.write(found, branch, beside=True))
+def _write_markdown_files(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+    return _to_export(*markdown.write(found, branch, beside=True))
 
 
-def _page(text: str, files: Mapping[str, bytes]) -> Exported:
+def _to_export(text: str, files: Mapping[str, bytes]) -> Exported:
     return Exported(text.encode(), files, "text/markdown", ".md")
 
 
-def _notebook(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
+def _write_notebook(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
     document = notebook.write(found, branch, left_out)
-    return Exported(document, {}, "application/x-ipynb+json", ".ipynb", _without_files(found, left_out))
+    return Exported(document, {}, "application/x-ipynb+json", ".ipynb", _count_files(found, left_out))
 
 
-def _without_files(found: Transcript, left_out: dict[str, int]) -> dict[str, int]:
+def _count_files(found: Transcript, left_out: dict[str, int]) -> dict[str, int]:
     return left_out | ({"files": len(found.files)} if found.files else {})
 
 
 FORMATS: Mapping[str, Writer] = {
-    "agent-kernel": _own,
-    "jsonl": _lines,
-    "openai": _chat,
-    "mistralrs": _tagged,
-    "markdown": _markdown,
-    "markdown-files": _markdown_and_files,
-    "notebook": _notebook,
+    "agent-kernel": _write_own,
+    "jsonl": _write_jsonl,
+    "openai": _write_chat,
+    "mistralrs": _write_mistralrs,
+    "markdown": _write_markdown,
+    "markdown-files": _write_markdown_files,
+    "notebook": _write_notebook,
 }
-"""Formats that go out, by their names."""
+"""Export formats by name."""
 OWN = ("agent-kernel", "jsonl")
-"""Those that hold a session as it was."""
+"""Formats that contain a session completely."""
 IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")
-"""Those that come in."""
+"""Formats that can be imported."""

@@ -1,7 +1,7 @@
-"""What of a session from elsewhere may come into a store: what was said, and media. Pure.
+"""Decides what of a foreign session may be imported: conversation and media. Pure.
 
-Nothing that a person or a program acted on comes along: no approval, permission, tool, setting or path. ``trusted`` is
-for a document of one's own, a backup: everything comes, as it was.
+Nothing on which a person or program acted is imported: no approval, permission, tool, setting or path. ``trusted`` is
+for an own document, a backup: it is imported completely.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ MAX_TITLE = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def admitted(
+def sanitize(
     transcript: Transcript, key: SessionKey, *, now: float, trusted: bool, origin: Mapping[str, object] | None = None
 ) -> Transcript:
-    """The session as ``key``; what may not come is counted in ``left_out``. ``origin`` becomes the session's
-    ``imported``; a session that is not ``trusted`` has that mark in any case. Raises InvalidRequest for what a store
-    can not hold."""
+    """Return the session as ``key``; what is left out is counted in ``left_out``. ``origin`` becomes the session's
+    ``imported``, which a session that is not ``trusted`` has in any case. Raises InvalidRequest for what a store cannot
+    hold."""
     left_out = dict(transcript.left_out)
-    come = transcript if trusted else _said(transcript, now, left_out)
+    come = transcript if trusted else _sanitize_content(transcript, now, left_out)
     session = replace(come.session, key=key, imported=origin or come.session.imported)
-    come = _closed(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
+    come = _close_open_turn(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
     come = replace(
         come,
-        files=tuple(_file(file, come.blobs, left_out, now) for file in come.files),
-        items=tuple(replace(item, message=_with_known(item.message, come.blobs, left_out)) for item in come.items),
+        files=tuple(_mark_missing_file(file, come.blobs, left_out, now) for file in come.files),
+        items=tuple(
+            replace(item, message=_note_missing_media(item.message, come.blobs, left_out)) for item in come.items
+        ),
         summaries=tuple(replace(summary, key=key) for summary in come.summaries),
     )
-    return replace(come, session=replace(session, head=come.session.head, tags=_checked(come)), left_out=left_out)
+    return replace(come, session=replace(session, head=come.session.head, tags=_validate(come)), left_out=left_out)
 
 
-def renamed(transcript: Transcript) -> Transcript:
+def with_new_turn_ids(transcript: Transcript) -> Transcript:
     """Its turns with ids of their own: one id must not lead to the turns of two sessions."""
     prefix = new_id("turn")
     names = {turn.id: f"{prefix}-{turn.ordinal}" for turn in transcript.turns}
@@ -54,11 +56,11 @@ def renamed(transcript: Transcript) -> Transcript:
     )
 
 
-def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
-    """Times that are not known (0) or to come are now. What the model would read and a person not see stays out:
-    system messages, hidden ones, summaries. So does a chart that is not safe to draw."""
-    transcript = renamed(transcript)
-    items = [_plain(item, now) for item in transcript.items if _may_come(item.message, left_out)]
+def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
+    """Remove what the model would read without the user seeing it: system messages, hidden messages, summaries; and
+    charts that are not safe to draw. Unknown times (0) and times in the future become now."""
+    transcript = with_new_turn_ids(transcript)
+    items = [_plain_item(item, now) for item in transcript.items if _is_importable(item.message, left_out)]
     for what, count in (("summaries", len(transcript.summaries)), ("records of turns", _records(transcript))):
         if count:
             left_out[what] = left_out.get(what, 0) + count
@@ -70,7 +72,7 @@ def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Trans
     updated = min(session.updated, now) or now
     return replace(
         transcript,
-        blobs=_named(charts.blobs, items, transcript.files),
+        blobs=_used_blobs(charts.blobs, items, transcript.files),
         session=replace(
             session,
             title=_CONTROL.sub(" ", session.title)[:MAX_TITLE].encode("utf-8", "replace").decode(),
@@ -81,22 +83,22 @@ def _said(transcript: Transcript, now: float, left_out: dict[str, int]) -> Trans
             context=None,
             imported={},
         ),
-        turns=tuple(_bare(turn, now) for turn in transcript.turns),
+        turns=tuple(_bare_turn(turn, now) for turn in transcript.turns),
         items=tuple(items),
         branches=tuple(replace(branch, created=min(branch.created, now)) for branch in transcript.branches),
         summaries=(),
     )
 
 
-def _named(blobs: Mapping[str, bytes], items: Sequence[Item], files: Sequence[File]) -> dict[str, bytes]:
-    """The bytes of media and files that come."""
+def _used_blobs(blobs: Mapping[str, bytes], items: Sequence[Item], files: Sequence[File]) -> dict[str, bytes]:
+    """Return the bytes of the imported media and files."""
     hashes = {medium.hash for item in items for medium in item.message.media} | {file.hash for file in files}
     return {digest: data for digest, data in blobs.items() if digest in hashes}
 
 
-def _may_come(message: Message, left_out: dict[str, int]) -> bool:
-    """Calls and results come whether they say they are hidden or not: a pair is never split. What another program
-    said in its own shape, and people are not shown, does not."""
+def _is_importable(message: Message, left_out: dict[str, int]) -> bool:
+    """Whether a message is imported. Calls and results are, even if hidden, so that no pair is split. Hidden messages
+    in another program's shape are not."""
     kind = "system messages" if message.role == "system" else "hidden messages"
     paired = message.role == "tool" or message.calls
     stays = message.role == "system" or (message.hidden and not paired)
@@ -105,12 +107,12 @@ def _may_come(message: Message, left_out: dict[str, int]) -> bool:
     return not stays
 
 
-def _plain(item: Item, now: float) -> Item:
+def _plain_item(item: Item, now: float) -> Item:
     message = replace(item.message, hidden=False, extra={})
     return replace(item, message=message, time=min(item.time, now) or now)
 
 
-def _bare(turn: Turn, now: float) -> Turn:
+def _bare_turn(turn: Turn, now: float) -> Turn:
     opened = min(turn.opened, now) or now
     closed = None if turn.closed is None else min(turn.closed, now) or now
     return replace(turn, opened=opened, closed=closed, epoch="", where="", usage={}, record={})
@@ -120,19 +122,19 @@ def _records(transcript: Transcript) -> int:
     return sum(1 for turn in transcript.turns if turn.record or turn.usage)
 
 
-def _closed(transcript: Transcript) -> Transcript:
-    """A turn that was running has ended; its calls get their answers."""
+def _close_open_turn(transcript: Transcript) -> Transcript:
+    """Close a turn that was running when it was exported, with results for its calls."""
     if not transcript.turns or transcript.turns[-1].state != "open":
         return transcript
     turn = transcript.turns[-1]
     waiting: dict[str, str] = {}
     for item in transcript.items:
         if item.turn == turn.id:
-            waiting = call_pairs.unanswered(waiting, [item.message])
+            waiting = call_pairs.pending_calls(waiting, [item.message])
     head, time = transcript.session.head, transcript.session.updated
     given = [
         Item(seq, turn.id, answer, time)
-        for seq, answer in enumerate(call_pairs.answers(waiting, REASON), start=head + 1)
+        for seq, answer in enumerate(call_pairs.interrupted_results(waiting, REASON), start=head + 1)
     ]
     ended = replace(turn, state="interrupted", reason=REASON, closed=time)
     return replace(
@@ -143,8 +145,8 @@ def _closed(transcript: Transcript) -> Transcript:
     )
 
 
-def _with_known(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> Message:
-    """A note where the bytes of a medium did not come along."""
+def _note_missing_media(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> Message:
+    """Replace media whose bytes were not in the document by a note."""
     if all(medium.hash in blobs for medium in message.media):
         return message
 
@@ -157,8 +159,9 @@ def _with_known(message: Message, blobs: Mapping[str, bytes], left_out: dict[str
     return replace(message, parts=tuple(known(part) for part in message.parts))
 
 
-def _file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now: float) -> File:
-    """One whose bytes did not come along stays named, so that nobody looks for it in vain."""
+def _mark_missing_file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now: float) -> File:
+    """Keep a file whose bytes were not in the document, marked as missing, so that references to it can be
+    explained."""
     file = replace(file, created=min(file.created, now) or now)
     if file.error or file.hash in blobs:
         return file
@@ -167,12 +170,15 @@ def _file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now:
     return replace(file, size=0, hash="", error=BODY_OMITTED, message=message)
 
 
-def _checked(transcript: Transcript) -> tuple[str, ...]:
-    """The tags as a store keeps them. Raises InvalidRequest for what a document can say and a store can not keep."""
+def _validate(transcript: Transcript) -> tuple[str, ...]:
+    """Return the tags as a store holds them. Raises InvalidRequest for what a document can contain but a store
+    cannot."""
     session = transcript.session
-    described = serialization.described(SessionUpdate(session.title, session.tags, session.metadata, session.context))
+    described = serialization.validate_description(
+        SessionUpdate(session.title, session.tags, session.metadata, session.context)
+    )
     for turn in transcript.turns:
-        serialization.checked(turn)
+        serialization.validate_turn(turn)
     for item in transcript.items:
         serialization.text(item.message.call_id or "", "call id")
     return described.tags or ()

@@ -1,7 +1,7 @@
-"""Charts in a session from elsewhere: checked as charts that leave the sandbox, since a notebook would draw them. Pure.
+"""Checks charts in imported sessions like charts that leave the sandbox, since a notebook would draw them. Pure.
 
-A chart may name an address, and whoever draws it asks that address: what the document's author put into the chart, or
-what the person's page adds, leaves the machine. A chart that does not pass becomes a text that says why.
+A chart may contain an address that is requested when it is drawn, and with it data of the author or of the user's page
+leaves the machine. A chart that does not pass is replaced by a text with the reason.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.sandbox.host import chart_validation
 
 BUNDLE = "application/vnd.agent-kernel.bundle+json"
-"""A MIME bundle as one medium (``notebook/shown_media.py``); one of its types may be a chart."""
+"""A MIME bundle stored as one medium; one of its types may be a chart."""
 KINDS = ("application/vnd.plotly", "application/vnd.vega")
-"""How the types of charts begin, of those that can be checked and of others."""
+"""Prefixes of chart types, including types that cannot be checked."""
 NOTE = "[A chart was left out: {why}.]"
 
 
 class ImportedCharts:
-    """The check for one document. ``blobs`` are the bytes of its media by hash, and in the end those of the media that
-    passed as well; ``refused`` counts charts that did not pass."""
+    """Checks the charts of one document. ``blobs`` are its media by hash and finally also the media that passed;
+    ``refused`` counts the others."""
 
     def __init__(self, blobs: Mapping[str, bytes]) -> None:
         self.blobs = dict(blobs)
@@ -31,13 +31,13 @@ class ImportedCharts:
         self._known: dict[tuple[str, str], Part] = {}
 
     def check(self, message: Message) -> Message:
-        """The message with charts that are safe to draw."""
+        """Return the message with only the charts that are safe to draw."""
         if not any(medium.mime == BUNDLE or is_chart(medium.mime) for medium in message.media):
             return message
         return replace(message, parts=tuple(self._part(part) for part in message.parts))
 
     def _part(self, part: Part) -> Part:
-        """A medium without bytes stays: it is nothing that anybody could draw."""
+        """A medium without bytes stays: nobody can draw it."""
         if not isinstance(part, Media) or part.hash not in self.blobs:
             return part
         if part.mime != BUNDLE and not is_chart(part.mime):
@@ -58,8 +58,8 @@ class ImportedCharts:
         return Media(made.mime, made.hash, made.size)
 
     def _bundle(self, data: bytes) -> bytes:
-        """The bundle without the charts that do not pass; its text says what is missing. Raises NotShown for what can
-        not be read here, which a browser might read."""
+        """Return the bundle without refused charts; its text says what is missing. Raises NotShown for data that is
+        unreadable here but that a browser might read."""
         try:
             body = json.loads(data, parse_constant=lambda name: None)
         except (ValueError, RecursionError) as error:
@@ -89,7 +89,7 @@ def _chart(mime: str, data: bytes) -> bytes:
 
 
 def _text_of(value: Any) -> str:
-    """A value of a bundle as a page reads it: a text, the lines of one, or JSON."""
+    """Return a value of a bundle as a page reads it: a text, its lines, or JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(line, str) for line in value):

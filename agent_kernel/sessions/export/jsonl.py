@@ -36,26 +36,26 @@ _LISTS = {"segment": "segments", "branch": "branches", "turn": "turns", "summary
 
 
 def write(whole: Transcript) -> Iterator[bytes]:
-    """The lines, each with its end of line."""
+    """Yield the lines, including line ends."""
     digest, count = "", 0
     for body in _bodies(whole):
-        line, digest = _hashed(body, digest)
+        line, digest = _hash_line(body, digest)
         count += 1
         yield line
-    yield _hashed({"type": "end", "lines": count}, digest)[0]
+    yield _hash_line({"type": "end", "lines": count}, digest)[0]
 
 
 def read(lines: Iterable[bytes], namespace: str) -> Transcript:
-    """Blank lines are skipped. Raises InvalidRequest that names the line: also for one that was changed, and when the
-    last line is missing."""
-    found = _Found()
+    """Parse the lines; blank lines are skipped. Raises InvalidRequest that names the line, also for a changed or
+    missing line."""
+    found = _JsonlReader()
     for number, line in enumerate(lines, start=1):
         if line.strip():
             found.add(Fields(None, f"line {number}"), line)
     return found.transcript(namespace)
 
 
-def _hashed(body: dict[str, Any], before: str) -> tuple[bytes, str]:
+def _hash_line(body: dict[str, Any], before: str) -> tuple[bytes, str]:
     open_end = transcript.dumps(body)[:-1].encode()
     digest = hashlib.sha256(before.encode() + open_end).hexdigest()
     return open_end + f',"sha256":"{digest}"}}\n'.encode(), digest
@@ -79,7 +79,7 @@ def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """All media by their hash: their bytes have lines of their own."""
+    """Message with media by hash: their bytes have lines of their own."""
     body = message.to_json()
     for own in ("hidden", "extra"):
         body.pop(own, None)
@@ -91,8 +91,8 @@ def _medium(named: Media, data: bytes | None) -> dict[str, Any]:
     return body | ({"data": base64.b64encode(data).decode("ascii")} if data is not None else {})
 
 
-class _Found:
-    """What the lines have said so far."""
+class _JsonlReader:
+    """State of reading: the hash chain and the values of the lines so far."""
 
     def __init__(self) -> None:
         self._own: dict[str, Any] = {name: [] for name in _LISTS.values()}
@@ -106,45 +106,45 @@ class _Found:
 
     def add(self, place: Fields, line: bytes) -> None:
         if self._ended:
-            place.refuse("there is something behind the end")
+            place.refuse("there are lines after the end")
         hashed = _HASHED.search(line)
         open_end = line[: hashed.start()] if hashed else b""
         self._digest = hashlib.sha256(self._digest.encode() + open_end).hexdigest()
         if hashed is None or hashed[1].decode() != self._digest:
-            place.refuse("is not what was written: its hash is another, or a line before it is missing")
+            place.refuse("its hash does not match: the line was changed, or a line before it is missing")
         read = loads(line, MAX_LINE, transcript.MAX_DEPTH)
-        self._take(Fields(read.value, place.place))
+        self._add_body(Fields(read.value, place.place))
         self._count += 1
         if self._count > MAX_LINES:
             place.refuse(f"there are more than {MAX_LINES} lines")
 
-    def _take(self, body: Fields) -> None:
+    def _add_body(self, body: Fields) -> None:
         kind = body.get("type", str)
         if (kind == "session") != (self._count == 0):
-            body.refuse("the line of the session is the first, and the only one")
+            body.refuse("the session line must be the first line, and there must be only one")
         match kind:
             case "session":
-                transcript_reader.known_format(body)
+                transcript_reader.read_format(body)
                 self._own["session"] = body.get("session", dict)
             case "medium":
                 if body.child("data").value is not None:
                     named = medium(body)
-                    self._blobs[named.hash] = transcript_reader.checked(body, "data", named)
+                    self._blobs[named.hash] = transcript_reader.verified_bytes(body, "data", named)
             case "file":
-                self._keep(body)
+                self._add_file(body)
             case "end":
                 self._ended = True
                 if body.get("lines", int) != self._count:
-                    body.refuse("counts other lines than there are")
+                    body.refuse("its number of lines is wrong")
             case _ if kind in _LISTS:
                 if kind == "item":
                     self._messages.append(self._reader.message(body.child("message")))
                 self._own[_LISTS[kind]].append(body.value)
             case _:
-                body.refuse(f"no line of type {kind[:80]!r}")
+                body.refuse(f"unknown line type {kind[:80]!r}")
 
-    def _keep(self, body: Fields) -> None:
-        file, data = kept_files.one(body.child("file"))
+    def _add_file(self, body: Fields) -> None:
+        file, data = kept_files.read_file(body.child("file"))
         if file.id in self._files or len(self._files) == kept_files.MAX_FILES:
             body.refuse(f"its id stands twice, or there are more than {kept_files.MAX_FILES} files")
         self._files[file.id] = file
@@ -163,4 +163,6 @@ class _Found:
             file.hash for file in self._files.values()
         }
         blobs = {digest: data for digest, data in self._blobs.items() if digest in named}
-        return replace(transcript_reader.whole(place, found, items, blobs), files=tuple(self._files.values()))
+        return replace(
+            transcript_reader.build_transcript(place, found, items, blobs), files=tuple(self._files.values())
+        )

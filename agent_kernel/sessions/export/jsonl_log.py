@@ -1,12 +1,12 @@
-"""One file of JSON lines for each session, written while turns run and never rewritten: for grep, tail and git.
+"""One JSON Lines file per session, written while turns run and never rewritten, for grep, tail and git.
 
     {"type": "session", "version": 1, "id": ..., "namespace": ..., "time": ...}           the first line, once
     {"type": "entry", "seq": ..., "turn": ..., "time": ..., "role": ..., "content": ..., ...}
     {"type": "turn", "turn": ..., "time": ..., "state": ..., "reason": ..., "model": ..., "usage": ..., "record": ...}
     {"type": "compact_boundary", "last": ..., "time": ..., "model": ..., "content": ...}
 
-The store is the truth, this is a copy: redacted as the store is, media by hash, never waited for to be on disk. It
-outlives a session that is deleted (``forget`` removes it). A failure harms no turn and is told once.
+The file is a copy of what the store holds: redacted in the same way, media by hash, without fsync. It outlives a
+deleted session (``forget`` removes it). A failure does not affect the turn and is reported once.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ log = logging.getLogger(__name__)
 
 
 class LiveTranscripts:
-    """Files in ``directory``, made when the first session is written; readable by their owner only."""
+    """Files in ``directory``, which is created with the first session; readable only by their owner."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._lock = threading.Lock()
-        self._told = False
+        self._has_warned = False
         self._problem = ""
 
     def path(self, key: SessionKey) -> Path:
-        """The readable beginning of the id, and a hash that no other session has, whatever letters files may have."""
+        """Return the file of a session: the readable beginning of its id and a hash, so that ids that differ only in
+        case get different files."""
         digest = hashlib.sha256(f"{key.namespace}\0{key.id}".encode()).hexdigest()[:12]
         return self.directory / f"{quote(key.id, safe=' ')[:MAX_NAME].lstrip('.')}-{digest}{SUFFIX}"
 
     def forget(self, key: SessionKey) -> bool:
-        """Removes the file of a session; whether there was one."""
+        """Remove the file of a session. Returns whether it existed."""
         with contextlib.suppress(FileNotFoundError):
             self.path(key).unlink()
             return True
@@ -70,7 +71,7 @@ class LiveTranscripts:
         await self._write(summary.key, [{**body, "content": summary.text}])
 
     def take_problem(self) -> str:
-        """What went wrong, once in the life of this process; empty if nothing did."""
+        """Return the error message of the first failure, once; empty if there was none."""
         problem, self._problem = self._problem, ""
         return problem
 
@@ -81,11 +82,11 @@ class LiveTranscripts:
             await asyncio.to_thread(self._append, key, b"".join(map(_line, bodies)))
         except (OSError, ValueError) as error:
             log.warning("the transcript of session %s could not be written: %s", key.id, type(error).__name__)
-            if not self._told:
-                self._told = True
+            if not self._has_warned:
+                self._has_warned = True
                 reason = getattr(error, "strerror", None) or type(error).__name__
                 self._problem = (
-                    f"The transcript in {self.directory} can not be written ({reason}); the session is kept."
+                    f"The transcript in {self.directory} cannot be written ({reason}). The session itself is stored."
                 )
 
     def _append(self, key: SessionKey, lines: bytes) -> None:
@@ -103,7 +104,7 @@ class LiveTranscripts:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines that can be read, in order; what can not is left out with a warning. A missing file has none."""
+    """Return the readable lines in order; unreadable ones are logged. A missing file has none."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -114,14 +115,14 @@ def read(path: Path) -> list[dict[str, Any]]:
             body = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
             body = None
-            log.warning("line %d of %s can not be read", number, path.name)
+            log.warning("line %d of %s cannot be read", number, path.name)
         if isinstance(body, dict):
             found.append(body)
     return found
 
 
 def _begin(path: Path, key: SessionKey) -> None:
-    """The file with its first line, whole or not at all: whoever comes second finds it there."""
+    """Create the file with its first line atomically; whoever comes second finds it complete."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     head = {"type": "session", "version": VERSION, "id": key.id, "namespace": key.namespace, "time": time.time()}
     fresh = path.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -130,7 +131,7 @@ def _begin(path: Path, key: SessionKey) -> None:
         os.link(fresh, path)
     except FileExistsError:
         pass
-    except OSError:  # a file system without hard links: whole in all but a crash at this moment
+    except OSError:  # no hard links: the file is complete unless a crash happens just now
         with contextlib.suppress(FileExistsError):
             _create(path, _line(head))
     finally:
@@ -146,7 +147,8 @@ def _create(path: Path, data: bytes) -> None:
 
 
 def _is_torn(file: int) -> bool:
-    """Somebody died while writing the last line: it gets an end, so that it spoils no other."""
+    """Whether the last line lacks its end because a writer crashed. It then gets one, so that it does not spoil the
+    next line."""
     size = os.fstat(file).st_size
     if not size:
         return False

@@ -1,8 +1,8 @@
-"""Items of OpenAI's Responses API as messages of ours, and back. Pure.
+"""Conversion between items of OpenAI's Responses API and our messages. Pure.
 
-What a program of that API said is kept as it is (``Message.extra``); beside it stands what a person and a search can
-read of it. Its tool traffic is hidden and carries no ``calls``: half a pair is allowed there, as in that API's own
-histories (an approval may come days later), and ``shown`` makes pairs of what is complete.
+Items of a program that uses that API are stored unchanged (``Message.extra``), together with the text that people and
+search can read. Their tool traffic is hidden and has no ``calls``: that API allows a call without its result (an
+approval may come days later), and ``to_model_history`` builds pairs from complete ones.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from agent_kernel.core.session import Item
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "responses"
-"""The key of ``Message.extra``: {"item": the item, "text": where its text was cut out, "media": true if bytes were}."""
+"""Key of ``Message.extra``: {"item": the item, "text": where its text was cut out, "media": true if bytes were}."""
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 TEXTS = ("input_text", "output_text", "text")
 CALL, OUTPUT = "function_call", "function_call_output"
 INLINE = 256
-"""Characters of a data URL that stay where they are; a longer one becomes a medium by hash."""
+"""Characters of a data URL that stay inline; a longer one becomes a medium by hash."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\Z", re.ASCII)
 _MEDIUM = "media:"
 
 
 def message_of(item: Mapping[str, Any]) -> Message:
-    """``item`` is JSON of a depth that Python can walk; ``item_of`` gives the same item."""
+    """Convert an item, JSON of a depth that Python can walk. ``item_of`` returns the same item."""
     body = dict(item)
     media: dict[str, Media] = {}
-    cut = _walk(body, lambda text: _without_bytes(text, media))
+    cut = _map_texts(body, lambda text: _cut_data_url(text, media))
     form: Body = {"media": True} if media else {}
     role = _role(body)
     if role is None:
@@ -53,7 +53,7 @@ def message_of(item: Mapping[str, Any]) -> Message:
     said = Message(role, _parts(cut.get("content"), media))
     if _plain(said) == body:
         return said
-    cut, place = _without_text(cut)
+    cut, place = _cut_text(cut)
     form |= {} if place is None else {"text": place}
     known = replace(said, extra={SHAPE: {"item": cut, **form}})
     if item_of(known) == body:
@@ -62,22 +62,23 @@ def message_of(item: Mapping[str, Any]) -> Message:
 
 
 def item_of(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body | None:
-    """The item that ``message_of`` was given; None: this message was no item. ``blobs`` are the bytes of its media by
-    hash, as far as the message itself has none."""
+    """Return the item given to ``message_of``, or None if the message was not an item. ``blobs`` are the bytes of its
+    media by hash, unless the message contains them."""
     form = message.extra.get(SHAPE)
     if not isinstance(form, dict) or not isinstance(form.get("item"), dict):
         return None
-    body: Body = _with_text(form["item"], form.get("text"), message.text)
+    body: Body = _restore_text(form["item"], form.get("text"), message.text)
     if not form.get("media"):
         return body
     urls = {_MEDIUM + medium.hash: _data_url(medium, blobs or {}) for medium in message.media}
-    restored: Body = _walk(body, lambda text: urls.get(text) or text)
+    restored: Body = _map_texts(body, lambda text: urls.get(text) or text)
     return restored
 
 
 def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
-    """For each stored item what it is in the Responses API: itself, or what our own agent said as up to 1 message and
-    its calls. Hidden messages are none. Our call ids repeat, theirs must not: the ``seq`` is in them."""
+    """Yield for each stored item its form in the Responses API: the original item, or at most one message and the calls
+    of our own agent. Hidden messages have none. Our call ids repeat while theirs must be unique, so ids contain the
+    ``seq``."""
     ids: dict[str, str] = {}
     for item in said:
         message = item.message
@@ -96,16 +97,16 @@ def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[
             yield [*([] if silent else [_plain(message, blobs)]), *calls]
 
 
-def shown(messages: Sequence[Message]) -> list[Message]:
-    """The history as models of ours see it: complete pairs of another program's calls are calls and results, its half
-    pairs, reasoning, hosted tools and instructions are left out."""
+def to_model_history(messages: Sequence[Message]) -> list[Message]:
+    """Return the history as our models see it: complete pairs of another program's calls become calls and results; its
+    half pairs, reasoning, hosted tools and instructions are left out."""
     if not any(message.extra for message in messages):
         return list(messages)
-    outputs = {str(body.get("call_id")): body for body in map(_traffic, messages) if body.get("type") == OUTPUT}
+    outputs = {str(body.get("call_id")): body for body in map(_hidden_item, messages) if body.get("type") == OUTPUT}
     seen: list[Message] = []
     asked: list[tuple[ToolCall, str]] = []
     for message in messages:
-        body = _traffic(message)
+        body = _hidden_item(message)
         if body.get("type") == CALL and (output := outputs.pop(str(body.get("call_id")), None)):
             call = ToolCall(str(body["call_id"]), str(body.get("name")), parse_arguments(str(body.get("arguments"))))
             asked.append((call, _output_text(output.get("output"))))
@@ -120,7 +121,7 @@ def shown(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
-    """The calls go to the message before them, as models say them."""
+    """Attach the calls to the message before them, as models write them."""
     if not asked:
         return
     calls = tuple(call for call, _ in asked)
@@ -129,21 +130,21 @@ def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
     seen += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
 
 
-def _traffic(message: Message) -> Body:
-    """The item of a message that people are not shown; empty for every other message."""
+def _hidden_item(message: Message) -> Body:
+    """Return the item of a message that people do not see, empty for every other message."""
     form = message.extra.get(SHAPE) if message.hidden else None
     body = form.get("item") if isinstance(form, dict) else None
     return body if isinstance(body, dict) else {}
 
 
 def _role(body: Body) -> Role | None:
-    """None: no message."""
+    """Role of a message item, None for other items."""
     role = body.get("role")
     return ROLES.get(role) if isinstance(role, str) and body.get("type", "message") == "message" else None
 
 
 def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
-    """What can be read of a message: its texts, or else its refusal; and its media where they stand."""
+    """Return the readable parts of a message: its texts, or otherwise its refusal, and its media in their places."""
     if isinstance(content, str):
         return (Text(content),) if content else ()
     elements = [element for element in content if isinstance(element, dict)] if isinstance(content, list) else []
@@ -159,7 +160,7 @@ def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
 
 
 def _plain(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body:
-    """A message without anything that only another program knows."""
+    """Return the item of a message without anything that only another program knows."""
     known = blobs or {}
     if message.role == "user" and any(medium.hash in known for medium in message.media):
         return {"role": "user", "content": [_element(part, known) for part in message.parts]}
@@ -195,8 +196,8 @@ def _output_text(output: Any) -> str:
     return "\n".join(text if isinstance(text, str) else "[image or file]" for text in texts)
 
 
-def _without_text(body: Body) -> tuple[Body, Any]:
-    """The text of a message is in its parts already: cut out where it stands alone, with its place."""
+def _cut_text(body: Body) -> tuple[Body, Any]:
+    """Cut out the text if it stands alone, since it is already in the message's parts, and return its place."""
     content = body.get("content")
     if isinstance(content, str):
         return {key: value for key, value in body.items() if key != "content"}, "content"
@@ -210,7 +211,7 @@ def _without_text(body: Body) -> tuple[Body, Any]:
     return body | {"content": [*content[:at], rest, *content[at + 1 :]]}, at
 
 
-def _with_text(body: Body, place: Any, text: str) -> Body:
+def _restore_text(body: Body, place: Any, text: str) -> Body:
     if place == "content":
         return body | {"content": text}
     content = body.get("content")
@@ -220,8 +221,8 @@ def _with_text(body: Body, place: Any, text: str) -> Body:
     return body | {"content": [*content[:place], element | {"text": text}, *content[place + 1 :]]}
 
 
-def _without_bytes(text: str, media: dict[str, Media]) -> str:
-    """The name of the medium in a data URL that can be written again exactly as it was; else the text itself."""
+def _cut_data_url(text: str, media: dict[str, Media]) -> str:
+    """Replace a data URL by the name of a medium, if it can be written again exactly; otherwise return the text."""
     found = _DATA_URL.match(text) if len(text) > INLINE and text.startswith("data:") else None
     if found is None:
         return text
@@ -239,10 +240,10 @@ def _data_url(medium: Media, blobs: Mapping[str, bytes]) -> str:
     return f"data:{medium.mime};base64,{base64.b64encode(data).decode()}" if data is not None else ""
 
 
-def _walk(value: Any, change: Callable[[str], str]) -> Any:
-    """A copy with every text changed; keys stay."""
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a copy with every text changed; keys stay."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _walk(inner, change) for key, inner in value.items()}
-    return [_walk(inner, change) for inner in value] if isinstance(value, list | tuple) else value
+        return {key: _map_texts(inner, change) for key, inner in value.items()}
+    return [_map_texts(inner, change) for inner in value] if isinstance(value, list | tuple) else value

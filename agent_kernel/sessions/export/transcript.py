@@ -30,16 +30,16 @@ __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "exp
 
 FORMAT = transcript_reader.FORMAT
 INLINE_BYTES = 256 * 1024
-"""Larger media are files of their own beside a notebook, so that the document stays readable and its diffs small."""
+"""Larger media are files beside a notebook, so that the document stays readable and its diffs small."""
 MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 220
-"""Of the document: what a store takes (200) and the levels around it."""
+"""Levels of the document: what a store accepts (200) and those around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """``document``, and media that are files beside it by the name (their hash, or ``images/HASH.png``) of the file.
-    ``left_out`` counts what the format has no place for."""
+    """``document``, and media that are files beside it, by file name (their hash, or ``images/HASH.png``). ``left_out``
+    counts what the format cannot represent."""
 
     document: bytes
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -49,8 +49,9 @@ class Exported:
 
 
 def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -> Exported:
-    """The whole session: every branch, turn, item and file. The same session gives the same bytes. Media and files of
-    more than ``inline_bytes`` (None: none) lie beside it; what ``blobs`` lacks is named without its bytes."""
+    """Export the whole session: every branch, turn, item and file. The same session gives the same bytes. Media and
+    files of more than ``inline_bytes`` (None: no limit) go beside it; those not in ``blobs`` are named without
+    bytes."""
     media = transcript.media
     named = media.keys() | {file.hash for file in transcript.files}
     known = {digest: data for digest, data in transcript.blobs.items() if digest in named}
@@ -74,18 +75,17 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
 def parse(
     document: bytes, namespace: str = "local", *, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES
 ) -> Transcript:
-    """What ``export`` wrote, also in format 1 (``parse(export(x)) == x``, but for the namespace and media in files) or
-    a session that mistral.rs serialized, with plain or Either-wrapped values; that one has no id, times or turns: its
-    id is ``imported``, a user message begins a turn.
+    """Parse what ``export`` wrote, also in format 1 (``parse(export(x)) == x``, except for the namespace and media in
+    files), or a session serialized by mistral.rs, with plain or Either-wrapped values. The latter has no id, times or
+    turns: its id is ``imported``, and a user message begins a turn.
 
     Nothing in the document is trusted: sizes, depth, types, ids, hashes, numbering, the tree and the pairing of calls
-    and results are checked. Raises InvalidRequest that names the place.
-    """
+    and results are checked. Raises InvalidRequest that names the place."""
     return transcript_reader.read(document, namespace, max_bytes=max_bytes, max_depth=MAX_DEPTH, max_values=max_values)
 
 
 def facts(transcript: Transcript) -> dict[str, Any]:
-    """All but what was said: the values that ``transcript_reader.facts`` reads."""
+    """Return everything but the messages: the values that ``transcript_reader.facts`` reads."""
     by_id, tree = {turn.id: turn for turn in transcript.turns}, transcript.tree
     return {
         "session": session_body(transcript.session),
@@ -138,14 +138,14 @@ def turn_body(turn: Turn, segment: int) -> dict[str, Any]:
 
 
 def item_body(item: Item, turn: Turn) -> dict[str, Any]:
-    """Cell and epoch are the turn's, repeated for those who read the document."""
+    """Cell and epoch are those of the turn, repeated for human readers."""
     body = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
     body |= {"hidden": True} if item.message.hidden else {}
     return body | ({"extra": dict(item.message.extra)} if item.message.extra else {})
 
 
 def summary_body(summary: Summary) -> dict[str, Any]:
-    """Its id is the store's own."""
+    """The id is left out: it belongs to the store."""
     return {
         "last": summary.last,
         "text": summary.text,
@@ -157,7 +157,7 @@ def summary_body(summary: Summary) -> dict[str, Any]:
 
 
 def message_body(message: Message) -> dict[str, Any]:
-    """mistral.rs reads values that are a text or a list of objects, so ``hidden`` and ``extra`` are not among them."""
+    """mistral.rs reads values that are a text or a list of objects, so ``hidden`` and ``extra`` are left out."""
     body = message.to_json()
     for own in ("hidden", "extra"):
         body.pop(own, None)
@@ -171,7 +171,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _images(items: tuple[Item, ...], small: Mapping[str, bytes]) -> Iterator[str | dict[str, str]]:
-    """Base64 where an image first appears; its hash where it is repeated or not inline."""
+    """Yield base64 where an image first appears; its hash where it is repeated or not inline."""
     seen: set[str] = set()
     for digest in [medium.hash for item in items for medium in item.message.media if medium.mime == PNG]:
         yield _base64(small[digest]) if digest in small and digest not in seen else {"hash": digest}
@@ -188,7 +188,7 @@ def _base64(data: bytes) -> str:
 
 
 def _layout(value: Any, levels: int) -> str:
-    """One line per field of the outer levels, so that versions of a document differ where the conversation does."""
+    """Write one line per field of the outer levels, so that a diff shows where the conversation changed."""
     if not levels or not value or not isinstance(value, dict | list):
         return dumps(value)
     if isinstance(value, list):
@@ -197,7 +197,7 @@ def _layout(value: Any, levels: int) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Readable text, escaped only where UTF-8 can not hold it."""
+    """Serialize as readable text, escaped only where UTF-8 cannot encode it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text.encode()

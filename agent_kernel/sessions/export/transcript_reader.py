@@ -1,4 +1,4 @@
-"""Reads what ``transcript`` writes, and mistral.rs's serialized sessions, from bytes nobody vouches for. Pure."""
+"""Parses documents of ``transcript`` and mistral.rs's serialized sessions from untrusted bytes. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, S
 from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
 from agent_kernel.sessions.export.formats import kept_files, mistralrs
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, Fields, loads
-from agent_kernel.sessions.export.formats.message_reader import MessageReader, decoded
-from agent_kernel.sessions.export.validation import Soundness
+from agent_kernel.sessions.export.formats.message_reader import MessageReader, decode_base64
+from agent_kernel.sessions.export.validation import TranscriptValidator
 
 FORMAT = 2
 READABLE = (1, 2)
 MARK_IN_METADATA = "agent_kernel.origin"
-"""Where documents say that a session was imported if they have no field ``imported``."""
+"""Metadata key that marks an imported session in documents without a field ``imported``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a document says beside the messages; ``items`` wait for theirs."""
+class TranscriptFacts:
+    """What a document contains besides the messages. ``items`` are combined with their messages later."""
 
     session: Session
     branches: tuple[Branch, ...]
@@ -38,17 +38,17 @@ def read(
     document: bytes, namespace: str, *, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES
 ) -> Transcript:
     fields = loads(document, max_bytes, max_depth, max_values)
-    return of_fields(fields, namespace) if is_own(fields) else mistralrs.read(fields, namespace)
+    return read_fields(fields, namespace) if is_own(fields) else mistralrs.read(fields, namespace)
 
 
 def is_own(document: Fields) -> bool:
     return document.child("agent_kernel").value is not None
 
 
-def of_fields(document: Fields, namespace: str) -> Transcript:
-    """Raises InvalidRequest, also for a format that this version does not know."""
+def read_fields(document: Fields, namespace: str) -> Transcript:
+    """Parse an own document. Raises InvalidRequest, also for an unknown format version."""
     own, reader = document.child("agent_kernel"), MessageReader(document)
-    format = known_format(own)
+    format = read_format(own)
     messages = [reader.message(body) for body in document.each("messages")]
     reader.end()
     found = facts(own, namespace)
@@ -57,18 +57,18 @@ def of_fields(document: Fields, namespace: str) -> Transcript:
     items = tuple(item(fact, message) for fact, message in zip(found.items, messages, strict=True))
     kept = list(kept_files.read(document))
     blobs = reader.blobs | dict(_blobs(own, items)) | {file.hash: data for file, data in kept if data is not None}
-    said = whole(own, found if format > 1 else _of_format_1(found, items), items, blobs)
+    said = build_transcript(own, found if format > 1 else _of_format_1(found, items), items, blobs)
     return replace(said, files=tuple(file for file, _ in kept))
 
 
-def known_format(own: Fields) -> int:
+def read_format(own: Fields) -> int:
     format = own.get("format", int)
     if format not in READABLE:
         own.refuse(f"format {format} is none of {READABLE}: another version of agent-kernel wrote this")
     return format
 
 
-def facts(own: Fields, namespace: str) -> Facts:
+def facts(own: Fields, namespace: str) -> TranscriptFacts:
     session = _session(own.child("session"), namespace)
     bodies = list(own.each("turns"))
     turns = tuple(_turn(body, session.key) for body in bodies)
@@ -78,7 +78,7 @@ def facts(own: Fields, namespace: str) -> Facts:
         TreeSegment(body.count("id"), body.count("parent"), body.count("since")) for body in own.each("segments")
     )
     ends = {body.utf8("name"): body.count("segment") for body in named}
-    return Facts(
+    return TranscriptFacts(
         session,
         tuple(_branch(body, session) for body in named),
         turns,
@@ -93,16 +93,18 @@ def item(body: Fields, message: Message) -> Item:
     return Item(body.count("seq"), body.get("turn", str), said, body.time("time"))
 
 
-def whole(own: Fields, found: Facts, items: tuple[Item, ...], blobs: dict[str, bytes]) -> Transcript:
-    """Raises InvalidRequest for what no store of ours could have held."""
+def build_transcript(
+    own: Fields, found: TranscriptFacts, items: tuple[Item, ...], blobs: dict[str, bytes]
+) -> Transcript:
+    """Combine the parts. Raises InvalidRequest for what no store of ours could have held."""
     transcript = Transcript(found.session, found.turns, items, found.branches, found.summaries, found.tree, blobs=blobs)
-    Soundness(own, transcript).check()
+    TranscriptValidator(own, transcript).check()
     branches = tuple(resolve_branches(found.branches, found.tree, found.turns, items))
     return replace(transcript, branches=branches)
 
 
-def _of_format_1(found: Facts, items: Sequence[Item]) -> Facts:
-    """It did not always say where a turn began: behind the items of the turns before it."""
+def _of_format_1(found: TranscriptFacts, items: Sequence[Item]) -> TranscriptFacts:
+    """Compute ``since`` of turns, which format 1 did not always contain: the end of the items of the turns before."""
     last: dict[str, int] = {}
     for stored in items:
         last[stored.turn] = max(stored.seq, last.get(stored.turn, 0))
@@ -144,7 +146,7 @@ def _tag(tag: Fields) -> str:
 
 
 def _branch(body: Fields, session: Session) -> Branch:
-    """``since``, ``head`` and ``turns`` follow from the tree."""
+    """``since``, ``head`` and ``turns`` are computed from the tree."""
     name = body.utf8("name")
     return Branch(name, body.utf8("parent", ""), created=body.time("created"), current=name == session.branch)
 
@@ -188,7 +190,7 @@ def _usage(body: Fields) -> dict[str, float]:
 
 
 def _number(field: Fields) -> float:
-    """``estimated`` is true or absent."""
+    """Numbers, and booleans because ``estimated`` is true or absent."""
     if type(field.value) not in (int, float, bool):
         field.refuse("should be a number")
     if abs(field.value) > 1e15:
@@ -197,15 +199,15 @@ def _number(field: Fields) -> float:
 
 
 def _blobs(own: Fields, items: Sequence[Item]) -> Iterator[tuple[str, bytes]]:
-    """Media other than PNG that stand in the document; only those that an item names."""
+    """Yield inline media other than PNG that an item refers to."""
     named = {medium.hash: medium for stored in items for medium in stored.message.media}
     for digest, body in own.items("blobs"):
         if digest in named and body.child("data").value is not None:
-            yield digest, checked(body, "data", named[digest])
+            yield digest, verified_bytes(body, "data", named[digest])
 
 
-def checked(body: Fields, name: str, medium: Media) -> bytes:
-    data = decoded(body.child(name))
+def verified_bytes(body: Fields, name: str, medium: Media) -> bytes:
+    data = decode_base64(body.child(name))
     if hashlib.sha256(data).hexdigest() != medium.hash or len(data) != medium.size:
         body.refuse("the bytes do not match their hash and size")
     return data

@@ -1,4 +1,4 @@
-"""Whether a session that somebody wrote down could be one of a store: numbers, order, the tree, calls with results."""
+"""Checks that a transcript could come from a store: numbers, order, the branch tree, calls with results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_SEGMENTS = 100_000
 MAX_NAME = 200
 
 
-class Soundness:
-    """``place`` is where the refusal points. The time is linear in what the document holds, whatever its tree."""
+class TranscriptValidator:
+    """``place`` is named in errors. The time is linear in the size of the document, whatever its tree."""
 
     def __init__(self, place: Fields, transcript: Transcript) -> None:
         self._place = place
@@ -83,7 +83,7 @@ class Soundness:
         self._refuse_unless(bool(branches) or not tree.segments, "there are segments but no branches")
 
     def _check_items(self) -> None:
-        """Within a segment turns follow each other, and every call of a turn that is closed has its result."""
+        """Check that turns follow each other within a segment, and that every call of a closed turn has its result."""
         items = self._whole.items
         numbered = all(low < high for low, high in pairwise([0, *(item.seq for item in items)]))
         self._refuse_unless(numbered, "items are not numbered upwards from 1")
@@ -98,7 +98,7 @@ class Soundness:
             self._refuse_unless(ordinals == sorted(ordinals), "an item is of a turn that another had followed")
 
     def _check_cuts(self) -> None:
-        """No branch begins between a call and its results."""
+        """Check that no branch begins between a call and its results."""
         seqs = {at: [item.seq for item in grown] for at, grown in self._items.items()}
         complete = {at: [whole for _, whole in self._paired(grown)] for at, grown in self._items.items()}
         for segment in self._whole.tree.segments:
@@ -119,7 +119,7 @@ class Soundness:
 
     def _after(self, waiting: dict[str, str], message: Message) -> dict[str, str]:
         try:
-            return call_pairs.unanswered(waiting, [message])
+            return call_pairs.pending_calls(waiting, [message])
         except InvalidRequest as error:
             self._place.refuse(error.message.rstrip("."))
 

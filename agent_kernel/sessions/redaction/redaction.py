@@ -1,7 +1,7 @@
-"""Keys and passwords leave what is said before it is kept or shown: ``[REDACTED:label]`` stands in their place.
+"""Removes keys and passwords from text before it is stored or shown; ``[REDACTED:label]`` replaces them.
 
-What a person typed reaches the model of that turn as it is; it does not reach the store, the search index, the
-sidecar, transcripts or the events of the turn. What was removed can not be brought back.
+The model of the current turn receives what the user typed, unchanged. The store, the search index, the sidecar,
+transcripts and the turn's events do not. A removed secret cannot be restored.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     import regex
 
 TIMEOUT_S = 0.25
-"""For one pattern on one text; a text that can not be checked in that time is withheld as a whole."""
+"""Seconds for one pattern on one text. A text that cannot be checked in this time is replaced as a whole."""
 MAX_CHARS = 2_000_000
-"""A longer text is checked in pieces of this length, each in its own time."""
+"""A longer text is checked in pieces of this length, each with its own time limit."""
 MAX_SECRET = 24_000
-"""Characters of the longest that is looked for: a private key."""
+"""Characters of the longest secret: a private key."""
 MAX_PATTERN = 2_000
 WITHHELD = "[REDACTED:unchecked]"
 SECRET = "secret"
-"""The group that is replaced, in a pattern whose match is more than the secret."""
+"""Name of the group that is replaced, in a pattern that matches more than the secret."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``hints``: a text without any of them (case counts) has no match; empty: always look."""
+    """``hints``: a text that contains none of them (case-sensitive) has no match. Empty: always search."""
 
     label: str
     expression: str
@@ -78,7 +78,7 @@ PATTERNS = (
     ),
 )
 
-BEGINNINGS = (
+PREFIXES = (
     r"(?i)-----BEGIN |eyJ|sk-|gh[pousr]_|github_pat_|hf_|api_org_|ak_|AKIA|ASIA|aws|AIza|ya29|xox|xapp|hooks\.|bearer|://|"
     r"api[_-]?key|secret|token|passw|access[_-]?key"
 )
@@ -86,17 +86,17 @@ BEGINNINGS = (
 
 
 class Redactor:
-    """``extra`` are patterns by their label, searched after the built-in ones; if one has a group named ``secret``,
-    only that is replaced. Raises InvalidRequest for one that is no regular expression."""
+    """Searches for PATTERNS and then for ``extra`` patterns (label -> expression). If a pattern has a group named
+    ``secret``, only that group is replaced. Raises InvalidRequest for an invalid expression."""
 
     def __init__(self, patterns: Sequence[Pattern] = PATTERNS, extra: Mapping[str, str] | None = None) -> None:
         self._patterns = patterns
-        self._extra = [Search.of(Pattern(label, text)) for label, text in (extra or {}).items()]
+        self._extra = [CompiledPattern.of(Pattern(label, text)) for label, text in (extra or {}).items()]
 
     @functools.cached_property
-    def _searches(self) -> list[Search]:
-        """The built-in ones are compiled when the first text comes."""
-        return [*(Search.of(pattern) for pattern in self._patterns), *self._extra]
+    def _searches(self) -> list[CompiledPattern]:
+        """Compiled patterns. The built-in ones are compiled when the first text arrives."""
+        return [*(CompiledPattern.of(pattern) for pattern in self._patterns), *self._extra]
 
     @classmethod
     def off(cls) -> Redactor:
@@ -104,7 +104,7 @@ class Redactor:
 
     @classmethod
     def of(cls, settings: Settings) -> Redactor:
-        """Raises InvalidRequest for a pattern that is none, also when redaction is off."""
+        """Build from settings. Raises InvalidRequest for an invalid pattern, even when redaction is off."""
         made = cls(extra=settings.redaction_patterns)
         return made if settings.redaction == "on" else cls.off()
 
@@ -113,36 +113,36 @@ class Redactor:
         return bool(self._patterns or self._extra)
 
     def text(self, text: str) -> str:
-        """Takes at most TIMEOUT_S for each pattern and MAX_CHARS."""
+        """Return ``text`` without secrets. Takes at most TIMEOUT_S per pattern and MAX_CHARS characters."""
         if not self._searches or not text:
             return text
         clean, start = [], 0
-        while len(text) - start > MAX_CHARS:  # a piece ends where no secret can go on
+        while len(text) - start > MAX_CHARS:  # a piece must end where no secret can continue
             piece = text[start : start + MAX_CHARS]
             end = self.held_from(piece)
-            clean.append(self._cleaned(piece[:end]))
+            clean.append(self._clean(piece[:end]))
             start += end
-        return "".join([*clean, self._cleaned(text[start:])])
+        return "".join([*clean, self._clean(text[start:])])
 
-    def _cleaned(self, text: str) -> str:
+    def _clean(self, text: str) -> str:
         for search in self._searches:
-            text = search.cleaned(text)
+            text = search.clean_text(text)
         return text
 
     def value(self, value: Any) -> Any:
-        """The same JSON value with every text in it clean, keys too."""
+        """Return a JSON value with all texts redacted, including keys."""
         if not self._searches:
             return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.value(key): self._under(key, item) for key, item in value.items()}
+            return {self.value(key): self._value_of_key(key, item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         return value
 
-    def _under(self, key: Any, item: Any) -> Any:
-        """A text that is a secret by the name it stands under."""
+    def _value_of_key(self, key: Any, item: Any) -> Any:
+        """Redact a value whose key shows that it is a secret."""
         if isinstance(key, str) and isinstance(item, str):
             labelled = f"{key}={item}"
             if (clean := self.text(labelled)) != labelled and clean.startswith(f"{key}="):
@@ -164,35 +164,37 @@ class Redactor:
         return Text(self.text(part.text)) if isinstance(part, Text) else part
 
     def held_from(self, text: str) -> int:
-        """Where a secret could begin that goes on behind the end of ``text``; what stands before it can be shown."""
+        """Return the index at which a secret could begin that continues after the end of ``text``. Everything before it
+        can be shown."""
         start = max(0, len(text) - MAX_SECRET)
         end = text[start:]
         searches = self._searches if self._may_begin(end) else self._extra
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
     def _may_begin(self, text: str) -> bool:
-        """One look instead of one for each pattern: most text has not even the beginning of a key."""
+        """Whether a key might begin in the text. One search instead of one per pattern, since most text contains no
+        prefix."""
         if self._patterns is not PATTERNS:
             return True
-        found = self._beginnings.search(text, partial=True)
-        return found is not None and found.start() < len(text)  # an empty one at the end is always found
+        found = self._prefixes.search(text, partial=True)
+        return found is not None and found.start() < len(text)  # an empty partial match at the end always exists
 
     @functools.cached_property
-    def _beginnings(self) -> regex.Pattern[str]:
+    def _prefixes(self) -> regex.Pattern[str]:
         import regex
 
-        return regex.compile(BEGINNINGS)
+        return regex.compile(PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """A pattern, ready to be used."""
+class CompiledPattern:
+    """A pattern with its compiled expression."""
 
     pattern: Pattern
     compiled: regex.Pattern[str]
 
     @classmethod
-    def of(cls, pattern: Pattern) -> Search:
+    def of(cls, pattern: Pattern) -> CompiledPattern:
         import regex
 
         if len(pattern.expression) > MAX_PATTERN:
@@ -200,18 +202,22 @@ class Search:
         try:
             compiled = regex.compile(pattern.expression)
         except regex.error as error:
-            raise InvalidRequest(f"The pattern {pattern.label!r} is no regular expression: {error}.") from error
+            raise InvalidRequest(
+                f"The pattern {pattern.label!r} is not a valid regular expression: {error}."
+            ) from error
         if compiled.fullmatch("") is not None:
-            raise InvalidRequest(f"The pattern {pattern.label!r} matches nothing at all, and so everything.")
+            raise InvalidRequest(f"The pattern {pattern.label!r} matches the empty text, and so everything.")
         return cls(pattern, compiled)
 
-    def cleaned(self, text: str) -> str:
-        if not self._worth(text):
+    def clean_text(self, text: str) -> str:
+        if not self._may_match(text):
             return text
         try:
-            clean: str = self.compiled.sub(self._replaced, text, timeout=TIMEOUT_S)
+            clean: str = self.compiled.sub(self._replacement, text, timeout=TIMEOUT_S)
         except TimeoutError:
-            log.warning("the pattern %s took too long; a text of %d characters is withheld", self.label, len(text))
+            log.warning(
+                "the pattern %s took too long; a text of %d characters is replaced as a whole", self.label, len(text)
+            )
             return WITHHELD
         return clean
 
@@ -226,10 +232,10 @@ class Search:
     def label(self) -> str:
         return self.pattern.label
 
-    def _worth(self, text: str) -> bool:
+    def _may_match(self, text: str) -> bool:
         return not self.pattern.hints or any(hint in text for hint in self.pattern.hints)
 
-    def _replaced(self, match: regex.Match[str]) -> str:
+    def _replacement(self, match: regex.Match[str]) -> str:
         mark = f"[REDACTED:{self.label}]"
         if SECRET not in self.compiled.groupindex or match.group(SECRET) is None:
             return mark

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. Pure."""
+"""Durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import re
 from agent_kernel.core.errors import InvalidRequest
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-"""Seconds; a day has 24 hours whatever clocks do in spring."""
+"""Seconds per unit. A day always has 24 hours."""
 LONGEST = 100 * 365 * UNITS["d"]
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 
 
 def seconds(text: str, setting: str) -> float:
-    """``0`` and the empty text are 0 s. A number needs its unit: nobody knows whether 30 is seconds or minutes. Raises
-    InvalidRequest with the name of ``setting``."""
+    """Parse a duration. ``0`` and the empty text are 0; other numbers need a unit, since 30 could be seconds or
+    minutes. Raises InvalidRequest with the name of ``setting``."""
     wanted = text.strip().lower()
     if wanted in ("", "0"):
         return 0.0
@@ -28,8 +28,8 @@ def seconds(text: str, setting: str) -> float:
     return total
 
 
-def told(length: float) -> str:
-    """In the largest units without a rest: 5400 s is ``1h30m``."""
+def format_duration(length: float) -> str:
+    """Format in the largest units without a remainder: 5400 s is ``1h30m``."""
     if not length:
         return "0"
     left, words = round(length * 1000), []

@@ -1,4 +1,4 @@
-"""Any session store as its limits let it be seen."""
+"""A wrapper that applies the retention limits to any session store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import Item, OpeningMatch, Owner, SearchHit, SearchQuery, Session, SessionKey, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
-from agent_kernel.sessions.retention.limits import Limits
-from agent_kernel.sessions.retention.retention import OnExpire, Retained, Retention
+from agent_kernel.sessions.retention.limits import RetentionLimits
+from agent_kernel.sessions.retention.retention import OnExpire, Retention, RetentionStore
 
 T = TypeVar("T")
 Sessions: TypeAlias = list[Session]
-"""Inside a class with a method ``list`` the type needs another name."""
+"""Aliases of list types: inside a class with a method named ``list``, the built-in name is shadowed."""
 Turns: TypeAlias = list[Turn]
 Items: TypeAlias = list[Item]
 Hits: TypeAlias = list[SearchHit]
@@ -27,7 +27,7 @@ Paths: TypeAlias = list[str]
 Keys: TypeAlias = list[SessionKey]
 Owned: TypeAlias = list[tuple[SessionKey, File]]
 
-HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
+EMPTY_READS: Mapping[str, Callable[[], Any]] = MappingProxyType(
     {
         "everything": lambda: ([], []),
         "of_cell": list,
@@ -44,28 +44,27 @@ HIDDEN: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "remove_file": lambda: False,
     }
 )
-"""Reads of one session, and what they give when it is gone."""
-REFUSED = frozenset(
+"""Reads of one session, and what they return when it is expired."""
+GUARDED_WRITES = frozenset(
     {"rename", "describe", "clear", "extend_turn", "pop", "rewind", "branch", "switch", "drop_branch"}
     | {"clear_outputs", "add_files"}
     | {"claim_summary", "add_summary", "release_summary", "undo_summary", "remember"}
     | {"grant"}
 )
-"""Changes of one session: SessionNotFound when it is gone."""
-MADE = frozenset({"add_turn", "add_messages", "restore"})
-"""Changes that make the session if it is not there."""
+"""Changes of one session, which raise SessionNotFound when it is expired."""
+CREATING_WRITES = frozenset({"add_turn", "add_messages", "restore"})
+"""Changes that create the session if it does not exist."""
 _MORE = 4
-"""How many times as much is read when too little of what was read is to be shown."""
+"""Factor by which the read limit grows when too few of the values read are visible."""
 
 
 class LimitedStore:
-    """A SessionStore in which a session that is too old is gone for every reader at that moment, and of the others the
-    newest ``max_history_turns`` turns of a branch are seen, beside one that runs. What is not seen is still stored:
-    ``everything`` (exports, forks) and the stored answers of cells have all of it.
+    """A SessionStore that hides expired sessions at the moment they expire, and of other sessions shows the newest
+    ``max_history_turns`` turns of a branch besides a running one. Hidden turns stay stored: ``everything`` (exports,
+    forks) and the stored answers of cells contain all of them.
 
-    Methods that are not named here are the store's own: those of an open turn, whose session never expires, bindings
-    that name no session, and care.
-    """
+    Methods that are not defined here are called on the store: those of an open turn, whose session never expires,
+    bindings that name no session, and maintenance."""
 
     def __init__(self, store: SessionStore, retention: Retention) -> None:
         self._store = store
@@ -75,7 +74,7 @@ class LimitedStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name in HIDDEN or name in REFUSED or name in MADE:
+        if name in EMPTY_READS or name in GUARDED_WRITES or name in CREATING_WRITES:
             method = self._guarded(name, method)
             setattr(self, name, method)
         return method
@@ -89,11 +88,11 @@ class LimitedStore:
         async def guarded(first: Any, *given: Any, **options: Any) -> Any:
             if await self.info(_key_of(first)) is not None:
                 return await method(first, *given, **options)
-            if name in REFUSED:
-                raise _gone(_key_of(first))
-            return HIDDEN[name]()
+            if name in GUARDED_WRITES:
+                raise _session_not_found(_key_of(first))
+            return EMPTY_READS[name]()
 
-        return making if name in MADE else guarded
+        return making if name in CREATING_WRITES else guarded
 
     def start(self) -> None:
         self.retention.start()
@@ -111,13 +110,13 @@ class LimitedStore:
 
     async def info(self, key: SessionKey) -> Session | None:
         session = await self._store.info(key)
-        return None if session is None else await self._alive(session)
+        return None if session is None else await self._unless_expired(session)
 
-    async def _alive(self, session: Session) -> Session | None:
+    async def _unless_expired(self, session: Session) -> Session | None:
         return None if await self.retention.expired(session) else self.retention.as_used(session)
 
     async def list(self, namespace: str, limit: int | None = 50) -> Sessions:
-        return await _enough(limit, lambda count: self._store.list(namespace, count), self._alive)
+        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
 
     async def touch(self, key: SessionKey) -> None:
         session = await self.info(key)
@@ -128,7 +127,7 @@ class LimitedStore:
         return await self.retention.delete(key, revision)
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        await self._must(key)
+        await self._require(key)
         async with self.retention.room_for(target):
             self.retention.worked(target)
             return await self._store.fork(key, target, turns)
@@ -136,7 +135,7 @@ class LimitedStore:
     # ------------------------------------------------------------------------------------------- turns
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
-        await self._must(turn.key)
+        await self._require(turn.key)
         self.retention.worked(turn.key)
         return await self._store.open_turn(turn, owner)
 
@@ -149,13 +148,13 @@ class LimitedStore:
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> Items:
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         session = await self.info(key)
         if session is None:
             return []
         if not self._turns or limit == 0:
             return await self._store.latest(key, limit, failed=failed, branch=branch)
-        seen = await self._seen(key, branch, failed=failed)
+        seen = await self._visible_turns(key, branch, failed=failed)
         if not seen:
             return []
         most = session.head - seen[0].since
@@ -166,23 +165,23 @@ class LimitedStore:
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
     ) -> Turns:
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         if await self.info(key) is None:
             if before:
-                raise _not_there(before)
+                raise _turn_not_found(before)
             return []
         if not self._turns or limit == 0:
             return await self._store.turns(key, limit, branch=branch, before=before)
-        seen = await self._seen(key, branch)
+        seen = await self._visible_turns(key, branch)
         if before:
             place = next((at for at, turn in enumerate(seen) if turn.id == before), None)
             if place is None:
-                raise _not_there(before)
+                raise _turn_not_found(before)
             seen = seen[:place]
         return seen if limit is None else seen[-limit:]
 
-    async def _seen(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> Turns:
-        """The newest turns that count, and the one that runs."""
+    async def _visible_turns(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> Turns:
+        """Return the newest turns within the limit, and the running one."""
 
         async def shown(turn: Turn) -> Turn | None:
             return turn if failed or turn.state != "failed" else None
@@ -190,7 +189,7 @@ class LimitedStore:
         async def newest(count: int | None) -> Turns:
             return (await self._store.turns(key, count, branch=branch))[::-1]
 
-        found = await _enough(self._turns + 1, newest, shown)
+        found = await _read_enough(self._turns + 1, newest, shown)
         runs = bool(found) and found[0].state == "open"
         return found[: self._turns + runs][::-1]
 
@@ -201,10 +200,10 @@ class LimitedStore:
             return await self._search(namespace, replace(query, limit=count or 0))
 
         await self.retention.write_touches()
-        return await _enough(query.limit, found, self._shown_hit)
+        return await _read_enough(query.limit, found, self._visible_hit)
 
-    async def _shown_hit(self, hit: SearchHit) -> SearchHit | None:
-        """Without the snippets of turns that are not seen."""
+    async def _visible_hit(self, hit: SearchHit) -> SearchHit | None:
+        """Return the hit without snippets of hidden turns."""
         if await self.info(hit.session.key) is None:
             return None
         if not self._turns:
@@ -212,12 +211,12 @@ class LimitedStore:
         newest = await self._store.turns(hit.session.key, self._turns + 2)
         if len(newest) <= self._turns:
             return hit
-        since = (await self._seen(hit.session.key, None))[0].since
+        since = (await self._visible_turns(hit.session.key, None))[0].since
         snippets = tuple(snippet for snippet in hit.snippets if snippet.seq > since)
         return replace(hit, snippets=snippets) if snippets else None
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
-        """One that is too old is removed, for it may hide another."""
+        """Remove an expired match and search again, since it may hide another one."""
         while found := await self._store.match(namespace, scope, chain):
             session = await self._store.info(found.key)
             if session is not None and not await self.retention.expired(session):
@@ -241,12 +240,12 @@ class LimitedStore:
         async def shown(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
             return None if await self.info(one[0]) is None else one
 
-        return await _enough(limit, found, shown)
+        return await _read_enough(limit, found, shown)
 
     # ------------------------------------------------------------------------------------------- bindings
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
-        await self._must(SessionKey(namespace, session))
+        await self._require(SessionKey(namespace, session))
         await self._store.bind(namespace, root, path, session)
 
     async def bound(self, namespace: str, root: str, path: str) -> str | None:
@@ -256,32 +255,36 @@ class LimitedStore:
     async def paths(self, root: str, session: SessionKey) -> Paths:
         return await self._store.paths(root, session) if await self.info(session) else []
 
-    async def _must(self, key: SessionKey) -> None:
+    async def _require(self, key: SessionKey) -> None:
         if await self.info(key) is None:
-            raise _gone(key)
+            raise _session_not_found(key)
 
 
-def limited(
-    store: SessionStore, limits: Limits, on_expire: Iterable[OnExpire] = (), *, clock: Callable[[], float] = time.time
+def limit_store(
+    store: SessionStore,
+    limits: RetentionLimits,
+    on_expire: Iterable[OnExpire] = (),
+    *,
+    clock: Callable[[], float] = time.time,
 ) -> SessionStore:
-    """The store itself where nothing is limited and nobody wants to know. ``clock`` is the store's. Raises
-    InvalidRequest for a store whose sessions can not go by themselves."""
+    """Wrap the store if there are limits or callbacks. ``clock`` must be the store's. Raises InvalidRequest for a store
+    that does not support removing sessions."""
     told = tuple(on_expire)
     if not limits and not told:
         return store
     if (limits.ttl or limits.max_sessions) and not (hasattr(store, "idle") and hasattr(store, "excess")):
         raise InvalidRequest(
-            f"{type(store).__name__} keeps sessions for ever: it has no idle() and excess().",
+            f"{type(store).__name__} cannot expire sessions: it has no idle() and excess().",
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
-    retention = Retention(cast(Retained, store), limits, told, clock=clock)
+    retention = Retention(cast(RetentionStore, store), limits, told, clock=clock)
     return cast(SessionStore, LimitedStore(store, retention))  # what is not in the class is the store's own
 
 
-async def _enough(
+async def _read_enough(
     limit: int | None, read: Callable[[int | None], Awaitable[Sequence[T]]], shown: Callable[[T], Awaitable[T | None]]
 ) -> list[T]:
-    """The first ``limit`` of what is shown: reads more until there are enough, or no more."""
+    """Return the first ``limit`` visible values, reading more until there are enough or no more."""
     count = limit
     while True:
         found = await read(count)
@@ -296,16 +299,16 @@ async def _no_search(namespace: str, query: SearchQuery) -> list[SearchHit]:
 
 
 def _key_of(first: Any) -> SessionKey:
-    """Of a turn or a summary, of a whole session, or the key itself."""
+    """Key of a turn, a summary or a whole session, or the key itself."""
     if isinstance(first, SessionKey):
         return first
     key: SessionKey = first.session.key if isinstance(first, SessionSnapshot) else first.key
     return key
 
 
-def _not_there(turn: str) -> TurnNotFound:
+def _turn_not_found(turn: str) -> TurnNotFound:
     return TurnNotFound(f"There is no turn {turn!r} on this branch.", details={"turn": turn})
 
 
-def _gone(key: SessionKey) -> SessionNotFound:
+def _session_not_found(key: SessionKey) -> SessionNotFound:
     return SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})

@@ -1,4 +1,5 @@
-"""What is kept, and for how long. Nothing here removes anything: ``retention.py`` does, ``limited.py`` hides."""
+"""Limits of what is stored and for how long. This module only defines them: ``retention.py`` removes,
+``limited_store.py`` hides."""
 
 from __future__ import annotations
 
@@ -12,14 +13,13 @@ from agent_kernel.sessions.retention.durations import seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """0 is no limit, and the default keeps everything.
+class RetentionLimits:
+    """0 means no limit; by default everything is stored.
 
-    A session that nobody used for ``ttl`` seconds is gone for every reader at that moment, and removed soon after. A
-    namespace holds ``max_sessions``: a new one takes the place of the one that was used longest ago. A reader sees the
-    newest ``max_history_turns`` of a branch beside the one that runs; the others stay stored. A turn is a user message
-    and all that follows.
-    """
+    A session that was not used for ``ttl`` seconds is hidden from every reader at that moment and removed soon after. A
+    namespace holds ``max_sessions``: a new session replaces the one unused longest. Readers see the newest
+    ``max_history_turns`` of a branch besides the running one; older turns stay stored. A turn is a user message and
+    everything that follows."""
 
     ttl: float = 0.0
     max_sessions: int = 0
@@ -34,8 +34,8 @@ class Limits:
         return bool(self.ttl or self.max_sessions or self.max_history_turns)
 
     @classmethod
-    def of(cls, settings: Settings) -> Limits:
-        """Those of the preset ``limits``, but for what is set by itself. Raises InvalidRequest."""
+    def of(cls, settings: Settings) -> RetentionLimits:
+        """Return the limits of the preset ``limits``, overridden by individual settings. Raises InvalidRequest."""
         found = preset(settings.limits)
         if settings.ttl:
             found = replace(found, ttl=seconds(settings.ttl, "ttl"))
@@ -46,17 +46,17 @@ class Limits:
         return found
 
 
-PRESETS: Mapping[str, Limits] = MappingProxyType(
+PRESETS: Mapping[str, RetentionLimits] = MappingProxyType(
     {
-        "keep": Limits(),
-        "mistralrs": Limits(ttl=30 * 60, max_sessions=128),
-        "nexo": Limits(ttl=24 * 3600, max_sessions=10_000, max_history_turns=50),
+        "keep": RetentionLimits(),
+        "mistralrs": RetentionLimits(ttl=30 * 60, max_sessions=128),
+        "nexo": RetentionLimits(ttl=24 * 3600, max_sessions=10_000, max_history_turns=50),
     }
 )
-"""``keep`` is the default; the others are what the systems of these names do."""
+"""``keep`` is the default; the others reproduce the systems with these names."""
 
 
-def preset(name: str) -> Limits:
+def preset(name: str) -> RetentionLimits:
     if (name or "keep") not in PRESETS:
         raise InvalidRequest(f"limits is one of {', '.join(PRESETS)}, not {name!r}.")
     return PRESETS[name or "keep"]

@@ -1,4 +1,4 @@
-"""Which sessions go, when, and who is told before: by age, by number, by a person, at the end of the server."""
+"""Removal of sessions: by age, by number, by a person; and the callbacks before it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from weakref import WeakValueDictionary
 from agent_kernel.core.errors import Conflict, StoreError
 from agent_kernel.core.seams.session_store import RetentionQueries
 from agent_kernel.core.session import Session, SessionKey, Turn
-from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.retention.limits import RetentionLimits
 
 log = logging.getLogger(__name__)
 MIN_SWEEP_S = 1.0
 SWEEP_S = 60.0
-"""Between two sweeps where only ``max_sessions`` is set: a new session makes its own room, so little is left to do."""
+"""Seconds between two sweeps if only ``max_sessions`` is set. A new session makes room for itself, so little is left to
+do."""
 JITTER = 0.1
-"""Share of the time between two sweeps by which they vary, so that servers on one file do not meet."""
+"""Fraction by which the time between sweeps varies, so that servers that share a file do not sweep at the same time."""
 CALLBACK_S = 60.0
-"""A callback is given up after so many seconds, and the removal goes on; so are all of them together at the end."""
+"""Seconds after which a callback is abandoned and the removal continues; also the limit for all callbacks at
+shutdown."""
 
 OnExpire: TypeAlias = Callable[[Session], Awaitable[None]]
 
 
-class Retained(RetentionQueries, Protocol):
-    """What is asked of a store here."""
+class RetentionStore(RetentionQueries, Protocol):
+    """The store methods that retention needs."""
 
     async def info(self, key: SessionKey) -> Session | None: ...
 
@@ -42,27 +44,26 @@ class Retained(RetentionQueries, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
-    """A session that is to go, and ``why``: ttl or max_sessions."""
+class DueSession:
+    """A session to be removed, and ``why``: ttl or max_sessions."""
 
     session: Session
     why: str
 
 
 class Retention:
-    """Of one store, by one process.
+    """Retention of one store in one process.
 
-    A session is used by its turns, by every change, and by ``touch`` (a client read its history); not by being listed,
-    searched or looked up, nor by heartbeats. One with an open turn is in use. ``on_expire`` is awaited with the
-    session while its history can still be read, once for each removal, and at the end of the server for every session
-    that it worked with; what it raises is logged. It must not change the session: one that changed meanwhile stays,
-    and is told again when it goes. ``clock`` is the store's.
-    """
+    A session counts as used when a turn runs, when it changes, or when a client reads its history (``touch``); not when
+    it is listed, searched or looked up, nor by heartbeats. A session with an open turn is in use. ``on_expire`` is
+    awaited while the history can still be read: once per removal, and at shutdown for every session that this server
+    worked with. Its exceptions are logged. It must not change the session: one that changed meanwhile stays, and the
+    callback runs again when it is removed. ``clock`` must be the store's."""
 
     def __init__(
         self,
-        store: Retained,
-        limits: Limits,
+        store: RetentionStore,
+        limits: RetentionLimits,
         on_expire: Iterable[OnExpire] = (),
         *,
         clock: Callable[[], float] = time.time,
@@ -72,29 +73,29 @@ class Retention:
         self._on_expire = tuple(on_expire)
         self._clock = clock
         self._touched: dict[SessionKey, float] = {}
-        self._worked: set[SessionKey] = set()
+        self._used_here: set[SessionKey] = set()
         self._removals: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
-        self._making = asyncio.Lock()
+        self._creation_lock = asyncio.Lock()
         self._sweeper: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------------------------------- what is used
 
     async def expired(self, session: Session) -> bool:
-        return self._too_old(session) and not await self._runs(session.key)
+        return self._too_old(session) and not await self._has_open_turn(session.key)
 
     def as_used(self, session: Session) -> Session:
-        """With the touch that is not written yet."""
+        """Return the session with the touch that is not written yet."""
         touched = self._touched.get(session.key, 0.0)
         return replace(session, accessed=touched) if touched > session.accessed else session
 
     def worked(self, key: SessionKey) -> None:
-        """The end of this server is that session's too."""
+        """Record that this server worked with the session, so that its callbacks run at shutdown."""
         if self._on_expire:
-            self._worked.add(key)
+            self._used_here.add(key)
 
     async def touch(self, session: Session) -> None:
-        """Somebody read the history. Written at once only where another server could soon let the session go; else
-        with the next sweep, so that reading it again and again writes once."""
+        """Record that the history was read. It is written at once only if another server might soon remove the session,
+        otherwise with the next sweep, so that frequent reads cause one write."""
         self._touched[session.key] = self._clock()
         if not self.limits.ttl or self._clock() - session.accessed > self.limits.ttl / 2:
             await self._write_touch(session.key)
@@ -112,7 +113,7 @@ class Retention:
         used = max(session.accessed, self._touched.get(session.key, 0.0))
         return bool(self.limits.ttl) and self._clock() - used >= self.limits.ttl
 
-    async def _runs(self, key: SessionKey) -> bool:
+    async def _has_open_turn(self, key: SessionKey) -> bool:
         newest = await self._store.turns(key, 1)
         return bool(newest) and newest[-1].state == "open"
 
@@ -120,14 +121,15 @@ class Retention:
 
     @asynccontextmanager
     async def room_for(self, key: SessionKey) -> AsyncIterator[None]:
-        """Inside it the session may be made: one of that id that is too old is gone, and in a full namespace the one
-        that was used longest ago. Where all have a turn that runs, and between processes, there may be more sessions
-        than the limit until the next sweep."""
+        """Make room before the session is created in the ``async with`` block: an expired session with this id is
+        removed, and in a full namespace the one unused longest.
+
+        If all have running turns, or with several processes, the limit may be exceeded until the next sweep."""
         session = await self._store.info(key)
         if session is not None and not await self.expired(session):
             yield
             return
-        async with self._making:
+        async with self._creation_lock:
             if session is not None:
                 await self.remove(session)
             elif self.limits.max_sessions and await self._store.info(key) is None:
@@ -135,43 +137,44 @@ class Retention:
                     await self.remove(longest_unused)
             yield
 
-    async def due(self) -> list[Going]:
-        """What a sweep would remove now."""
+    async def due(self) -> list[DueSession]:
+        """Return what a sweep would remove now."""
         await self.write_touches()
         limits = self.limits
         old = await self._store.idle(self._clock() - limits.ttl) if limits.ttl else []
         too_many = await self._store.excess(limits.max_sessions) if limits.max_sessions else []
         keys = {session.key for session in old}
-        return [Going(session, "ttl") for session in old] + [
-            Going(session, "max_sessions") for session in too_many if session.key not in keys
+        return [DueSession(session, "ttl") for session in old] + [
+            DueSession(session, "max_sessions") for session in too_many if session.key not in keys
         ]
 
-    async def sweep(self) -> list[Going]:
-        """Removes what is due; returns what went. A session that was used meanwhile stays."""
+    async def sweep(self) -> list[DueSession]:
+        """Remove what is due and return what was removed. A session that was used meanwhile stays."""
         return [going for going in await self.due() if await self.remove(going.session)]
 
     async def remove(self, session: Session) -> bool:
-        """False if it was used or changed since it was read, or is gone already."""
-        async with self._removing(session.key):
+        """Remove a session. Returns False if it was used or changed since it was read, or no longer exists."""
+        async with self._removal_lock(session.key):
             now = await self._store.info(session.key)
             if now is None or now.revision != session.revision or now.accessed > session.accessed:
                 return False
-            if session.key in self._touched or await self._runs(session.key):
+            if session.key in self._touched or await self._has_open_turn(session.key):
                 return False
-            await self._tell(now)
+            await self._call_on_expire(now)
             try:
-                return self._gone(session.key, await self._store.delete(session.key, now.revision))
-            except Conflict:  # a turn began, or it was changed: it is in use
+                return self._forget(session.key, await self._store.delete(session.key, now.revision))
+            except Conflict:  # a turn was opened or the session changed: it is in use
                 return False
 
     async def delete(self, key: SessionKey, revision: int | None) -> bool:
-        """As the store's, with the callbacks before; of a session that is not there, or may not go, nobody is told."""
-        async with self._removing(key):
+        """Delete like the store, after the callbacks. They do not run for a session that does not exist or may not be
+        deleted."""
+        async with self._removal_lock(key):
             session = await self._store.info(key)
-            if session is not None and revision in (None, session.revision) and not await self._runs(key):
+            if session is not None and revision in (None, session.revision) and not await self._has_open_turn(key):
                 existed = not self._too_old(session)
-                await self._tell(session)
-                return self._gone(key, await self._store.delete(key, revision)) and existed
+                await self._call_on_expire(session)
+                return self._forget(key, await self._store.delete(key, revision)) and existed
             return await self._store.delete(key, revision)
 
     async def _excess(self, cap: int, namespace: str) -> list[Session]:
@@ -182,45 +185,45 @@ class Retention:
         return found
 
     @asynccontextmanager
-    async def _removing(self, key: SessionKey) -> AsyncIterator[None]:
+    async def _removal_lock(self, key: SessionKey) -> AsyncIterator[None]:
         lock = self._removals.setdefault(key, asyncio.Lock())
         async with lock:
             yield
 
-    def _gone(self, key: SessionKey, deleted: bool) -> bool:
+    def _forget(self, key: SessionKey, deleted: bool) -> bool:
         self._touched.pop(key, None)
-        self._worked.discard(key)
+        self._used_here.discard(key)
         return deleted
 
-    async def _tell(self, session: Session) -> None:
+    async def _call_on_expire(self, session: Session) -> None:
         for on_expire in self._on_expire:
             try:
                 await asyncio.wait_for(on_expire(session), CALLBACK_S)
-            except Exception as error:  # noqa: BLE001  whatever a callback does, what is to go goes
+            except Exception as error:  # noqa: BLE001  a failing callback must not prevent the removal
                 log.error("a callback failed before session %s went: %s", session.key.id, type(error).__name__)
 
     # ------------------------------------------------------------------------------------------- from start to end
 
     def start(self) -> None:
-        """Sweeps every quarter of the ttl, and never more than once a second."""
+        """Sweep every quarter of the ttl, at most once per second."""
         if self._sweeper is None and (self.limits.ttl or self.limits.max_sessions):
             self._sweeper = asyncio.create_task(self._keep_sweeping(), name="session retention")
 
     async def aclose(self) -> None:
-        """Ends the sweeps and tells of the sessions that this server worked with; they stay stored."""
+        """Stop sweeping, and run the callbacks of the sessions that this server worked with; they stay stored."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
         try:
             await self.write_touches()
             async with asyncio.timeout(CALLBACK_S):
-                for key in sorted(self._worked, key=lambda key: (key.namespace, key.id)) if self._on_expire else ():
+                for key in sorted(self._used_here, key=lambda key: (key.namespace, key.id)) if self._on_expire else ():
                     session = await self._store.info(key)
                     if session is not None:
-                        await self._tell(session)
+                        await self._call_on_expire(session)
         except (StoreError, TimeoutError) as error:
-            log.warning("not every session could be told of the end: %s", f"{type(error).__name__} {error}".strip())
-        self._worked.clear()
+            log.warning("not every on_expire callback ran at shutdown: %s", f"{type(error).__name__} {error}".strip())
+        self._used_here.clear()
 
     async def _keep_sweeping(self) -> None:
         every = max(MIN_SWEEP_S, self.limits.ttl / 4) if self.limits.ttl else SWEEP_S

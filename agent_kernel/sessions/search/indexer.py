@@ -1,4 +1,4 @@
-"""Takes new items into the index of search while nobody waits for it."""
+"""A background task that adds new items to the search index."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from agent_kernel.core.seams.session_store import SearchIndexing
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
 PAUSE_S = 0.1
-"""Between two steps, so that turns get their share of the store's thread."""
+"""Seconds between two steps, so that turns get their share of the store's thread."""
 STEP = 500
-"""Items; one step takes about a tenth of a second."""
+"""Items per step; a step takes about a tenth of a second."""
 AGAIN_S = 60.0
-"""After a failure."""
+"""Seconds to wait after a failure."""
 
 
-class Folding:
-    """One task, begun by ``start`` and ended by ``aclose``, which may be called in any state. A store that fails is
-    tried again; search finds everything meanwhile, only slower."""
+class SearchIndexer:
+    """One task, started by ``start`` and stopped by ``aclose``, which may be called in any state. A failing store is
+    tried again; meanwhile search still finds everything, only slower."""
 
     def __init__(self, store: SearchIndexing, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
         self._store = store
@@ -38,11 +38,11 @@ class Folding:
             pause = await self._step()
 
     async def _step(self) -> float:
-        """Seconds until the next one."""
+        """Do one step and return the seconds until the next one."""
         try:
             return PAUSE_S if await self._store.fold(STEP) else self._every_s
         except StoreError as error:
-            log.warning("new items could not be taken into the index of search: %s", error)
+            log.warning("new items could not be added to the search index: %s", error)
             return self._again_s
 
     async def aclose(self) -> None:

@@ -1,6 +1,6 @@
-"""What searching means, whatever keeps the messages: words, the form in which texts are compared, scores, snippets.
+"""The meaning of a search, independent of the store: words, case folding, scores and snippets. Pure.
 
-Pure. A session is found when any of the words occurs in what its person or its model said, as a part of a word too.
+A session matches if any of the words occurs in a message of its person or model, also as part of a word.
 """
 
 from __future__ import annotations
@@ -18,49 +18,52 @@ from agent_kernel.core.session import SNIPPET_CHARS, SearchQuery
 MAX_QUERY = 1_000
 """Characters of a query."""
 MAX_WORDS = 16
-"""Different words that count; each costs a look at everything that is searched."""
+"""Number of different words that count. Each costs a scan of everything that is searched."""
 ROLES = ("user", "assistant")
 BEFORE = SNIPPET_CHARS // 4
-"""Characters of a snippet that stand before the word."""
+"""Characters of a snippet before the word."""
 M = TypeVar("M", bound=Hashable)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""A terminal would act on them."""
+"""Control characters, which a terminal would interpret."""
 
 
-def words(query: SearchQuery) -> tuple[str, ...]:
-    """The first MAX_WORDS different words, in the form in which they are compared; nothing in them means anything but
-    itself. Raises InvalidRequest for a query that no store answers."""
+def search_words(query: SearchQuery) -> tuple[str, ...]:
+    """Return the first MAX_WORDS different words of the query, folded. There is no query syntax. Raises InvalidRequest
+    for an invalid query."""
     if query.limit < 0:
         raise InvalidRequest("A limit is a number from 0.")
     if len(query.text) > MAX_QUERY:
         raise InvalidRequest(f"A query has at most {MAX_QUERY} characters, not {len(query.text)}.")
     if query.role not in ("", *ROLES):
-        raise InvalidRequest(f"What a {query.role!r} says is not searched.", hint=f"Roles: {', '.join(ROLES)}.")
+        raise InvalidRequest(
+            f"Messages with the role {query.role!r} are not searched.", hint=f"Roles: {', '.join(ROLES)}."
+        )
     if bool(query.root) != bool(query.path):
-        raise InvalidRequest("A notebook is a contents root and a path below it.")
+        raise InvalidRequest("A notebook needs both a contents root and a path.")
     if any(moment is not None and not math.isfinite(moment) for moment in (query.since, query.until, query.used)):
         raise InvalidRequest("A time is seconds since the epoch.")
-    return tuple(dict.fromkeys(comparable(query.text).split()))[:MAX_WORDS]
+    return tuple(dict.fromkeys(fold_text(query.text).split()))[:MAX_WORDS]
 
 
-def said(message: Message) -> str:
-    """What of a message is searched: the text of a person or a model, not hidden notes, reasoning or tools' results."""
+def message_text(message: Message) -> str:
+    """Return the searched text of a message: that of a person or model, without hidden notes, reasoning and tool
+    results."""
     return message.text if message.role in ROLES and not message.hidden else ""
 
 
-def comparable(text: str) -> str:
-    """Composed and case folded. NUL, at which SQLite's tokenizers stop, and what UTF-8 can not hold are replaced, each
-    by one character."""
+def fold_text(text: str) -> str:
+    """Normalize (NFC) and case-fold. NUL, at which SQLite's tokenizers stop, and what UTF-8 cannot encode are each
+    replaced by one character."""
     folded = unicodedata.normalize("NFC", text).casefold().replace("\0", " ")
     return folded.encode("utf-8", "replace").decode()
 
 
-def weights(found: Mapping[str, Collection[M]]) -> dict[M, float]:
-    """What each message counts, of word -> messages in which it occurs: 1, and less than 1 more for its rare words.
+def weigh_messages(found: Mapping[str, Collection[M]]) -> dict[M, float]:
+    """Return the weight of each message, given word -> messages in which it occurs.
 
-    1 + r/(1+r), so that the number of messages decides and rarity breaks ties; r is the sum of ln(1 + all / those with
-    the word), the inverse document frequency of BM25 among the messages found, with every word counted once in each.
-    """
+    The weight is 1 + r/(1+r), so that the number of messages decides and rarity breaks ties. r is the sum of ln(1 + all
+    / those with the word): the inverse document frequency of BM25 among the messages found, counting every word once
+    per message."""
     together: set[M] = set().union(*found.values())
     rarity = {word: math.log1p(len(together) / len(messages)) for word, messages in found.items() if messages}
     if len(rarity) == 1:
@@ -73,20 +76,21 @@ def weights(found: Mapping[str, Collection[M]]) -> dict[M, float]:
     return {message: 1 + rare / (1 + rare) for message, rare in sums.items()}
 
 
-def snippet(text: str, words: Collection[str]) -> str:
-    """At most SNIPPET characters in one line without control characters, around the first of the words that occurs."""
+def cut_snippet(text: str, words: Collection[str]) -> str:
+    """Return at most SNIPPET characters around the first matching word, in one line without control characters."""
     line = " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
     if len(line) <= SNIPPET_CHARS:
         return line
-    start = max(0, min(_first(line, words) - BEFORE, len(line) - SNIPPET_CHARS))
+    start = max(0, min(_first_match(line, words) - BEFORE, len(line) - SNIPPET_CHARS))
     end = start + SNIPPET_CHARS
     cut = line[start + (start > 0) : end - (end < len(line))]
     return f"{'…' * (start > 0)}{cut}{'…' * (end < len(line))}"
 
 
-def _first(line: str, words: Collection[str]) -> int:
-    """Where in ``line`` the first word begins; folding can make a text longer (ß is ss)."""
-    folded = comparable(line)
+def _first_match(line: str, words: Collection[str]) -> int:
+    """Return the position in ``line`` of the first matching word. Folding can lengthen a text (ß becomes ss), so
+    positions differ."""
+    folded = fold_text(line)
     at = min((place for word in words if (place := folded.find(word)) >= 0), default=0)
     if len(folded) == len(line):
         return at

@@ -1,7 +1,8 @@
-"""One SQLite file and the one thread that touches it.
+"""One SQLite file and the one thread that uses it.
 
-Not aiosqlite: there each statement is a trip of its own to the thread, so a cancelled task could stop between two
-statements of a transaction. Here one call is one function on the thread, and its outcome is always known.
+This is not aiosqlite: there, each statement is a separate trip to the thread, so a cancelled task could stop between
+two statements of a transaction. Here, one call is one function that runs on the thread as a whole, so its outcome is
+always known.
 """
 
 from __future__ import annotations
@@ -25,34 +26,38 @@ from typing import Any, TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import shared_disk
-from agent_kernel.sessions.blob_files import BlobFiles, Connection
+from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
 from agent_kernel.sessions.store import schema
-from agent_kernel.sessions.store.disk_reserve import Reserve
-from agent_kernel.sessions.store.moved_store_check import Presence
+from agent_kernel.sessions.store.disk_reserve import DiskReserve
+from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.tables import blobs
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a write waits for another process's transaction; each of ours lasts about a millisecond."""
-TOGETHER = 32
-"""Writes that wait for the thread at the same time and share a transaction."""
+"""Seconds that a write waits for another process's transaction. Each of our transactions lasts about a millisecond."""
+MAX_GROUPED_WRITES = 32
+"""Number of waiting writes that may share one transaction."""
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
+"""Values of ``_PendingCall.begin``. BEGIN IMMEDIATE takes the write lock at once, so that a transaction that has read
+never fails later because another process wrote in between."""
 WAL_SIZE_LIMIT = 64 * 2**20
+"""Bytes to which SQLite truncates the -wal file after a checkpoint."""
 _ALMOST_FULL = 2**20
-"""Free bytes below which an I/O error is put down to a full disk: growing the -shm file fails as SQLITE_IOERR."""
+"""Free bytes below which an I/O error counts as a full disk: SQLite reports a failure to grow the -shm file as
+SQLITE_IOERR."""
 
 
 class Database:
-    """Opened at first use, on its thread; closed by ``aclose``. ``path`` None is a database in memory.
+    """A SQLite database. It is opened at first use, on its own thread, and closed by ``aclose``. ``path`` None is a
+    database in memory.
 
-    ``durable``: every write is on the disk before it is acknowledged, so that a power cut loses nothing; without it a
-    killed process loses nothing, a power cut at most the last moments. ``before_commit`` runs inside every write and
-    may still refuse it; ``prepare`` runs once on every new connection. ``files`` are for media too large for a row.
-    ``name`` is what errors call it, by default the path. ``steps`` are the migrations, for tests. ``directory`` is
-    where ``before_commit`` keeps what a database in memory holds.
-    """
+    ``durable``: every write is on the disk before it is acknowledged, so that a power cut loses nothing. Without it, a
+    killed process loses nothing and a power cut loses at most the last moments. ``prepare`` runs once on every new
+    connection. ``before_commit`` runs inside every write and may still refuse it; ``directory`` is where it stores the
+    contents of a database in memory. ``files`` holds media that are too large for a row. ``name`` is used in error
+    messages, by default the path. ``steps`` replaces the migrations in tests."""
 
     def __init__(
         self,
@@ -73,69 +78,72 @@ class Database:
         self._durable = durable
         self._prepare = prepare
         self._before_commit = before_commit
-        self._connection: Connection | None = None
-        self._stuck: list[Connection] = []
+        self._connection: StoreConnection | None = None
+        self._unclosed: list[StoreConnection] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_PendingCall] = deque()
         self._lock = threading.Lock()
         self._serving = False
         self._closing: Future[None] | None = None
-        self._presence = Presence(path or directory, self.name)
-        self._reserve = None if path is None else Reserve(path)
+        self._presence = MovedStoreCheck(path or directory, self.name)
+        self._reserve = None if path is None else DiskReserve(path)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """One consistent view of the file. Raises StoreError."""
+        """Run ``work`` in a read transaction: it sees one consistent state of the file. Raises StoreError."""
         return await self._run(READ, work)
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
-        """All or nothing: what ``work`` raises undoes what it did. ``frees``: it removes more than it adds, and so is
-        done on a full disk too, with the space of the reserve. Raises StoreError."""
+        """Run ``work`` in a write transaction. If it raises, nothing is written.
+
+        ``frees`` marks a write that removes more than it adds. Such a write also runs on a full disk, with the space of
+        the reserve. Raises StoreError."""
         return await self._run(WRITE, work, frees=frees)
 
-    async def alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Without a transaction, for what SQLite does not do inside one. Raises StoreError."""
+    async def run_outside_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` without a transaction, for statements that SQLite does not allow in one. Raises StoreError."""
         return await self._run("", work)
 
     async def aclose(self) -> None:
-        """Waits for what was begun; idempotent."""
+        """Wait for the calls that have started, then close the file. Idempotent."""
         if self._closing is None:
             self._closing = self._thread.submit(self._close)
             self._thread.shutdown(wait=False)
-        await settled(self._closing, may_skip=False)
+        await await_uncancelled(self._closing, may_skip=False)
 
     async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
         if self._closing is not None:
             raise StoreError("This session store is closed.")
-        job = _Job(begin, work, Future(), frees)
+        job = _PendingCall(begin, work, Future(), frees)
         with self._lock:
             self._waiting.append(job)
             idle, self._serving = not self._serving, True
         if idle:
             self._thread.submit(self._serve)
-        result: T = await settled(job.outcome)
+        result: T = await await_uncancelled(job.outcome)
         return result
 
     def _serve(self) -> None:
-        """On the thread, until nobody waits."""
-        while jobs := self._next():
+        """Run calls on the thread until none is waiting."""
+        while jobs := self._take_group():
             wanted = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
-            if len(wanted) < 2 or not self._together(wanted):
+            if len(wanted) < 2 or not self._commit_group(wanted):
                 for job in wanted:
-                    self._alone(job)
+                    self._run_single(job)
 
-    def _alone(self, job: _Job) -> None:
+    def _run_single(self, job: _PendingCall) -> None:
         try:
-            result = self._freeing(job) if job.frees else self._transact(job.begin, job.work)
-            self._sweep()
+            result = self._run_with_reserve(job) if job.frees else self._transact(job.begin, job.work)
+            self._delete_unnamed_files()
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
             job.outcome.set_exception(error)
         else:
             job.outcome.set_result(result)
 
-    def _freeing(self, job: _Job) -> Any:
-        """The result of a job, which may use the reserve. What it frees makes room for a new one.
+    def _run_with_reserve(self, job: _PendingCall) -> Any:
+        """Run a call that may use the disk reserve, then refill the reserve from what the call freed.
 
-        Some builds of SQLite overwrite what is deleted, which takes as much space in the journal: not here."""
+        Some builds of SQLite overwrite deleted content (secure_delete). That needs as much space in the journal as the
+        content has, so it is switched off for this call."""
         try:
             return self._transact(job.begin, job.work)
         except StoreFull:
@@ -158,47 +166,54 @@ class Database:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._reserve.make()
 
-    def _next(self) -> list[_Job]:
-        """The one that waited longest; if it writes, with the writes that wait right behind it."""
+    def _take_group(self) -> list[_PendingCall]:
+        """Take the call that has waited longest; if it writes, also take the writes queued directly behind it."""
         with self._lock:
             jobs = [self._waiting.popleft()] if self._waiting else []
             grouped = bool(jobs) and jobs[0].begin == WRITE and self._before_commit is None
-            while grouped and self._waiting and self._waiting[0].begin == WRITE and len(jobs) < TOGETHER:
+            while grouped and self._waiting and self._waiting[0].begin == WRITE and len(jobs) < MAX_GROUPED_WRITES:
                 jobs.append(self._waiting.popleft())
             self._serving = bool(jobs)
             return jobs
 
-    def _together(self, jobs: Sequence[_Job]) -> bool:
-        """Several writes in one transaction, which costs a quarter less and, when durable, one wait for the disk; each
-        is undone by itself if it fails. False: nothing of any was written, and each has to be tried alone."""
-        told: list[Callable[[], None]] = []
+    def _commit_group(self, jobs: Sequence[_PendingCall]) -> bool:
+        """Run several writes in one transaction. This costs a quarter less than one transaction each and, when durable,
+        a single wait for the disk.
+
+        Every write has its own savepoint, so one that fails is undone alone. Returns False when the whole transaction
+        failed: then nothing of any write was stored, and each has to run alone."""
+        # Callers learn their results only after COMMIT: before it, no result is certain.
+        outcomes: list[Callable[[], None]] = []
 
         def work(connection: sqlite3.Connection) -> None:
             for job in jobs:
                 connection.execute("SAVEPOINT job")
                 try:
-                    told.append(functools.partial(job.outcome.set_result, job.work(connection)))
+                    outcomes.append(functools.partial(job.outcome.set_result, job.work(connection)))
+                # Only an error that the work itself raised is undone here. Any other error (SQLite, disk) may concern
+                # the whole transaction and ends it.
                 except AgentKernelError as refusal:
                     connection.execute("ROLLBACK TO job")
-                    told.append(functools.partial(job.outcome.set_exception, refusal))
+                    outcomes.append(functools.partial(job.outcome.set_exception, refusal))
                 connection.execute("RELEASE job")
 
         try:
             self._transact(WRITE, work)
         except Exception:  # noqa: BLE001  one of them, or the disk: alone, each meets its own error
             return False
-        self._sweep()
-        for tell in told:
-            tell()
+        self._delete_unnamed_files()
+        for set_outcome in outcomes:
+            set_outcome()
         return True
 
     def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            connection = self._opened()
+            connection = self._open()
             try:
                 connection.execute(begin)
                 if begin == WRITE and self.path is not None:
-                    schema.must_be(self._version, connection, self.path)
+                    # Another process may have migrated the file since this one opened it.
+                    schema.check_version(self._version, connection, self.path)
                 result = work(connection)
                 if self._before_commit is not None and begin == WRITE:
                     self._before_commit(connection)
@@ -208,33 +223,37 @@ class Database:
                 if connection.in_transaction:
                     self._roll_back(connection)
         except (sqlite3.Error, OSError) as error:
-            raise self._named(error) from error
+            raise self._to_store_error(error) from error
         return result
 
-    def _sweep(self) -> None:
-        """After a write: what was written is written, whatever happens to files that nobody names; what stays is
-        collected later."""
+    def _delete_unnamed_files(self) -> None:
+        """Delete the blob files whose last row went with this write. A failure is only logged: the write itself is
+        committed, and ``collect_garbage`` removes the files later."""
         connection = self._connection
         if connection is None or not connection.unnamed:
             return
         try:
-            blobs.sweep(connection)
+            blobs.delete_unnamed_files(connection)
         except (sqlite3.Error, OSError) as error:
             log.warning("%s: files that no row names could not be taken away: %s", self.name, error)
         finally:
             if connection.in_transaction:
                 self._roll_back(connection)
 
-    def _roll_back(self, connection: Connection) -> None:
-        """A connection that can not even undo is given up; closing it undoes, and the next call opens another."""
+    def _roll_back(self, connection: StoreConnection) -> None:
+        """Roll back. If even that fails, close the connection, which also undoes the transaction; the next call opens a
+        new one."""
         try:
             connection.execute("ROLLBACK")
         except sqlite3.Error:
             self._close()
 
-    def _opened(self) -> Connection:
+    def _open(self) -> StoreConnection:
+        """Return the open connection, or open the file when it was replaced or not opened yet."""
         if self._connection is not None and not self._presence.is_replaced():
             return self._connection
+        # The file at our path is not the one that is open (or none is open yet). First refuse the cases in which an
+        # empty store would hide existing sessions.
         self._presence.check()
         self._empty_journal()
         self._close()
@@ -242,13 +261,13 @@ class Database:
             self._make_file(self.path)
         place = self.path or ":memory:"
         connection = sqlite3.connect(
-            place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256, factory=Connection
+            place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256, factory=StoreConnection
         )
         connection.files = self._files
         try:
             if self.path is not None:
-                _set_up(connection, shared=shared_disk.shared_disk(self.path), durable=self._durable)
-            steps = schema.scripts() if self._steps is None else self._steps
+                _configure(connection, shared=shared_disk.is_shared_disk(self.path), durable=self._durable)
+            steps = schema.migration_scripts() if self._steps is None else self._steps
             schema.migrate(connection, self.path, steps)
             self._version = len(steps)
             if self._prepare is not None:
@@ -263,18 +282,21 @@ class Database:
         return connection
 
     def _empty_journal(self) -> None:
-        """Before another file is used: what was written last goes into the one that was open, wherever it lies now. Its
-        journal stays at our path, and SQLite would read it into the file that was put there. Raises StoreError."""
+        """Write the journal of the open file into it before another file at the same path is opened.
+
+        The open file may have been moved away, but its -wal file is still at our path, and SQLite would apply it to the
+        new file. Raises StoreError when another program still reads the old file."""
         if self._connection is None or self.path is None:
             return
         if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             raise StoreError(
-                f"{self.name} was replaced by another file while another program reads the one before.",
-                hint="Nothing was written. End that program, or put the file from before back.",
+                f"{self.name} was replaced by another file while another program still reads the previous one.",
+                hint="Nothing was written. End that program, or put the previous file back.",
             )
 
     def _make_file(self, path: Path) -> None:
-        """The file 0600, its directory 0700 if made here. SQLite gives -wal and -shm the mode of the file."""
+        """Create the file with mode 0600 and its directory with mode 0700. SQLite gives the -wal and -shm files the
+        mode of the database."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -283,23 +305,27 @@ class Database:
                 path.chmod(0o600)
 
     def _close(self) -> None:
-        """A connection that can not be closed is kept, lest its locks stay with nobody who could give them back; each
-        later closing tries again."""
-        waiting = [*self._stuck, self._connection]
-        self._connection, self._stuck = None, []
+        """Close the connection and any that could not be closed before.
+
+        A connection that fails to close is kept: if it were dropped, nothing could release its locks. Every later close
+        tries again."""
+        waiting = [*self._unclosed, self._connection]
+        self._connection, self._unclosed = None, []
         for connection in waiting:
             try:
                 if connection is not None:
                     connection.close()
             except sqlite3.Error as error:
                 log.warning("%s: a connection could not be closed: %s", self.name, error)
-                self._stuck += [connection] if connection is not None else []
+                self._unclosed += [connection] if connection is not None else []
 
-    def _named(self, error: sqlite3.Error | OSError) -> StoreError:
-        """The cause and the next step, with the file's name."""
+    def _to_store_error(self, error: sqlite3.Error | OSError) -> StoreError:
+        """Translate an error of SQLite or the system into a StoreError that names the file, the cause and the next
+        step."""
         if isinstance(error, OSError):
             code = {errno.ENOSPC: sqlite3.SQLITE_FULL, errno.EDQUOT: sqlite3.SQLITE_FULL}.get(error.errno or 0, 0)
         else:
+            # The low byte is the primary result code; the bytes above it are the extended code.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_IOERR and self._almost_full():
             code = sqlite3.SQLITE_FULL
@@ -307,14 +333,14 @@ class Database:
             return StoreFull(f"No space left for {self.name}.", hint="Free some space; nothing was half-written.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self._close()
-            return StoreCorrupt(f"{self.name} is damaged ({error}).", hint=self._rescue())
+            return StoreCorrupt(f"{self.name} is damaged ({error}).", hint=self._recovery_hint())
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError(
                 f"{self.name} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
             )
         return StoreError(f"{self.name}: {error}.", hint="Check that the file and its directory can be written.")
 
-    def _rescue(self) -> str:
+    def _recovery_hint(self) -> str:
         if self.path is None:
             return "Its sessions are lost with this process."
         backups = sorted(path.name for path in self.path.parent.glob(f"{self.path.name}.bak-v*"))
@@ -329,8 +355,8 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """One call, and where its caller waits."""
+class _PendingCall:
+    """A call that waits for the thread, and the future on which its caller waits."""
 
     begin: str
     work: Callable[[sqlite3.Connection], Any]
@@ -338,12 +364,15 @@ class _Job:
     frees: bool = False
 
 
-async def settled(future: Future[T], *, may_skip: bool = True) -> T:
-    """The future's result. A cancelled caller still waits until the outcome is known: the call never started (only
-    with ``may_skip``), or it ended, and its failure, if any, is the cause of the CancelledError."""
+async def await_uncancelled(future: Future[T], *, may_skip: bool = True) -> T:
+    """Return the result of ``future``. A cancelled caller still waits until the outcome is known.
+
+    Either the call never started (possible only with ``may_skip``), or it ended; then its exception, if any, is the
+    cause of the CancelledError."""
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
+        # A new asyncio future for every wait: a cancelled wait must not cancel ``future``, whose work runs on.
         woken = loop.create_future()
         future.add_done_callback(functools.partial(_wake, loop, woken))
         try:
@@ -358,7 +387,7 @@ async def settled(future: Future[T], *, may_skip: bool = True) -> T:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Future[Any]) -> None:
-    """From the store's thread; a loop that was closed meanwhile has nobody waiting."""
+    """Wake the waiting task from the store's thread. RuntimeError: its loop is closed, so nobody is waiting."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_end_wait, woken)
 
@@ -368,9 +397,12 @@ def _end_wait(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-def _set_up(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:
-    """WAL with synchronous NORMAL: a killed process loses nothing, a power cut at most the last moments. On a shared
-    disk a rollback journal with FULL, since NORMAL is not safe with it."""
+def _configure(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:
+    """Set journal and durability.
+
+    On a local disk: WAL with synchronous NORMAL, with which a killed process loses nothing and a power cut at most the
+    last moments. On a disk that machines share: a rollback journal with FULL, since WAL needs shared memory and NORMAL
+    is not safe with a rollback journal."""
     wanted = "delete" if shared else "wal"
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
         _switch_journal(connection, wanted)
@@ -379,7 +411,8 @@ def _set_up(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> N
 
 
 def _switch_journal(connection: sqlite3.Connection, wanted: str) -> None:
-    """Needs the file for itself for a moment, and SQLite does not wait for that by itself."""
+    """Change the journal mode, retrying for BUSY_TIMEOUT_S. The change needs the file exclusively for a moment, and
+    SQLite's busy timeout does not apply to it."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:

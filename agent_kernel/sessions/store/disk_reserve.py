@@ -1,4 +1,4 @@
-"""Space that is kept for the day on which the disk is full: deleting takes space before it gives any back."""
+"""Disk space reserved for deletions on a full disk: a DELETE needs journal space before it frees any."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 RESERVE = 2**20
-"""Bytes. On a small disk an eighth of the free space."""
+"""Bytes of the reserve; at most an eighth of the free space, so that it stays small on a small disk."""
 
 
-class Reserve:
-    """A file of nothing beside ``path``."""
+class DiskReserve:
+    """A file of zeros beside ``path`` whose space can be released when the disk is full."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(f"{path.name}.reserve")
 
     def make(self) -> None:
-        """As large as there is space for."""
+        """Allocate the reserve, as large as the free space permits. Failures are ignored."""
         with suppress(OSError):
             size = min(RESERVE, shutil.disk_usage(self._path.parent).free // 8)
             file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -29,7 +29,7 @@ class Reserve:
                 os.close(file)
 
     def spend(self) -> bool:
-        """Gives the space back to the disk; False: there was none."""
+        """Release the reserved space to the disk. Returns False if there was none."""
         try:
             size = self._path.stat().st_size
             os.truncate(self._path, 0)

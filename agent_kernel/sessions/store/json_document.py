@@ -1,7 +1,7 @@
-"""A session as one readable JSON document: its rows by table, JSON columns as JSON; and the name of its file.
+"""A session as one readable JSON document: its rows by table, with JSON columns as JSON; and the name of its file.
 
-A document says which version of the tables it was written with, and is read into tables of that version, so that a
-newer program's migrations change its data as they change a database's.
+A document contains the version of the tables it was written with. It is read into tables of that version, so that the
+migrations of a newer program change its data as they change a database.
 """
 
 from __future__ import annotations
@@ -19,72 +19,83 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
 
 FORMAT = "agent-kernel session"
+"""Value of ``format`` in every document."""
 _JSON = frozenset({"body", "usage", "record", "pending", "owner", "tags", "metadata", "context", "imported", "row"})
+"""Columns whose text is JSON; documents contain the parsed value."""
 _DERIVED = frozenset({"folded", "bytes"})
-"""Columns that follow from the others: what search took over, and what the quota counts."""
-_ELSEWHERE = frozenset({"bindings", "search_places"})
-"""Tables that are not in a session's document: bindings have their own, search is made anew."""
+"""Columns that follow from the others: the progress of the search index and the bytes that count towards the quota."""
+_EXCLUDED = frozenset({"bindings", "search_places"})
+"""Tables that are not in a session's document: bindings have a document of their own, and the search index is rebuilt.
+"""
 _READABLE = 40
 
 
 def file_name(key: SessionKey) -> str:
-    """At most 77 ASCII characters that no disk reads as a path or as another name, upper and lower case taken as one.
-    What is readable of the id is for people; the hash tells sessions apart."""
+    """Return the name of a session's document: at most 77 ASCII characters that no file system reads as a path or
+    confuses with another name, also where case is ignored.
+
+    The readable part of the id is for people; the hash makes the name unique."""
     readable = re.sub(r"[^a-z0-9]+", "-", key.id.lower()).strip("-")[:_READABLE]
     namespace = key.namespace.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(b"%d:" % len(namespace) + namespace + key.id.encode("utf-8", "surrogatepass"))
     return f"{readable}{'-' if readable else ''}{digest.hexdigest()[:31]}.json"
 
 
-def tables(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """The tables of which a document has rows, with those of their columns; ``sessions`` comes first. Left out are
-    columns that say whose row it is, that are derived, and that number the rows of all sessions."""
+def document_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the tables of which a document has rows, with their columns; ``sessions`` comes first.
+
+    Left out are columns that identify the session, that are derived, and that number the rows of all sessions."""
     names = [name for (name,) in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table' ORDER BY rowid")]
-    found: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     for table in names:
         columns = db.execute(f'PRAGMA table_info("{table}")').fetchall()
         keys = {name for _, name, _, _, _, part in columns if part}
-        if table in _ELSEWHERE or (
+        if table in _EXCLUDED or (
             table != "sessions" and not {"namespace", "session"} <= {name for _, name, *_ in columns}
         ):
             continue
-        hidden = {*_owner(table), *_DERIVED, *(keys if keys == {"id"} else ())}
-        found[table] = [name for _, name, *_ in columns if name not in hidden]
-    return found
+        # A primary key that is only "id" is a number over all sessions of the database; in a document it would collide.
+        hidden = {*_key_columns(table), *_DERIVED, *(keys if keys == {"id"} else ())}
+        columns_of[table] = [name for _, name, *_ in columns if name not in hidden]
+    return columns_of
 
 
-def read(db: sqlite3.Connection, key: SessionKey, version: int, columns: Mapping[str, list[str]]) -> bytes | None:
-    """The document of a session, None if there is none; ``columns`` are ``tables`` of the database. The same rows give
-    the same bytes."""
+def read_document(
+    db: sqlite3.Connection, key: SessionKey, version: int, columns: Mapping[str, list[str]]
+) -> bytes | None:
+    """Return the document of a session, or None if there is no such session. ``columns`` is ``document_tables`` of the
+    database. The same rows always give the same bytes."""
     body: dict[str, Any] = {"format": FORMAT, "version": version, "namespace": key.namespace, "id": key.id}
     for table, names in columns.items():
         rows = _rows(db, table, names, key)
         if rows:
             body[table] = rows[0] if table == "sessions" else rows
-    return encoded(body) if "sessions" in body else None
+    return to_bytes(body) if "sessions" in body else None
 
 
-def write(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
-    """Raises what a document that is not as ``read`` wrote it brings about: sqlite3.Error, KeyError, TypeError,
-    ValueError, InvalidRequest."""
+def insert_document(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
+    """Insert the rows of a document. For a document that ``read_document`` did not write, raises sqlite3.Error,
+    KeyError, TypeError, ValueError or InvalidRequest."""
     key = SessionKey(body["namespace"], body["id"])
+    # The bytes are files beside the documents. A row without data but with a size refers to such a file.
     for medium in (*body.get("media", ()), *(file for file in body.get("files", ()) if file["hash"])):
         place = (key.namespace, medium["hash"], medium["mime"], medium["size"])
         db.execute(
             "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'') ON CONFLICT DO NOTHING",
             place,
         )
-    for table, columns in tables(db).items():
+    for table, columns in document_tables(db).items():
         rows = body.get(table, [])
         for row in [rows] if table == "sessions" else rows:
             names = [name for name in columns if name in row]
-            values = (key.namespace, key.id, *(_value(name, row[name]) for name in names))
-            wanted = ", ".join([*_owner(table), *names])
+            values = (key.namespace, key.id, *(_to_column(name, row[name]) for name in names))
+            wanted = ", ".join([*_key_columns(table), *names])
             db.execute(f"INSERT INTO {table} ({wanted}) VALUES ({', '.join('?' * len(values))})", values)
 
 
-def decoded(data: bytes) -> Mapping[str, Any] | None:
-    """None for JSON that is no document of ours. Raises ValueError for what is not JSON."""
+def from_bytes(data: bytes) -> Mapping[str, Any] | None:
+    """Parse a document. Returns None for JSON that is not a session document. Raises ValueError for text that is not
+    JSON."""
     try:
         body = json.loads(data)
     except RecursionError as error:
@@ -92,8 +103,8 @@ def decoded(data: bytes) -> Mapping[str, Any] | None:
     return body if isinstance(body, dict) and body.get("format") == FORMAT else None
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """Indented; escaped only where UTF-8 can not hold it."""
+def to_bytes(body: Mapping[str, Any]) -> bytes:
+    """Serialize with indentation. Characters are escaped only where UTF-8 cannot encode them (lone surrogates)."""
     try:
         return (json.dumps(body, ensure_ascii=False, indent=1) + "\n").encode()
     except UnicodeEncodeError:
@@ -101,26 +112,26 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def _rows(db: sqlite3.Connection, table: str, names: list[str], key: SessionKey) -> list[dict[str, Any]]:
-    where = " AND ".join(f"t.{name} = ?" for name in _owner(table))
+    where = " AND ".join(f"t.{name} = ?" for name in _key_columns(table))
     wanted = ", ".join(f"t.{name}" for name in names)
-    source, order = f"{table} AS t", _order(names)
+    source, order = f"{table} AS t", _order_column(names)
     if table == "media":
         source += " JOIN blobs AS b ON b.namespace = t.namespace AND b.hash = t.hash"
         wanted, names = f"{wanted}, b.mime, b.size", [*names, "mime", "size"]
     rows = db.execute(f"SELECT {wanted} FROM {source} WHERE {where} ORDER BY {order}", (key.namespace, key.id))
-    return [{name: _shown(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
+    return [{name: _to_json(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
 
 
-def _order(names: list[str]) -> str:
-    """That in which things happened."""
+def _order_column(names: list[str]) -> str:
+    """Column by which rows are sorted: the order in which they were written."""
     return next((f"t.{name}" for name in ("seq", "ordinal", "created", "id", "last", "time") if name in names), "1")
 
 
-def _owner(table: str) -> tuple[str, str]:
+def _key_columns(table: str) -> tuple[str, str]:
     return ("namespace", "id") if table == "sessions" else ("namespace", "session")
 
 
-def _shown(name: str, value: Any) -> Any:
+def _to_json(name: str, value: Any) -> Any:
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     if name not in _JSON or not isinstance(value, str):
@@ -131,7 +142,7 @@ def _shown(name: str, value: Any) -> Any:
         return {"unreadable": value}
 
 
-def _value(name: str, shown: Any) -> Any:
+def _to_column(name: str, shown: Any) -> Any:
     if name not in _JSON:
         return base64.b64decode(shown["base64"]) if isinstance(shown, dict) else shown
     if isinstance(shown, dict) and set(shown) == {"unreadable"}:
@@ -139,8 +150,8 @@ def _value(name: str, shown: Any) -> Any:
     return serialization.encode_value(shown)
 
 
-def checked(body: Mapping[str, Any], newest: int) -> int:
-    """The version of a document. Raises InvalidRequest for one that this program does not know."""
+def read_version(body: Mapping[str, Any], newest: int) -> int:
+    """Return the version of a document. Raises InvalidRequest for one that this program cannot read."""
     version = body.get("version")
     if type(version) is not int or version < 1:
         raise InvalidRequest("it has no version")

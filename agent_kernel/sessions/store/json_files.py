@@ -1,4 +1,4 @@
-"""The session store of readable files: a JSON document per session, for people who look into them or keep them in git.
+"""The session store of readable files: one JSON document per session, to read or to keep in git.
 
 DIRECTORY/sessions/NAME.json    bindings.json    blobs/...    lock    holder.json
 """
@@ -24,33 +24,33 @@ from agent_kernel.sessions import atomic_file
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.store import json_document, schema
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.store.moved_store_check import Presence
+from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 
 log = logging.getLogger(__name__)
 BINDINGS = ("", "bindings")
-"""Stands for the bindings where a session is named: no session has an empty namespace."""
+"""Key that stands for the bindings where a session key is expected. No session has an empty namespace."""
 _BROKEN = (sqlite3.Error, KeyError, TypeError, ValueError, AttributeError, InvalidRequest)
+"""Errors that a damaged or foreign document may cause."""
 
 
 class FilesStore(SqliteStore):
-    """What a SqliteStore does, with a document for every session in ``directory`` instead of rows in a file.
+    """A SqliteStore in memory that writes a document for every session into ``directory``.
 
-    All documents are read when the store is opened and are held in memory; every change, also a heartbeat, writes the
-    whole document of its session anew and waits for the disk, so an append to n items takes time in proportion to n.
-    For some hundred sessions of some hundred turns; the default store is for more.
+    All documents are read when the store is opened and stay in memory. Every change, including a heartbeat, rewrites
+    the document of its session and waits for the disk, so appending to n items takes time proportional to n. Suited to
+    a few hundred sessions of a few hundred turns; use the default store for more.
 
-    One process at a time: another one gets StoreError with the name of the holder. A document that can not be read is
-    logged and left alone: its session is not there, and nothing can be written to it (StoreCorrupt) until the file is
-    repaired or moved away and the store opened again; the others are not affected. Other files are not touched. While
-    the directory is gone every call raises StoreError; one that is put into its place is read.
-    """
+    Only one process can use the directory; another one gets a StoreError that names the holder. A document that cannot
+    be read is logged and left unchanged: its session does not exist for the store, and writes to it raise StoreCorrupt
+    until the file is repaired or moved away and the store is opened again. Other sessions and other files are not
+    affected. While the directory is missing, every call raises StoreError; a directory that replaces it is read."""
 
     def __init__(self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:
         super().__init__(None, quota=quota, clock=clock)
         self.directory = Path(directory).absolute()
-        self._folder = _Folder(self.directory)
+        self._folder = _DocumentFolder(self.directory)
         self._database = Database(
             None,
             (),
@@ -62,44 +62,48 @@ class FilesStore(SqliteStore):
         )
 
     async def aclose(self) -> None:
-        """Waits for what was begun and lets another process open the directory; idempotent."""
+        """Wait for the calls that have started and release the directory to other processes. Idempotent."""
         await super().aclose()
         self._folder.release()
 
 
-class _Folder:
-    """The documents, on the store's thread. ``_strange`` are files that are not ours to write over; ``_behind`` is what
-    a failed saving may have left as it must not stay."""
+class _DocumentFolder:
+    """The documents of a FilesStore, used on the store's thread.
+
+    ``_unreadable`` are files that must not be overwritten. ``_unsaved`` are sessions whose documents a failed save may
+    have left in a state that the database does not have."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.documents = directory / "sessions"
         self._lock = filelock.FileLock(directory / "lock", timeout=0, thread_local=False)
-        self._lock_file = Presence(directory / "lock", str(directory))
-        self._scripts = schema.scripts()
-        self._strange: set[Path] = set()
-        self._behind: set[tuple[str, str]] = set()
+        self._lock_file = MovedStoreCheck(directory / "lock", str(directory))
+        self._scripts = schema.migration_scripts()
+        self._unreadable: set[Path] = set()
+        self._unsaved: set[tuple[str, str]] = set()
         self._tables: dict[str, list[str]] = {}
 
     # -------------------------------------------------------------------------------------------- opening
 
     def load(self, db: sqlite3.Connection) -> None:
-        """Fills an empty database, and from then on notes which sessions change."""
+        """Read all documents into an empty database, and record from then on which sessions change."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.documents.mkdir(mode=0o700, exist_ok=True)
         self._acquire()
-        self._strange.clear()
-        found = sorted(self._found(), key=lambda document: (document[0], document[1].name))
-        for version, path, body in found:
+        self._unreadable.clear()
+        documents = sorted(self._read_documents(), key=lambda document: (document[0], document[1].name))
+        # Documents of an old version go into tables of that version; the following migrations then change their rows
+        # together with the tables. Hence the order by version.
+        for version, path, body in documents:
             schema.migrate(db, None, self._scripts[:version])
-            self._take(db, path, body)
+            self._load_document(db, path, body)
         schema.migrate(db, None, self._scripts)
         self._load_bindings(db)
-        self._tables = json_document.tables(db)
-        _watch(db, self._tables)
+        self._tables = json_document.document_tables(db)
+        _create_triggers(db, self._tables)
 
     def _acquire(self) -> None:
-        """Again where another directory was put into the place of the one that is locked."""
+        """Take the lock of the directory; take it again if another directory was put in its place."""
         if self._lock.is_locked and not self._lock_file.is_replaced():
             return
         self._lock.release()
@@ -108,11 +112,11 @@ class _Folder:
         except filelock.Timeout as error:
             raise StoreError(
                 f"{self._directory} is in use by {self._holder()}.",
-                hint="The files store has one process at a time. Stop that one, or use the sqlite store.",
+                hint="Only one process can use the files store. Stop the other one, or use the sqlite store.",
             ) from error
         self._lock_file.note()
         holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        _write(self._directory / "holder.json", json_document.encoded(holder))
+        _write(self._directory / "holder.json", json_document.to_bytes(holder))
 
     def _holder(self) -> str:
         try:
@@ -124,35 +128,35 @@ class _Folder:
     def release(self) -> None:
         self._lock.release()
 
-    def _found(self) -> list[tuple[int, Path, Mapping[str, Any]]]:
-        """(version, path, document) of those that can be read."""
-        found = []
+    def _read_documents(self) -> list[tuple[int, Path, Mapping[str, Any]]]:
+        """Return (version, path, document) of every readable document."""
+        documents = []
         for path in self.documents.glob("*.json"):
             try:
-                body = json_document.decoded(path.read_bytes())
+                body = json_document.from_bytes(path.read_bytes())
                 if body is None:
-                    self._leave(path, "it is not a session of agent-kernel")
+                    self._skip_file(path, "it is not a session document of agent-kernel")
                 elif json_document.file_name(SessionKey(body["namespace"], body["id"])) != path.name:
-                    self._leave(path, "it has the name of another session; is it a copy?")
+                    self._skip_file(path, "its name belongs to another session (is it a copy?)")
                 else:
-                    found.append((json_document.checked(body, len(self._scripts)), path, body))
+                    documents.append((json_document.read_version(body, len(self._scripts)), path, body))
             except (OSError, *_BROKEN) as error:
-                self._leave(path, str(error))
-        return found
+                self._skip_file(path, str(error))
+        return documents
 
-    def _take(self, db: sqlite3.Connection, path: Path, body: Mapping[str, Any]) -> None:
+    def _load_document(self, db: sqlite3.Connection, path: Path, body: Mapping[str, Any]) -> None:
         db.execute("SAVEPOINT document")
         try:
-            json_document.write(db, body)
+            json_document.insert_document(db, body)
         except _BROKEN as error:
             db.execute("ROLLBACK TO document")
-            self._leave(path, str(error))
+            self._skip_file(path, str(error))
         finally:
             db.execute("RELEASE document")
 
-    def _leave(self, path: Path, why: str) -> None:
-        self._strange.add(path)
-        log.warning("%s is left alone: %s", path, why)
+    def _skip_file(self, path: Path, why: str) -> None:
+        self._unreadable.add(path)
+        log.warning("%s is skipped: %s", path, why)
 
     def _load_bindings(self, db: sqlite3.Connection) -> None:
         path = self._directory / "bindings.json"
@@ -163,34 +167,38 @@ class _Folder:
         except FileNotFoundError:
             return
         except (OSError, *_BROKEN) as error:
-            self._leave(path, str(error))
+            self._skip_file(path, str(error))
 
     # -------------------------------------------------------------------------------------------- saving
 
     def save(self, db: sqlite3.Connection) -> None:
-        """Writes what the transaction changed; if that fails, the transaction does. A process that is killed between
-        two files leaves each of them whole; bindings go first and what is deleted goes last."""
-        dirty = set(db.execute("SELECT namespace, session FROM temp.dirty").fetchall()) | self._behind
+        """Write the documents of the sessions that the transaction changed. If writing fails, the transaction fails.
+
+        A process that is killed between two files leaves each of them complete. Bindings are written first and
+        documents are deleted last."""
+        dirty = set(db.execute("SELECT namespace, session FROM temp.dirty").fetchall()) | self._unsaved
         if not dirty:
             return
         wanted = {self._path(place): self._content(db, place) for place in sorted(dirty)}
         for path in wanted:
-            if path in self._strange and path.exists():
+            if path in self._unreadable and path.exists():
                 raise StoreCorrupt(
-                    f"{path} can not be read, and is not written over.",
-                    hint="Repair it or move it away, then open the store again. Other sessions can be used.",
+                    f"{path} cannot be read and will not be overwritten.",
+                    hint="Repair it or move it away, then open the store again. Other sessions are not affected.",
                 )
         partial: dict[Path, Path] = {}
         try:
             for path, content in wanted.items():
                 if content is not None:
-                    partial[path] = _beside(path, content)
-            self._behind |= dirty
+                    partial[path] = _write_partial(path, content)
+            # From the first rename on, documents may be newer than the database would be after a rollback. They are
+            # written again by the next save.
+            self._unsaved |= dirty
             self._replace(wanted, partial)
         finally:
             for left in partial.values():
                 left.unlink(missing_ok=True)
-        self._behind.clear()
+        self._unsaved.clear()
         db.execute("DELETE FROM temp.dirty")
 
     def _replace(self, wanted: Mapping[Path, bytes | None], partial: Mapping[Path, Path]) -> None:
@@ -209,17 +217,18 @@ class _Folder:
 
     def _content(self, db: sqlite3.Connection, place: tuple[str, str]) -> bytes | None:
         if place != BINDINGS:
-            return json_document.read(db, SessionKey(*place), len(self._scripts), self._tables)
+            return json_document.read_document(db, SessionKey(*place), len(self._scripts), self._tables)
         rows = db.execute("SELECT namespace, root, path, session FROM bindings ORDER BY namespace, root, path")
         names = ("namespace", "root", "path", "session")
-        return json_document.encoded({"bindings": [dict(zip(names, row, strict=True)) for row in rows]})
+        return json_document.to_bytes({"bindings": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
-def _watch(db: sqlite3.Connection, tables: Mapping[str, list[str]]) -> None:
-    """Triggers of this connection note every session of which a row changes."""
+def _create_triggers(db: sqlite3.Connection, tables: Mapping[str, list[str]]) -> None:
+    """Create temporary triggers that record every session of which a row changes."""
     db.execute("CREATE TEMP TABLE dirty (namespace TEXT, session TEXT, PRIMARY KEY (namespace, session)) WITHOUT ROWID")
     for table, columns in {**tables, "bindings": []}.items():
         id = "id" if table == "sessions" else "session"
+        # Only the columns that a document contains: counters and search progress change without changing the document.
         changed = f" OF {', '.join(columns)}" if table == "sessions" else ""
         for event, row in (("INSERT", "NEW"), (f"UPDATE{changed}", "NEW"), ("DELETE", "OLD")):
             place = "'', 'bindings'" if table == "bindings" else f"{row}.namespace, {row}.{id}"
@@ -230,8 +239,8 @@ def _watch(db: sqlite3.Connection, tables: Mapping[str, list[str]]) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    os.replace(_beside(path, data), path)
+    os.replace(_write_partial(path, data), path)
 
 
-def _beside(path: Path, data: bytes) -> Path:
-    return atomic_file.written(path.with_name(f".{secrets.token_hex(8)}.part"), data)
+def _write_partial(path: Path, data: bytes) -> Path:
+    return atomic_file.write_synced(path.with_name(f".{secrets.token_hex(8)}.part"), data)

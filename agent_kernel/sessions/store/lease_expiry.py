@@ -1,4 +1,4 @@
-"""When a turn may be closed by somebody other than its owner. Pure, but for looking up a pid."""
+"""Rules for closing a turn that another owner opened. Pure, except that it looks up a process id."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent_kernel.sessions import serialization
 REASON = "The server stopped while this turn was running."
 
 
-def stale(owner: Owner, heartbeat: float, now: float) -> bool:
-    """The lease is LEASE_S old, or nobody can be holding it."""
+def is_stale(owner: Owner, heartbeat: float, now: float) -> bool:
+    """Whether the lease is LEASE_S old, or its owner is provably dead."""
     return now - heartbeat >= LEASE_S or owner.provably_dead(heartbeat)
 
 
 def check_closing(state: TurnState, reason: str) -> None:
     if state == "open" or state not in get_args(TurnState):
-        raise InvalidRequest(f"A turn can not be closed as {state!r}.")
+        raise InvalidRequest(f"A turn cannot be closed as {state!r}.")
     serialization.text(reason, "reason")

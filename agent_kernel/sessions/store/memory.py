@@ -1,4 +1,4 @@
-"""The session store that forgets: for tests, and for sessions that must leave no trace."""
+"""A session store in memory, for tests and for sessions that must leave no trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_kernel.sessions.tables.quota import Quota
 
 
 class MemoryStore(SqliteStore):
-    """What a SqliteStore does, in a database of this process that is gone when the store is closed."""
+    """A SqliteStore whose database is in this process's memory. Closing the store deletes it."""
 
     def __init__(self, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:
         super().__init__(None, quota=quota, clock=clock)

@@ -1,4 +1,4 @@
-"""Whether the file or directory of a store is still where it was: no empty one silently takes its place."""
+"""Check that the file or directory of a store is still in its place, so that no empty store silently replaces it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from agent_kernel.core.errors import StoreError
 
 JOURNALS = ("-wal", "-journal")
-"""What SQLite keeps beside a database. The one of a database that is gone holds what was written last, and SQLite
-deletes it when it makes an empty database in that place."""
+"""Suffixes of the files that SQLite keeps beside a database. If the database is missing, its journal still holds the
+last writes, and SQLite would delete it when it creates an empty database in that place."""
 _INITIAL_PAGES = slice(16, 20)
-"""Where the header of a rollback journal (-journal) has the number of pages that the database had when the transaction
-began: https://www.sqlite.org/fileformat2.html#the_rollback_journal"""
+"""Bytes of a rollback journal's header that hold the number of pages the database had when the transaction began:
+https://www.sqlite.org/fileformat2.html#the_rollback_journal"""
 
 
-class Presence:
-    """What lies at ``path``; None stands for a store in memory, which is always there. ``name`` is for messages."""
+class MovedStoreCheck:
+    """Remember which file or directory is at ``path`` and notice when it is another one.
+
+    None stands for a store in memory, which is always there. ``name`` is used in error messages."""
 
     def __init__(self, path: Path | None, name: str) -> None:
         self._path = path
@@ -24,39 +26,40 @@ class Presence:
         self._identity: tuple[int, int] | None = None
 
     def note(self) -> None:
-        """Takes what lies there now as what this process uses."""
+        """Remember what is at the path now as the store that this process uses."""
         self._identity = self._stat()
 
     def is_replaced(self) -> bool:
-        """Something else, or nothing, lies there now (moved away, deleted, restored from a backup): what is open would
-        be written to unseen."""
+        """Whether something else, or nothing, is at the path now: it was moved away, deleted or restored from a backup.
+        Writes to the open file would then not be seen by anybody."""
         return self._stat() != self._identity
 
     def check(self) -> None:
-        """Raises StoreError where an empty store would hide conversations that exist: what this process used is gone,
-        or a journal lies there whose database is gone. Something else in the place (a backup) is used."""
+        """Raise StoreError where an empty store would hide existing sessions: the file that this process used is
+        missing, or there is a journal without its database. Another file in its place (a backup) is accepted."""
         if self._path is None:
             return
-        left = self._left_journal(self._path)
+        left = self._orphan_journal(self._path)
         if self._identity is not None and self._stat() is None:
             away = f"move {left.name} away too and " if left else ""
             raise StoreError(
                 f"{self._name} was moved away or deleted while it was in use.",
-                hint=f"Nothing was written. Put it back to where it was, or {away}restart to begin an empty one.",
+                hint=f"Nothing was written. Move it back to its place, or {away}restart to create an empty store.",
             )
         if left is not None:
             raise StoreError(
-                f"{self._path} is gone, but {left.name} beside it holds what was written to it last.",
-                hint=f"Nothing was written. Put {self._path.name} back beside it; or move {left.name} away to begin an "
-                "empty store.",
+                f"{self._path} is gone, but {left.name} beside it holds the last writes to it.",
+                hint=f"Nothing was written. Put {self._path.name} back beside it; or move {left.name} away to create "
+                "an empty store.",
             )
 
-    def _left_journal(self, path: Path) -> Path | None:
-        """The journal of a database that is gone or empty, if there is one.
+    def _orphan_journal(self, path: Path) -> Path | None:
+        """Return the journal of a database that is missing or empty, if there is one.
 
-        Another process may create the database at this moment. SQLite writes the first page of a database before its
-        -wal, so the journals are read first and the size of the database last. The -journal of the first transaction
-        lies beside an empty file, but its header says that the database had no pages: there is nothing to lose."""
+        Another process may be creating the database at this moment. SQLite writes the first page of a database before
+        its -wal file, so this reads the journals first and the size of the database last. The -journal of the first
+        transaction also lies beside an empty file, but its header says that the database had no pages, so nothing can
+        be lost."""
         beside = [path.with_name(path.name + suffix) for suffix in JOURNALS]
         holding = [journal for journal in beside if _holds_data(journal)]
         return holding[0] if holding and not _size(path) else None
@@ -65,14 +68,14 @@ class Presence:
         if self._path is None:
             return None
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
 
 def _size(path: Path) -> int:
-    """0 where nothing lies."""
+    """Size of the file in bytes, 0 if there is none."""
     try:
         return os.stat(path).st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -80,7 +83,7 @@ def _size(path: Path) -> int:
 
 
 def _holds_data(journal: Path) -> bool:
-    """Whether a journal lies there that could restore pages of its database."""
+    """Whether there is a journal from which pages of its database could be restored."""
     try:
         with journal.open("rb") as file:
             header = file.read(_INITIAL_PAGES.stop)

@@ -1,6 +1,6 @@
-"""A write whose outcome may become unknown, told so that it can be looked up afterwards, by this process or another.
+"""A description of a write whose outcome may become unknown, so that this or another process can look it up later.
 
-Nothing is guessed: a batch is there, or it is not and nothing else is in its place, or the history is another one.
+Nothing is guessed. Either the batch is stored, or it is not and the history is unchanged, or the history has changed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions import serialization
 
 TAIL = 8
-"""Items before the batch that a checkpoint vouches for."""
+"""Number of items before the batch whose digest a checkpoint records."""
 _ROUND = 200
-"""Items beside the batch that are read, so that one that begins with results comes with their calls."""
+"""Additional items to read, so that a batch that begins with tool results is read together with their calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """``count`` messages that are to become items ``expect_seq`` + 1 and on, the last of them of ``turn``. ``batch``
-    and ``before`` are digests of them and of the ``tail`` items in front."""
+    """``count`` messages that are to become the items from ``expect_seq`` + 1 on, the last of them belonging to
+    ``turn``. ``batch`` is the digest of these messages, ``before`` the digest of the ``tail`` items before them."""
 
     namespace: str
     session: str
@@ -40,8 +40,8 @@ class PendingWrite:
     def of(
         cls, key: SessionKey, turn: str, expect_seq: int, messages: Sequence[Message], before: Sequence[Item] = ()
     ) -> PendingWrite:
-        """Without ``before`` only the batch is vouched for: enough for who holds the lease of the turn. Raises
-        InvalidRequest for what no store takes."""
+        """Describe the append of ``messages``. Without ``before`` only the batch is recorded, which is enough for the
+        holder of the turn's lease. Raises InvalidRequest for messages that no store accepts."""
         tail = before[-TAIL:]
         batch = _digest(map(serialization.encode, messages))
         return cls(key.namespace, key.id, turn, expect_seq, len(messages), batch, len(tail), _digest_items(tail))
@@ -55,25 +55,25 @@ class PendingWrite:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> PendingWrite:
-        """Raises InvalidRequest for anything but what ``to_json`` gave."""
+        """Parse the result of ``to_json``. Raises InvalidRequest for anything else."""
         try:
             pending = cls(**body)
             kinds = [type(value) for value in (pending.expect_seq, pending.count, pending.tail)]
         except TypeError as error:
-            raise InvalidRequest(f"This is no pending write: {error}.") from error
+            raise InvalidRequest(f"This is not a pending write: {error}.") from error
         if kinds != [int] * 3 or not all(isinstance(text, str) for text in (pending.batch, pending.before)):
-            raise InvalidRequest("This is no pending write.")
+            raise InvalidRequest("This is not a pending write.")
         return pending
 
     async def stored(self, store: SessionStore) -> list[Item] | None:
-        """The items if they were stored, None if they were not and can be appended now. Raises Conflict when anything
-        else is there, StoreError."""
+        """Return the items if they were stored, or None if they were not and can be appended now. Raises Conflict if
+        the history has changed, and StoreError."""
         session = await store.info(self.key)
         items = await store.latest(self.key, self.count + self.tail + _ROUND)
-        return self.found(items, session.head if session else 0)
+        return self.match(items, session.head if session else 0)
 
-    def found(self, items: Sequence[Item], head: int) -> list[Item] | None:
-        """The same, of the newest items of the current branch and the head of the session."""
+    def match(self, items: Sequence[Item], head: int) -> list[Item] | None:
+        """Do the same with the newest items of the current branch and the head of the session."""
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:
@@ -81,8 +81,8 @@ class PendingWrite:
         if head == self.expect_seq:
             return None
         seqs = [item.seq for item in batch]
-        said = _digest(serialization.encode(item.message) for item in batch)
-        if seqs != list(range(self.expect_seq + 1, self.expect_seq + 1 + self.count)) or said != self.batch:
+        actual = _digest(serialization.encode(item.message) for item in batch)
+        if seqs != list(range(self.expect_seq + 1, self.expect_seq + 1 + self.count)) or actual != self.batch:
             raise self._changed()
         if batch and batch[-1].turn != self.turn:
             raise self._changed()
@@ -90,19 +90,19 @@ class PendingWrite:
 
     def _changed(self) -> Conflict:
         return Conflict(
-            "The history changed since this was to be written.",
-            hint="Read the session, and decide what is still to be said.",
+            "The history has changed since this write was prepared.",
+            hint="Read the session, and decide what is still to be appended.",
             details={"session": self.session, "turn": self.turn, "expect_seq": self.expect_seq},
         )
 
 
 def _digest(texts: Iterable[str]) -> str:
-    """Each text with its length, so that no two sequences read the same."""
-    found = hashlib.sha256()
+    """Hash the texts, each with its length, so that no two sequences give the same digest."""
+    digest = hashlib.sha256()
     for text in texts:
         data = text.encode()
-        found.update(b"%d:" % len(data) + data)
-    return found.hexdigest()
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()
 
 
 def _digest_items(items: Sequence[Item]) -> str:

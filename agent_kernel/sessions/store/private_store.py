@@ -1,4 +1,4 @@
-"""Sessions that leave no trace: in memory, beside the store that keeps the others. The id says which is which."""
+"""Private sessions: stored in memory only, beside the store of all others. The session id says which store holds it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Paths: TypeAlias = list[str]
 
 
 def is_private(session: str) -> bool:
-    """Whether the session with this id is held in memory only: no file, sidecar, transcript or search has it."""
+    """Whether the session with this id is stored in memory only: no file, sidecar, transcript or search contains it."""
     return session.startswith(PREFIX)
 
 
@@ -27,9 +27,11 @@ def private_id() -> str:
 
 
 class PrivateStore:
-    """A SessionStore that is two: ``kept``, and one in memory for private sessions, gone with this process or when it
-    is closed. Lists, search and care are of the kept one alone. Methods that are not named here go where the session
-    of their first argument is."""
+    """A SessionStore made of two: ``kept``, and a store in memory for private sessions, which is lost when this process
+    ends or the store is closed.
+
+    Lists, search and maintenance use only ``kept``. A method that is not defined here is called on the store that holds
+    the session of its first argument."""
 
     def __init__(self, kept: SessionStore) -> None:
         self._kept = kept
@@ -40,14 +42,17 @@ class PrivateStore:
         private = getattr(self._private, name, None)
         if not callable(kept) or private is None:
             return kept
-        method = _where(kept, private)
+        method = _route(kept, private)
         setattr(self, name, method)
         return method
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        """Raises InvalidRequest when one is private and the other is not: nothing leaves or enters by a fork."""
+        """Fork within one of the stores. Raises InvalidRequest when only one of the two ids is private: a fork copies
+        nothing into or out of a private session."""
         if is_private(key.id) != is_private(target.id):
-            raise InvalidRequest("A fork of a private session is private, and only such a fork.")
+            raise InvalidRequest(
+                "A fork of a private session must be private, and a fork of any other session must not be."
+            )
         return await (self._private if is_private(key.id) else self._kept).fork(key, target, turns)
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
@@ -60,7 +65,8 @@ class PrivateStore:
         return [*await self._private.recover(), *await self._kept.recover()]
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
-        """The binding to a private session lies over the kept one, which is there again when it is taken away."""
+        """Bind a notebook. A binding to a private session hides the stored one, which applies again when the private
+        one is removed."""
         if is_private(session):
             await self._private.bind(namespace, root, path, session)
         else:
@@ -95,18 +101,20 @@ class PrivateStore:
 
 
 def with_private(kept: SessionStore) -> SessionStore:
-    return cast(SessionStore, PrivateStore(kept))  # what it does not name, it has by __getattr__
+    """Return ``kept`` with private sessions. The cast is sound: ``__getattr__`` provides the methods that PrivateStore
+    does not define."""
+    return cast(SessionStore, PrivateStore(kept))
 
 
-def _where(kept: Callable[..., Any], private: Callable[..., Any]) -> Callable[..., Any]:
-    def chosen(*given: Any, **options: Any) -> Any:
-        return (private if given and is_private(_session_of(given[0])) else kept)(*given, **options)
+def _route(kept: Callable[..., Any], private: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*given: Any, **options: Any) -> Any:
+        return (private if given and is_private(_session_id(given[0])) else kept)(*given, **options)
 
-    return chosen
+    return call
 
 
-def _session_of(first: Any) -> str:
-    """Of a key, or of what has one: a turn, a summary, a whole session. Empty for a namespace."""
+def _session_id(first: Any) -> str:
+    """Session id of a key or of a value that has one (turn, summary, whole session). Empty for a namespace."""
     owner = getattr(first, "session", first)
     key = getattr(owner, "key", owner)
     return key.id if isinstance(key, SessionKey) else ""

@@ -1,4 +1,4 @@
-"""The version of a store's file: numbered SQL migrations, and a backup before any of them touches data."""
+"""Version of a store's file: numbered SQL migrations, and a backup before a migration touches data."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from pathlib import Path
 from agent_kernel.core.errors import StoreCorrupt
 
 APPLICATION_ID = 0x41474B53
-"""Marks the file as ours ("AGKS") in SQLite's header, so that another program's database is never migrated."""
+"""Identifier ("AGKS") in the header of the SQLite file. It prevents migrations of another program's database."""
 
 
-def scripts() -> list[str]:
-    """The migrations in order; the n-th one leads to version n."""
+def migration_scripts() -> list[str]:
+    """Return the migrations in order; number n leads to version n."""
     folder = resources.files("agent_kernel.sessions.store") / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
 def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[str]) -> None:
-    """Brings the file to version ``len(steps)``, in one transaction and once if several processes try together.
+    """Migrate the file to version ``len(steps)`` in one transaction. Several processes may try at once; one of them
+    does it.
 
-    Needs a connection in autocommit mode. Before a file with data changes, it is copied to ``NAME.bak-vN``. Raises
-    StoreCorrupt for a newer file and for one that is not a session store, and leaves both as they are.
-    """
+    Needs a connection in autocommit mode. A file with data is copied to ``NAME.bak-vN`` first. Raises StoreCorrupt for
+    a file of a newer version and for one that is not a session store, and leaves both unchanged."""
     if _version(connection, path, len(steps)) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Read the version again, now under the write lock: another process may have migrated the file meanwhile.
         version = _version(connection, path, len(steps))
         if path is not None and version and version < len(steps):
             _back_up(path, version)
@@ -46,9 +47,9 @@ def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[s
             connection.execute("ROLLBACK")
 
 
-def must_be(version: int, connection: sqlite3.Connection, path: Path) -> None:
-    """Before a write: another process may have brought the file to a newer version while this one had it open, and what
-    is written as before could mean something else there. Raises StoreCorrupt."""
+def check_version(version: int, connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreCorrupt before a write if another process has migrated the file to a newer version while this one had
+    it open: the statements of this version could mean something else there."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != version:
         _version(connection, path, version)
 
@@ -71,7 +72,7 @@ def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> 
 
 
 def _back_up(path: Path, version: int) -> None:
-    """Copies through a second connection: SQLite refuses a backup from one that is writing."""
+    """Copy the file through a second connection: SQLite refuses a backup from a connection that is writing."""
     target = path.with_name(f"{path.name}.bak-v{version}")
     partial = target.with_name(target.name + ".part")
     partial.unlink(missing_ok=True)
@@ -86,7 +87,8 @@ def _back_up(path: Path, version: int) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Each ends its line. ``executescript`` would commit the transaction that makes a migration all or nothing."""
+    """Split a script at the ends of its statements. Not ``executescript``, which would commit the transaction that
+    makes a migration atomic."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,4 +1,4 @@
-"""The session store of one machine: a SQLite file that several processes of one user may share."""
+"""The session store of one machine: a SQLite file that several processes of one user can share."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ from agent_kernel.sessions.tables import (
     turns,
 )
 from agent_kernel.sessions.tables import repair as mending
-from agent_kernel.sessions.tables.quota import Guard, Quota
+from agent_kernel.sessions.tables.quota import Quota, QuotaGuard
 
 T = TypeVar("T")
 NONE = Quota()
 Items: TypeAlias = list[Item]
-"""Inside a class with a method ``list`` the type needs another name."""
+"""Aliases of list types: inside a class with a method named ``list``, the built-in name is shadowed."""
 Sessions: TypeAlias = list[Session]
 Turns: TypeAlias = list[Turn]
 Branches: TypeAlias = list[Branch]
@@ -69,14 +69,14 @@ Pairs: TypeAlias = list[tuple[str, str]]
 
 
 class SqliteStore(SqliteFiles, SqliteGrants):
-    """A SessionStore in the file ``path`` (made with mode 0600 at first use, its directory with 0700); None: in memory.
+    """A SessionStore in the file ``path``, which is created at first use with mode 0600 (its directory with 0700).
+    None: in memory.
 
     Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
-    CancelledError comes after the operation has ended or was taken back before it began. Media of more than 16 KiB are
-    files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``quota`` bounds a namespace: QuotaExceeded.
-    ``clock`` gives seconds since the epoch. Raises StoreFull, StoreCorrupt or StoreError beside what the protocol
-    names; after any of them the store can be used again.
-    """
+    CancelledError is raised after the operation has ended, or was removed from the queue before it began. Media of more
+    than 16 KiB are stored as files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``quota`` limits a
+    namespace (QuotaExceeded). ``clock`` returns seconds since the epoch. Besides the errors that the protocol names,
+    methods raise StoreFull, StoreCorrupt or StoreError; the store can be used again after each of them."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         self.path = None if path is None else Path(path).absolute()
         beside = None if self.path is None else BlobFiles(self.path.with_name(f"{self.path.name}.blobs"))
         database = Database(self.path, durable=durable, files=beside)
-        SqliteFiles.__init__(self, database, Guard(quota), clock)
+        SqliteFiles.__init__(self, database, QuotaGuard(quota), clock)
         SqliteGrants.__init__(self, database)
 
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
-        """A write that makes a session, or a turn of it: within the quota."""
+        """Run a write that creates a session or a turn, after checking the quota."""
 
         def guarded(db: sqlite3.Connection) -> T:
             self._guard.check(db, key, self._clock())
@@ -108,24 +108,24 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._growing(key, lambda db: sessions.create(db, key, title, self._clock()))
 
     async def info(self, key: SessionKey) -> Session | None:
-        return await self._database.read(lambda db: sessions.read(db, key))
+        return await self._database.read(lambda db: sessions.read_session(db, key))
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         check_id(namespace, "namespace")
-        serialization.checked_limit(limit)
-        return await self._database.read(lambda db: sessions.listed(db, namespace, limit))
+        serialization.validate_limit(limit)
+        return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit))
 
     async def idle(self, until: float) -> Sessions:
-        return await self._database.read(lambda db: sessions.idle(db, until))
+        return await self._database.read(lambda db: sessions.select_idle(db, until))
 
     async def excess(self, cap: int, namespace: str | None = None) -> Sessions:
-        return await self._database.read(lambda db: sessions.excess(db, cap, namespace))
+        return await self._database.read(lambda db: sessions.select_excess(db, cap, namespace))
 
     async def rename(self, key: SessionKey, title: str) -> None:
         await self.describe(key, SessionUpdate(title=title))
 
     async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
-        wanted = serialization.described(change)
+        wanted = serialization.validate_description(change)
         return await self._database.write(lambda db: sessions.describe(db, key, wanted, self._clock()))
 
     async def touch(self, key: SessionKey) -> None:
@@ -140,7 +140,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     # ------------------------------------------------------------------------------------------- turns
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
-        fresh = serialization.checked(turn)
+        fresh = serialization.validate_turn(turn)
         return await self._growing(fresh.key, lambda db: turns.open_turn(db, fresh, owner, self._clock()))
 
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> Items:
@@ -180,13 +180,13 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         record: Mapping[str, Any] | None = None,
     ) -> bool:
         lease_expiry.check_closing(state, reason)
-        closing = turns.Closing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
+        closing = turns.TurnClosing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
         return await self._database.write(lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
 
     async def recover(self) -> Turns:
         now = self._clock()
         leases = await self._database.read(
-            lambda db: turns.abandoned(db, lambda owner, seen: lease_expiry.stale(owner, seen, now))
+            lambda db: turns.select_abandoned(db, lambda owner, seen: lease_expiry.is_stale(owner, seen, now))
         )
         closed = [await self._take_over(*lease) for lease in leases]
         return [turn for turn in closed if turn is not None]
@@ -199,7 +199,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def add_turn(
         self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
     ) -> Items:
-        fresh, batch, cost = serialization.checked(turn), tuple(messages), usage.to_json() if usage else {}
+        fresh, batch, cost = serialization.validate_turn(turn), tuple(messages), usage.to_json() if usage else {}
         return await self._growing(
             fresh.key, lambda db: turns.add_turn(db, fresh, batch, usage=cost, expect_seq=expect_seq, now=self._clock())
         )
@@ -215,7 +215,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._growing(key, lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock()))
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
-        return await self._database.read(lambda db: turns.by_id(db, namespace, id))
+        return await self._database.read(lambda db: turns.select_turn_by_id(db, namespace, id))
 
     async def pop(self, key: SessionKey) -> Items:
         return await self._database.write(lambda db: branches.pop(db, key, self._clock()), frees=True)
@@ -229,94 +229,96 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> Items:
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         return await self._database.read(
-            lambda db: items.latest(db, key, segments.of_branch(db, key, branch), limit, failed=failed)
+            lambda db: items.select_latest(db, key, segments.branch_path(db, key, branch), limit, failed=failed)
         )
 
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
     ) -> Turns:
-        serialization.checked_limit(limit)
+        serialization.validate_limit(limit)
         return await self._database.read(
-            lambda db: turns.listed(db, key, segments.of_branch(db, key, branch), limit, before)
+            lambda db: turns.select_turns(db, key, segments.branch_path(db, key, branch), limit, before)
         )
 
     async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
-        return await self._database.read(lambda db: (turns.everything(db, key), items.everything(db, key)))
+        return await self._database.read(lambda db: (turns.select_all_turns(db, key), items.select_all_items(db, key)))
 
     async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> Turns:
-        serialization.checked_limit(limit)
-        return await self._database.read(lambda db: turns.of_cell(db, key, cell, limit))
+        serialization.validate_limit(limit)
+        return await self._database.read(lambda db: turns.select_cell_turns(db, key, cell, limit))
 
     async def of_turn(self, turn: Turn) -> Items:
-        return await self._database.read(lambda db: items.of_turn(db, turn.key, turn.id))
+        return await self._database.read(lambda db: items.select_turn_items(db, turn.key, turn.id))
 
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
-        return await self._database.read(lambda db: items.blob(db, key, digest))
+        return await self._database.read(lambda db: items.read_blob(db, key, digest))
 
     # ------------------------------------------------------------------------------------------- branches
 
     async def branches(self, key: SessionKey) -> Branches:
-        return await self._database.read(lambda db: segments.listed(db, key))
+        return await self._database.read(lambda db: segments.select_branches(db, key))
 
     async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
-        return await self._database.write(lambda db: segments.make(db, key, before, name, self._clock()))
+        return await self._database.write(lambda db: segments.create_branch(db, key, before, name, self._clock()))
 
     async def switch(self, key: SessionKey, name: str) -> Branch:
-        return await self._database.write(lambda db: segments.select(db, key, name, self._clock()))
+        return await self._database.write(lambda db: segments.switch_branch(db, key, name, self._clock()))
 
     async def drop_branch(self, key: SessionKey, name: str) -> None:
-        await self._database.write(lambda db: branches.drop(db, key, name, self._clock()), frees=True)
+        await self._database.write(lambda db: branches.remove_branch(db, key, name, self._clock()), frees=True)
 
     async def siblings(self, key: SessionKey, turn: str) -> Pairs:
-        return await self._database.read(lambda db: branches.siblings(db, key, turn))
+        return await self._database.read(lambda db: branches.select_siblings(db, key, turn))
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        serialization.checked_limit(turns)
-        return await self._growing(target, lambda db: branches.fork(db, key, target, turns, self._clock()))
+        serialization.validate_limit(turns)
+        return await self._growing(target, lambda db: branches.fork_session(db, key, target, turns, self._clock()))
 
     # ------------------------------------------------------------------------------------------- summaries, openings
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> Summaries:
-        return await self._database.read(lambda db: summaries.listed(db, key, segments.of_branch(db, key, branch)))
+        return await self._database.read(
+            lambda db: summaries.select_summaries(db, key, segments.branch_path(db, key, branch))
+        )
 
     async def claim_summary(self, key: SessionKey, owner: Owner) -> bool:
-        return await self._database.write(lambda db: summaries.claim(db, key, owner, self._clock()))
+        return await self._database.write(lambda db: summaries.insert_claim(db, key, owner, self._clock()))
 
     async def add_summary(self, summary: Summary, owner: Owner) -> Summary:
-        return await self._database.write(lambda db: summaries.add(db, summary, owner, self._clock()))
+        return await self._database.write(lambda db: summaries.insert_summary(db, summary, owner, self._clock()))
 
     async def release_summary(self, key: SessionKey, owner: Owner) -> None:
-        await self._database.write(lambda db: summaries.release(db, key, owner))
+        await self._database.write(lambda db: summaries.release_claim(db, key, owner))
 
     async def undo_summary(self, key: SessionKey) -> Summary | None:
-        return await self._database.write(lambda db: summaries.undo(db, key, self._clock()))
+        return await self._database.write(lambda db: summaries.delete_newest(db, key, self._clock()))
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
         known = dict(chain)
-        await self._database.write(lambda db: prefix_index.remember(db, key, scope, known))
+        await self._database.write(lambda db: prefix_index.insert_openings(db, key, scope, known))
 
     async def forget(self, key: SessionKey) -> None:
-        if await self._database.read(lambda db: prefix_index.remembers(db, key)):
-            await self._database.write(lambda db: prefix_index.forget(db, key))
+        if await self._database.read(lambda db: prefix_index.has_openings(db, key)):
+            await self._database.write(lambda db: prefix_index.delete_openings(db, key))
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         hashes = tuple(chain)
-        return await self._database.read(lambda db: prefix_index.match(db, namespace, scope, hashes))
+        return await self._database.read(lambda db: prefix_index.find_match(db, namespace, scope, hashes))
 
     # ------------------------------------------------------------------------------------------- wholes
 
     async def whole(self, key: SessionKey) -> SessionSnapshot | None:
-        return await self._database.read(lambda db: session_copy.read(db, key))
+        return await self._database.read(lambda db: session_copy.read_whole(db, key))
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         known = dict(blobs)
 
         def write(db: sqlite3.Connection) -> Session:
             if replace:
-                return session_copy.replace_with(db, whole, known, self._clock())
-            return session_copy.write(db, whole, known, self._clock())
+                return session_copy.replace_whole(db, whole, known, self._clock())
+            return session_copy.write_whole(db, whole, known, self._clock())
 
         return await self._growing(whole.session.key, write)
 
@@ -331,11 +333,11 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: search.search(db, namespace, query))
 
     async def fold(self, limit: int = 1000) -> int:
-        """In several short transactions, so that turns do not wait for it."""
-        serialization.checked_limit(limit)
-        while limit > 0 and await self._database.read(search_texts.due):
+        """Fold in several short transactions, so that turns do not wait long."""
+        serialization.validate_limit(limit)
+        while limit > 0 and await self._database.read(search_texts.has_work):
             limit -= await self._database.write(functools.partial(search_texts.fold, limit=limit))
-        return await self._database.read(search_texts.left)
+        return await self._database.read(search_texts.count_left)
 
     # ------------------------------------------------------------------------------------------- bindings
 
@@ -348,14 +350,14 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.write(lambda db: bindings.unbind(db, namespace, root, path))
 
     async def bound(self, namespace: str, root: str, path: str) -> str | None:
-        return await self._database.read(lambda db: bindings.bound(db, namespace, root, path))
+        return await self._database.read(lambda db: bindings.select_bound_session(db, namespace, root, path))
 
     async def move(self, root: str, old: str, new: str) -> int:
         serialization.path(old), serialization.path(new)
-        return await self._database.write(lambda db: bindings.move(db, root, old, new))
+        return await self._database.write(lambda db: bindings.move_bindings(db, root, old, new))
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
-        return await self._database.read(lambda db: bindings.paths(db, root, session))
+        return await self._database.read(lambda db: bindings.select_paths(db, root, session))
 
     # ------------------------------------------------------------------------------------------- care
 
@@ -366,21 +368,22 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
-        return await self._database.read(lambda db: maintenance.stats(db, namespace))
+        return await self._database.read(lambda db: maintenance.read_stats(db, namespace))
 
     async def bindings(self, namespace: str | None = None) -> Bindings:
-        return await self._database.read(lambda db: maintenance.bound(db, namespace))
+        return await self._database.read(lambda db: maintenance.select_bindings(db, namespace))
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
-        await self._database.write(lambda db: maintenance.forget_set_aside(db, namespace), frees=True)
+        await self._database.write(lambda db: maintenance.delete_set_aside(db, namespace), frees=True)
 
     async def vacuum(self) -> int:
         while await self.fold():
             pass
-        await self._database.write(blobs.move_out)
-        freed = await self._database.write(blobs.collect, frees=True)
-        return freed + await self._database.alone(maintenance.vacuum)
+        await self._database.write(blobs.move_large_rows_out)
+        freed = await self._database.write(blobs.collect_garbage, frees=True)
+        return freed + await self._database.run_outside_transaction(maintenance.vacuum)
 
     async def aclose(self) -> None:
-        """Waits for what was begun and closes the file; idempotent. Afterwards every method raises StoreError."""
+        """Wait for the calls that have started and close the file. Idempotent. Afterwards every method raises
+        StoreError."""
         await self._database.aclose()

@@ -1,4 +1,4 @@
-"""The files of sessions in a SQLite file."""
+"""Files of sessions in a SQLite file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.tables import files
-from agent_kernel.sessions.tables.quota import Guard
+from agent_kernel.sessions.tables.quota import QuotaGuard
 
 
 class SqliteFiles:
-    """The SessionFiles of a database, which somebody else closes; whole in itself. New ones are within the quota."""
+    """The SessionFiles protocol on a database that its creator closes. Usable by itself. New files count towards the
+    quota."""
 
-    def __init__(self, database: Database, guard: Guard, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, guard: QuotaGuard, clock: Callable[[], float]) -> None:
         self._database = database
         self._guard = guard
         self._clock = clock
@@ -28,27 +29,27 @@ class SqliteFiles:
 
         def work(db: sqlite3.Connection) -> None:
             self._guard.check(db, key, self._clock(), size)
-            files.add(db, key, batch, self._clock())
+            files.store_files(db, key, batch, self._clock())
 
         await self._database.write(work)
 
     async def file(self, key: SessionKey, id: str) -> File | None:
-        return await self._database.read(lambda db: files.listed_one(db, key, id))
+        return await self._database.read(lambda db: files.select_file(db, key, id))
 
     async def files(self, key: SessionKey) -> list[File]:
-        return await self._database.read(lambda db: files.listed(db, key))
+        return await self._database.read(lambda db: files.select_files(db, key))
 
     async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
-        return await self._database.read(lambda db: files.body(db, key, id))
+        return await self._database.read(lambda db: files.read_body(db, key, id))
 
     async def remove_file(self, key: SessionKey, id: str) -> bool:
-        return await self._database.write(lambda db: files.remove(db, key, id, self._clock()), frees=True)
+        return await self._database.write(lambda db: files.delete_file(db, key, id, self._clock()), frees=True)
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        return await self._database.read(lambda db: files.owners(db, namespace, id))
+        return await self._database.read(lambda db: files.select_owners(db, namespace, id))
 
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        serialization.checked_limit(limit)
-        return await self._database.read(lambda db: files.everywhere(db, namespace, sessions, limit))
+        serialization.validate_limit(limit)
+        return await self._database.read(lambda db: files.select_namespace_files(db, namespace, sessions, limit))

@@ -1,4 +1,4 @@
-"""What people decided about calls, in a SQLite file."""
+"""Permission grants and questions in a SQLite file."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from agent_kernel.sessions.tables import grants
 
 
 class SqliteGrants:
-    """The Grants of a database, which somebody else closes; whole in itself."""
+    """The Grants protocol on a database that its creator closes. Usable by itself."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def grants(self, key: SessionKey) -> list[Grant]:
-        return await self._database.read(lambda db: grants.listed(db, key))
+        return await self._database.read(lambda db: grants.select_grants(db, key))
 
     async def grant(self, key: SessionKey, grant: Grant) -> None:
-        await self._database.write(lambda db: grants.add(db, key, grant))
+        await self._database.write(lambda db: grants.insert_grant(db, key, grant))
 
     async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
-        return await self._database.write(lambda db: grants.revoke(db, key, kind, tool))
+        return await self._database.write(lambda db: grants.delete_grants(db, key, kind, tool))
 
     async def ask(self, question: ApprovalQuestion) -> None:
-        await self._database.write(lambda db: grants.ask(db, question))
+        await self._database.write(lambda db: grants.insert_question(db, question))
 
     async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         serialization.text(question.message, "message")
-        return await self._database.write(lambda db: grants.answer(db, question, grant))
+        return await self._database.write(lambda db: grants.store_answer(db, question, grant))
 
     async def question(self, namespace: str, id: str) -> ApprovalQuestion | None:
-        return await self._database.read(lambda db: grants.found(db, namespace, id))
+        return await self._database.read(lambda db: grants.select_question(db, namespace, id))

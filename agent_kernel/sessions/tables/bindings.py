@@ -1,4 +1,4 @@
-"""Which session a notebook talks to."""
+"""Bindings: which session belongs to which notebook."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sqlite3
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
+from agent_kernel.sessions.tables.rows import HERE, count_changes, pair
 
 
 def bind(db: sqlite3.Connection, key: SessionKey, root: str, path: str) -> None:
-    sessions.found(db, key)
+    sessions.require_session(db, key)
     db.execute(
         "INSERT OR REPLACE INTO bindings (namespace, root, path, session) VALUES (?, ?, ?, ?)",
         (key.namespace, root, path, key.id),
@@ -20,18 +20,20 @@ def bind(db: sqlite3.Connection, key: SessionKey, root: str, path: str) -> None:
 def unbind(db: sqlite3.Connection, namespace: str, root: str, path: str) -> bool:
     place = (namespace, root, path)
     db.execute("DELETE FROM bindings WHERE namespace = ? AND root = ? AND path = ?", place)
-    return changed_rows(db) > 0
+    return count_changes(db) > 0
 
 
-def bound(db: sqlite3.Connection, namespace: str, root: str, path: str) -> str | None:
+def select_bound_session(db: sqlite3.Connection, namespace: str, root: str, path: str) -> str | None:
     row = db.execute(
         "SELECT session FROM bindings WHERE namespace = ? AND root = ? AND path = ?", (namespace, root, path)
     ).fetchone()
     return str(row[0]) if row else None
 
 
-def move(db: sqlite3.Connection, root: str, old: str, new: str) -> int:
-    """Whatever was bound at a new place is replaced: its file was overwritten."""
+def move_bindings(db: sqlite3.Connection, root: str, old: str, new: str) -> int:
+    """Move the bindings of a file or a directory. A binding at the new place is replaced, since its file was
+    overwritten."""
+    # substr instead of LIKE: paths may contain % and _, and LIKE ignores case.
     inside = "root = :root AND (path = :old OR substr(path, 1, length(:old) + 1) = :old || '/')"
     place = {"root": root, "old": old}
     rows = db.execute(f"SELECT namespace, path, session FROM bindings WHERE {inside}", place).fetchall()
@@ -43,6 +45,6 @@ def move(db: sqlite3.Connection, root: str, old: str, new: str) -> int:
     return len(rows)
 
 
-def paths(db: sqlite3.Connection, root: str, key: SessionKey) -> list[str]:
+def select_paths(db: sqlite3.Connection, root: str, key: SessionKey) -> list[str]:
     rows = db.execute(f"SELECT path FROM bindings WHERE {HERE} AND root = ? ORDER BY path", (*pair(key), root))
     return [path for (path,) in rows]

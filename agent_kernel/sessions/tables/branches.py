@@ -1,4 +1,4 @@
-"""What changes the tree: the end of a branch taken back, branches dropped, sessions forked."""
+"""Changes of the branch tree: removing the end of a branch, dropping a branch, forking a session."""
 
 from __future__ import annotations
 
@@ -11,84 +11,90 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, files, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, pair
-from agent_kernel.sessions.tables.segments import END, Piece
+from agent_kernel.sessions.tables.segments import END, SegmentRange
 
 
 def pop(db: sqlite3.Connection, key: SessionKey, now: float) -> list[Item]:
-    sessions.found(db, key)
-    sessions.no_open_turn(db, key)
-    way = segments.of_branch(db, key, None)
-    if segments.end(db, key, way) == (0, 0):
+    sessions.require_session(db, key)
+    sessions.check_no_open_turn(db, key)
+    path = segments.branch_path(db, key, None)
+    if segments.find_end(db, key, path) == (0, 0):
         return []
-    taken = items.last_unit(db, key, way)
-    _cut(db, key, way, taken[0].seq if taken else 0, now)
+    taken = items.select_last_unit(db, key, path)
+    _cut_from(db, key, path, taken[0].seq if taken else 0, now)
     return taken
 
 
 def rewind(db: sqlite3.Connection, key: SessionKey, tail: Sequence[Item], now: float) -> bool:
-    sessions.found(db, key)
-    sessions.no_open_turn(db, key)
-    way = segments.of_branch(db, key, None)
-    newest = items.newest(db, key, way, len(tail))
+    sessions.require_session(db, key)
+    sessions.check_no_open_turn(db, key)
+    path = segments.branch_path(db, key, None)
+    newest = items.select_newest(db, key, path, len(tail))
     if [_identity(item) for item in newest] != [_identity(item) for item in tail]:
         return False
     if not tail:
         return True
     if tail[0].message.role == "tool":
-        raise InvalidRequest("A call would stay without its results.", hint="Take the call back too.")
-    _cut(db, key, way, tail[0].seq, now)
+        raise InvalidRequest("A tool call would be left without its results.", hint="Remove the call too.")
+    _cut_from(db, key, path, tail[0].seq, now)
     return True
 
 
-def drop(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> None:
-    branch = segments.named(db, key, name)
-    sessions.no_open_turn(db, key)
+def remove_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> None:
+    branch = segments.require_branch(db, key, name)
+    sessions.check_no_open_turn(db, key)
     if branch.current:
-        raise Conflict("The current branch can not be dropped.", hint="Switch to another one first.")
+        raise Conflict("The current branch cannot be dropped.", hint="Switch to another one first.")
     db.execute(f"DELETE FROM branches WHERE {HERE} AND name = ?", (*pair(key), name))
     db.execute("INSERT INTO dropped_branches (namespace, session, name) VALUES (?, ?, ?)", (*pair(key), name))
-    _collect(db, key)
-    sessions.changed(db, key, now)
+    _remove_unreachable(db, key)
+    sessions.mark_changed(db, key, now)
 
 
-def siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[tuple[str, str]]:
-    """What begins right behind one item: in its own segment, and in those that branch off there."""
-    mine = _place(db, key, turn)
+def select_siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[tuple[str, str]]:
+    """Return (turn, branch) of the turns that begin directly behind the same item as ``turn``.
+
+    They are the first turn behind that item in its own segment, and the first turn of each segment that branches off
+    there."""
+    mine = _select_position(db, key, turn)
     if mine is None:
         return []
-    segment, seq = segments.end(db, key, segments.way(db, key, mine.segment), mine.since)
-    beside = [_first_behind(db, key, id, seq) for id in (segment, *segments.children(db, key, segment, seq))]
+    segment, seq = segments.find_end(db, key, segments.path_to_root(db, key, mine.segment), mine.since)
+    # A turn without items is not found here; ``mine`` is added in any case.
+    beside = [_first_turn_after(db, key, id, seq) for id in (segment, *segments.select_children(db, key, segment, seq))]
     versions = {place for place in beside if place is not None} | {mine}
-    ways = segments.ways(db, key)
+    ways = segments.branch_paths(db, key)
     return [
-        (place.turn, next(name for name, pieces in ways if segments.shows(pieces, place.segment, place.since)))
+        (place.turn, next(name for name, pieces in ways if segments.path_contains(pieces, place.segment, place.since)))
         for place in sorted(versions)
     ]
 
 
-def fork(db: sqlite3.Connection, key: SessionKey, target: SessionKey, count: int | None, now: float) -> Session:
-    source = sessions.found(db, key)
-    if sessions.info(db, target):
-        raise Conflict(f"There is a session {target.id!r} already.", details={"session": target.id})
+def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, count: int | None, now: float) -> Session:
+    source = sessions.require_session(db, key)
+    if sessions.select_session(db, target):
+        raise Conflict(f"A session {target.id!r} exists already.", details={"session": target.id})
     sessions.create(db, target, source.title, now)
-    way = segments.of_branch(db, key, None)
-    kept = [turn for turn in turns.listed(db, key, way, None) if turn.state == "committed"][:count]
+    path = segments.branch_path(db, key, None)
+    # Ordinals and seqs keep their gaps: numbers of the source stay valid in the fork.
+    kept = [turn for turn in turns.select_turns(db, key, path, None) if turn.state == "committed"][:count]
     chosen = {turn.id for turn in kept}
-    moved = [item for item in items.latest(db, key, way, None) if item.turn in chosen]
-    _copy(db, key, target, [turn.id for turn in kept], [item.seq for item in moved])
-    files.copy(db, key, target, {turn.ordinal for turn in kept}, all=count is None)
+    moved = [item for item in items.select_latest(db, key, path, None) if item.turn in chosen]
+    _copy_rows(db, key, target, [turn.id for turn in kept], [item.seq for item in moved])
+    files.copy_files(db, key, target, {turn.ordinal for turn in kept}, all=count is None)
     head = moved[-1].seq if moved else 0
     db.execute(
+        # The hash of the imported document is removed: the fork may hold less than that document.
         "UPDATE sessions SET head = ?, turns = ?, (tags, imported) = (SELECT tags, json_remove(imported, '$.sha256')"
         " FROM sessions WHERE namespace = ? AND id = ?) WHERE namespace = ? AND id = ?",
         (head, kept[-1].ordinal if kept else 0, *pair(key), *pair(target)),
     )
-    sessions.changed(db, target, now)
-    return sessions.with_counts(db, sessions.found(db, target))
+    sessions.mark_changed(db, target, now)
+    return sessions.add_counts(db, sessions.require_session(db, target))
 
 
-def _copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:
-    """Seqs stay as they are; the copy has one segment. A blob is stored once per namespace."""
+def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:
+    """Copy items, turns and media with their seqs; the copy has one segment. Blobs are stored once per namespace."""
     columns = "turn, role, kind, call_id, body, cell, epoch, time"
     db.executemany(
         f"INSERT INTO items (namespace, session, seq, segment, {columns}) SELECT ?, ?, seq, 0, {columns} FROM items"
@@ -106,57 +112,64 @@ def _copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list
     )
     carried = f"SELECT DISTINCT hash FROM media WHERE {HERE} AND seq = ?"
     digests = {digest for seq in seqs for (digest,) in db.execute(carried, (*pair(key), seq)).fetchall()}
-    blobs.copy(db, key.namespace, target.namespace, sorted(digests))
+    blobs.copy_blobs(db, key.namespace, target.namespace, sorted(digests))
     db.executemany(
         f"INSERT INTO media (namespace, session, hash, seq) SELECT ?, ?, hash, seq FROM media WHERE {HERE} AND seq = ?",
         [(*pair(target), *pair(key), seq) for seq in seqs],
     )
 
 
-def _cut(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], first: int, now: float) -> None:
-    """Takes what there is from item ``first`` on off the current branch. What another branch shows too stays for it:
-    then this branch goes on in a new segment behind what is left."""
-    segment, seq = segments.end(db, key, way, first - 1)
-    if segment == way[0].segment and not segments.shared(db, key, segment, first):
-        items.remove(db, key, segment, seq)
+def _cut_from(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], first: int, now: float) -> None:
+    """Remove the items from ``first`` on from the current branch.
+
+    Items that another branch also shows stay for it. In that case the current branch continues in a new segment behind
+    the remaining items."""
+    segment, seq = segments.find_end(db, key, path, first - 1)
+    # The cut lies in the last segment and nobody branches off behind it: the rows can simply be deleted.
+    if segment == path[0].segment and not segments.is_shared(db, key, segment, first):
+        items.remove_after(db, key, segment, seq)
     else:
-        segments.repoint(db, key, segments.grow(db, key, segment, seq))
-        _collect(db, key)
-    sessions.changed(db, key, now)
+        # Another branch shows the removed items, or the cut lies in a parent segment: leave those rows, and let the
+        # branch end in an empty segment behind the remaining items.
+        segments.move_branch_end(db, key, segments.insert_segment(db, key, segment, seq))
+        _remove_unreachable(db, key)
+    sessions.mark_changed(db, key, now)
 
 
-def _collect(db: sqlite3.Connection, key: SessionKey) -> None:
-    """Removes what no branch goes through or shows."""
-    reach = segments.reach(db, key)
-    for segment in segments.every(db, key):
+def _remove_unreachable(db: sqlite3.Connection, key: SessionKey) -> None:
+    """Delete items and segments that no branch shows."""
+    reach = segments.segment_extents(db, key)
+    for segment in segments.select_segment_ids(db, key):
         if reach.get(segment) != END:
-            items.remove(db, key, segment, reach.get(segment, 0))
+            items.remove_after(db, key, segment, reach.get(segment, 0))
         if segment and segment not in reach:
             db.execute(f"DELETE FROM segments WHERE {HERE} AND id = ?", (*pair(key), segment))
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Place:
+class _TurnPosition:
+    """Where a turn begins in the tree; sorted by ordinal."""
+
     ordinal: int
     turn: str
     segment: int
     since: int
 
 
-def _place(db: sqlite3.Connection, key: SessionKey, turn: str) -> _Place | None:
+def _select_position(db: sqlite3.Connection, key: SessionKey, turn: str) -> _TurnPosition | None:
     row = db.execute(
         f"SELECT ordinal, id, segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), turn)
     ).fetchone()
-    return _Place(*row) if row else None
+    return _TurnPosition(*row) if row else None
 
 
-def _first_behind(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _Place | None:
-    """The turn of the next item of the segment, if it began there and not before."""
+def _first_turn_after(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _TurnPosition | None:
+    """Return the turn of the next item of the segment behind ``seq``, if the turn began there and not earlier."""
     row = db.execute(
         f"SELECT turn FROM items WHERE {HERE} AND segment = ? AND seq > ? ORDER BY seq LIMIT 1",
         (*pair(key), segment, seq),
     ).fetchone()
-    place = _place(db, key, row[0]) if row else None
+    place = _select_position(db, key, row[0]) if row else None
     return place if place is not None and place.since >= seq else None
 
 

@@ -1,4 +1,4 @@
-"""Files of sessions: facts in rows, bytes as blobs that several files may share."""
+"""Files of sessions: their facts are rows, their bytes are blobs that several files may share."""
 
 from __future__ import annotations
 
@@ -16,44 +16,46 @@ from agent_kernel.sessions.tables.rows import HERE, pair, sql_limit
 
 FILE = "id, name, mime, size, created, format, purpose, tool, round, turn, hash, preview, error, message, expires"
 GONE = "gone"
-"""The error of a file whose bytes were lost."""
+"""Value of ``error`` of a file whose bytes were lost."""
 
 
-def add(db: sqlite3.Connection, key: SessionKey, files: Sequence[tuple[File, bytes | Path | None]], now: float) -> None:
-    sessions.found(db, key)
+def store_files(
+    db: sqlite3.Connection, key: SessionKey, files: Sequence[tuple[File, bytes | Path | None]], now: float
+) -> None:
+    sessions.require_session(db, key)
     for file, body in files:
-        _checked(file, body)
-        if listed_one(db, key, file.id) is not None:
-            raise Conflict(f"There is a file {file.id!r} already.", details={"file": file.id})
+        _check(file, body)
+        if select_file(db, key, file.id) is not None:
+            raise Conflict(f"A file {file.id!r} exists already.", details={"file": file.id})
         if body is not None:
-            blobs.keep_file(db, key.namespace, file, body)
-        insert(db, key, [file])
-    sessions.changed(db, key, now)
+            blobs.store_file(db, key.namespace, file, body)
+        insert_files(db, key, [file])
+    sessions.mark_changed(db, key, now)
 
 
-def insert(db: sqlite3.Connection, key: SessionKey, files: Sequence[File]) -> None:
-    """The bytes are there, or come in the same transaction."""
+def insert_files(db: sqlite3.Connection, key: SessionKey, files: Sequence[File]) -> None:
+    """Insert rows of files whose bytes are stored already or are stored in the same transaction."""
     db.executemany(
         f"INSERT INTO files (namespace, session, {FILE}) VALUES ({', '.join('?' * 17)})",
         [(*pair(key), *_row(file)) for file in files],
     )
 
 
-def listed_one(db: sqlite3.Connection, key: SessionKey, id: str) -> File | None:
+def select_file(db: sqlite3.Connection, key: SessionKey, id: str) -> File | None:
     row = db.execute(f"SELECT {FILE} FROM files WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
     return File(*row) if row else None
 
 
-def listed(db: sqlite3.Connection, key: SessionKey) -> list[File]:
-    """Oldest first."""
+def select_files(db: sqlite3.Connection, key: SessionKey) -> list[File]:
+    """Return the files of a session, oldest first."""
     rows = db.execute(f"SELECT {FILE} FROM files WHERE {HERE} ORDER BY created, rowid", pair(key))
     return [File(*row) for row in rows]
 
 
-def everywhere(
+def select_namespace_files(
     db: sqlite3.Connection, namespace: str, among: Collection[str] | None, limit: int | None
 ) -> list[tuple[SessionKey, File]]:
-    """Newest first."""
+    """Return the files of a namespace, newest first."""
     rows = db.execute(
         f"SELECT session, {FILE} FROM files WHERE namespace = ? ORDER BY created DESC, rowid DESC", (namespace,)
     )
@@ -61,44 +63,49 @@ def everywhere(
     return found[: None if limit is None else sql_limit(limit)]
 
 
-def owners(db: sqlite3.Connection, namespace: str, id: str) -> list[SessionKey]:
+def select_owners(db: sqlite3.Connection, namespace: str, id: str) -> list[SessionKey]:
     rows = db.execute(
         "SELECT session FROM files WHERE namespace = ? AND id = ? ORDER BY created, rowid", (namespace, id)
     )
     return [SessionKey(namespace, session) for (session,) in rows]
 
 
-def body(db: sqlite3.Connection, key: SessionKey, id: str) -> bytes | Path | None:
-    file = listed_one(db, key, id)
-    return blobs.of_file(db, key.namespace, file) if file is not None and not file.error else None
+def read_body(db: sqlite3.Connection, key: SessionKey, id: str) -> bytes | Path | None:
+    file = select_file(db, key, id)
+    return blobs.read_file_body(db, key.namespace, file) if file is not None and not file.error else None
 
 
-def remove(db: sqlite3.Connection, key: SessionKey, id: str, now: float) -> bool:
-    file = listed_one(db, key, id)
+def delete_file(db: sqlite3.Connection, key: SessionKey, id: str, now: float) -> bool:
+    file = select_file(db, key, id)
     if file is None:
         return False
     db.execute(f"DELETE FROM files WHERE {HERE} AND id = ?", (*pair(key), id))
-    blobs.forget(db, key.namespace, [file.hash])
-    sessions.changed(db, key, now)
+    blobs.remove_unnamed(db, key.namespace, [file.hash])
+    sessions.mark_changed(db, key, now)
     return True
 
 
-def copy(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ordinals: Collection[int], *, all: bool) -> None:
-    """Those of the turns with these ordinals (from 1); with ``all`` also what people brought at any time."""
-    chosen = [file for file in listed(db, key) if file.turn + 1 in ordinals or (all and file.purpose != "agent_output")]
-    blobs.copy(db, key.namespace, target.namespace, sorted({file.hash for file in chosen if file.hash}))
-    insert(db, target, chosen)
+def copy_files(
+    db: sqlite3.Connection, key: SessionKey, target: SessionKey, ordinals: Collection[int], *, all: bool
+) -> None:
+    """Copy the files of the turns with these ordinals (from 1). ``all`` also copies files that people added at any
+    time."""
+    chosen = [
+        file for file in select_files(db, key) if file.turn + 1 in ordinals or (all and file.purpose != "agent_output")
+    ]
+    blobs.copy_blobs(db, key.namespace, target.namespace, sorted({file.hash for file in chosen if file.hash}))
+    insert_files(db, target, chosen)
 
 
-def lose(db: sqlite3.Connection, key: SessionKey, id: str) -> None:
-    """Its bytes are not there any more, and it says so."""
+def mark_lost(db: sqlite3.Connection, key: SessionKey, id: str) -> None:
+    """Record that the bytes of a file are lost."""
     db.execute(
         f"UPDATE files SET hash = '', size = 0, error = ?, message = 'its bytes were lost' WHERE {HERE} AND id = ?",
         (GONE, *pair(key), id),
     )
 
 
-def _checked(file: File, body: bytes | Path | None) -> None:
+def _check(file: File, body: bytes | Path | None) -> None:
     for text in (file.id, file.name, file.mime, file.format, file.purpose, file.tool, file.preview, file.message):
         serialization.text(text, "file's fact")
     if (body is None) != (not file.hash) or bool(file.error) != (body is None):

@@ -1,4 +1,4 @@
-"""What people decided about calls: questions, answers, and grants for the rest of a session."""
+"""Decisions of people about tool calls: questions, answers, and grants for the rest of a session."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Gra
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
+from agent_kernel.sessions.tables.rows import HERE, count_changes, pair
 
 QUESTION = "id, turn, call, kind, tool, shown, outcome, remember, message, asked, answered"
 
 
-def listed(db: sqlite3.Connection, key: SessionKey) -> list[Grant]:
+def select_grants(db: sqlite3.Connection, key: SessionKey) -> list[Grant]:
     rows = db.execute(f"SELECT kind, tool, decision, time FROM grants WHERE {HERE} ORDER BY kind, tool", pair(key))
     return [Grant(*row) for row in rows]
 
 
-def add(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
-    sessions.found(db, key)
+def insert_grant(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
+    sessions.require_session(db, key)
     db.execute(
         "INSERT OR REPLACE INTO grants (namespace, session, kind, tool, decision, time) VALUES (?, ?, ?, ?, ?, ?)",
         (
@@ -35,18 +35,18 @@ def add(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
     )
 
 
-def revoke(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str | None) -> int:
+def delete_grants(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str | None) -> int:
     where, given = [HERE], [*pair(key)]
     for name, value in (("kind", kind), ("tool", tool)):
         if value is not None:
             where.append(f"{name} = ?")
             given.append(value)
     db.execute(f"DELETE FROM grants WHERE {' AND '.join(where)}", given)
-    return changed_rows(db)
+    return count_changes(db)
 
 
-def ask(db: sqlite3.Connection, question: ApprovalQuestion) -> None:
-    sessions.found(db, question.key)
+def insert_question(db: sqlite3.Connection, question: ApprovalQuestion) -> None:
+    sessions.require_session(db, question.key)
     words = (question.kind, question.tool, question.shown, question.outcome, question.remember, question.message)
     db.execute(
         f"INSERT INTO questions (namespace, session, {QUESTION}) VALUES ({', '.join('?' * 13)})",
@@ -54,28 +54,32 @@ def ask(db: sqlite3.Connection, question: ApprovalQuestion) -> None:
     )
 
 
-def answer(db: sqlite3.Connection, question: ApprovalQuestion, grant: Grant | None) -> ApprovalQuestion:
-    """The first answer stays: what is stored now is returned."""
+def store_answer(db: sqlite3.Connection, question: ApprovalQuestion, grant: Grant | None) -> ApprovalQuestion:
+    """Store an answer unless there is one already, and return the question as it is stored now: the first answer
+    counts."""
     db.execute(
         "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?"
         " WHERE namespace = ? AND id = ? AND outcome = 'waiting'",
         (question.outcome, question.remember, question.message, question.answered, question.key.namespace, question.id),
     )
-    if changed_rows(db) and grant is not None:
-        add(db, question.key, grant)
-    return found(db, question.key.namespace, question.id) or question
+    if count_changes(db) and grant is not None:
+        insert_grant(db, question.key, grant)
+    return select_question(db, question.key.namespace, question.id) or question
 
 
-def found(db: sqlite3.Connection, namespace: str, id: str) -> ApprovalQuestion | None:
+def select_question(db: sqlite3.Connection, namespace: str, id: str) -> ApprovalQuestion | None:
     row = db.execute(
         f"SELECT session, {QUESTION} FROM questions WHERE namespace = ? AND id = ?", (namespace, id)
     ).fetchone()
     return ApprovalQuestion(row[1], SessionKey(namespace, row[0]), *row[2:]) if row else None
 
 
-def closing(db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], state: str, reason: str) -> list[Message]:
-    """The results of the calls that a closing turn leaves without one; its questions end with it. A call that was
-    never answered for did not run, and says so when it was not the person who ended the turn."""
+def close_questions(
+    db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], state: str, reason: str
+) -> list[Message]:
+    """Close the questions of a turn that is closing, and return a result for each call that has none.
+
+    If the turn was interrupted, the result of a call that still waited for permission says that it did not run."""
     here = (*pair(turn.key), turn.id)
     rows = db.execute(f"SELECT call FROM questions WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here).fetchall()
     asked = {call for (call,) in rows}
@@ -84,7 +88,7 @@ def closing(db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], stat
         db.execute(
             f"UPDATE questions SET outcome = '{outcome}' WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here
         )
-    results = call_pairs.answers(pending, reason)
+    results = call_pairs.interrupted_results(pending, reason)
     if state != "interrupted":
         return results
     return [replace(said, parts=(Text(UNANSWERED),)) if said.call_id in asked else said for said in results]

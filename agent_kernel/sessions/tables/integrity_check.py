@@ -1,4 +1,4 @@
-"""What should not be in the tables of a session. Reads only; ``mending.py`` knows what to do about each kind."""
+"""Finds faults in the tables of a session. Only reads; ``repair.py`` handles each kind of fault."""
 
 from __future__ import annotations
 
@@ -23,40 +23,41 @@ OF_SESSION = (
 """Tables whose rows belong to a session."""
 JSON_OF_SESSION = ("tags", "metadata", "context", "imported")
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, AgentKernelError)
-"""What decoding something that nobody wrote may raise."""
+"""Exceptions that decoding foreign or damaged data may raise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A fault, and where it is: facts for who mends it."""
+class LocatedFault:
+    """A fault, with the facts that its repair needs."""
 
     key: SessionKey
     kind: str
     detail: str
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def told(self, mended: str = "") -> StoreFault:
+    def to_fault(self, mended: str = "") -> StoreFault:
         return StoreFault(self.key.namespace, self.key.id, self.kind, self.detail, mended)
 
 
-def everywhere(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:
-    """Of a namespace, or (None) of all; rows of no session first, since sessions may have to be made for them."""
+def find_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
+    """Yield the faults of a namespace, or (None) of all. Rows without a session come first, since sessions may have to
+    be created for them."""
     yield from _without_session(db, namespace)
     rows = db.execute(
         "SELECT namespace, id FROM sessions WHERE ?1 IS NULL OR namespace = ?1 ORDER BY namespace, id", (namespace,)
     ).fetchall()
     for row in rows:
-        yield from Checked(db, SessionKey(*row)).faults()
+        yield from SessionCheck(db, SessionKey(*row)).faults()
     yield from _of_bytes(db, namespace)
 
 
-def of_file(db: sqlite3.Connection) -> list[StoreFault]:
-    """Of the file as such: pages and indexes."""
+def check_file(db: sqlite3.Connection) -> list[StoreFault]:
+    """Return faults of the file itself: pages and indexes."""
     rows = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     return [] if rows == ["ok"] else [StoreFault("", "", "file", row) for row in rows]
 
 
-def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:
+def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
     for table in OF_SESSION:
         rows = db.execute(
             f"SELECT namespace, session, count(*) FROM {table} AS t WHERE (?1 IS NULL OR namespace = ?1) AND NOT EXISTS"
@@ -66,11 +67,11 @@ def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[
         ).fetchall()
         for *place, count in rows:
             detail = f"{count} row(s) of {table} belong to no session"
-            yield Found(SessionKey(*place), "no_session", detail, {"table": table})
+            yield LocatedFault(SessionKey(*place), "no_session", detail, {"table": table})
 
 
-def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:
-    """Bytes that nobody names any more."""
+def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
+    """Yield blobs that nothing refers to."""
     rows = db.execute(
         "SELECT namespace, hash, size FROM blobs AS b WHERE (?1 IS NULL OR namespace = ?1) AND NOT EXISTS"
         " (SELECT 1 FROM media AS m WHERE m.namespace = b.namespace AND m.hash = b.hash) AND NOT EXISTS"
@@ -79,11 +80,11 @@ def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Found]:
     ).fetchall()
     for space, digest, size in rows:
         detail = f"medium {digest} ({size} bytes) is named by no item"
-        yield Found(SessionKey(space, "-"), "unused_bytes", detail, {"hash": digest})
+        yield LocatedFault(SessionKey(space, "-"), "unused_bytes", detail, {"hash": digest})
 
 
-class Checked:
-    """One session, walked once."""
+class SessionCheck:
+    """One pass over one session."""
 
     def __init__(self, db: sqlite3.Connection, key: SessionKey) -> None:
         self._db = db
@@ -92,7 +93,7 @@ class Checked:
         self._reach: dict[int, int] = {}
         self._seqs: set[int] = set()
 
-    def faults(self) -> Iterator[Found]:
+    def faults(self) -> Iterator[LocatedFault]:
         yield from self._session()
         yield from self._turns()
         yield from self._tree()
@@ -105,25 +106,25 @@ class Checked:
     def _rows(self, query: str, *more: object) -> list[Any]:
         return self._db.execute(query, (*pair(self._key), *more)).fetchall()
 
-    def _found(self, kind: str, detail: str, **facts: Any) -> Found:
-        return Found(self._key, kind, detail, facts)
+    def _fault(self, kind: str, detail: str, **facts: Any) -> LocatedFault:
+        return LocatedFault(self._key, kind, detail, facts)
 
-    def _session(self) -> Iterator[Found]:
+    def _session(self) -> Iterator[LocatedFault]:
         columns = ", ".join(JSON_OF_SESSION)
         ((head, turns, size, *texts),) = self._rows(
             f"SELECT head, turns, bytes, {columns} FROM sessions WHERE namespace = ? AND id = ?"
         )
         for name, text in zip(JSON_OF_SESSION, texts, strict=True):
             if not _is_json(text):
-                yield self._found("description", f"{name} is not JSON", column=name)
+                yield self._fault("description", f"{name} is not JSON", column=name)
         ((newest, taken),) = self._rows(
             f"SELECT coalesce(max(seq), 0), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM items WHERE {HERE}"
         )
         if newest > head:
-            yield self._found("head", f"the head is {head}, the newest item {newest}", head=newest)
+            yield self._fault("head", f"the head is {head}, the newest item {newest}", head=newest)
         ((ordinal,),) = self._rows(f"SELECT coalesce(max(ordinal), 0) FROM turns WHERE {HERE}")
         if ordinal > turns:
-            yield self._found("turn_count", f"{turns} turns are counted, the newest is {ordinal}", turns=ordinal)
+            yield self._fault("turn_count", f"{turns} turns are counted, the newest is {ordinal}", turns=ordinal)
         ((media,),) = self._rows(
             "SELECT coalesce(sum(b.size), 0) FROM media AS m JOIN blobs AS b ON b.namespace = m.namespace"
             " AND b.hash = m.hash WHERE m.namespace = ? AND m.session = ?"
@@ -131,37 +132,37 @@ class Checked:
         ((kept,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
         there = taken + media + kept
         if size != there:
-            yield self._found("bytes", f"{size} bytes are counted, there are {there}", bytes=there)
+            yield self._fault("bytes", f"{size} bytes are counted, there are {there}", bytes=there)
 
-    def _turns(self) -> Iterator[Found]:
+    def _turns(self) -> Iterator[LocatedFault]:
         for rowid, id, usage, record in self._rows(f"SELECT rowid, id, usage, record FROM turns WHERE {HERE}"):
             for name, text in (("usage", usage), ("record", record)):
                 if not _is_json(text):
-                    yield self._found("turn_record", f"{name} of turn {id} is not JSON", rowid=rowid, column=name)
+                    yield self._fault("turn_record", f"{name} of turn {id} is not JSON", rowid=rowid, column=name)
 
-    def _tree(self) -> Iterator[Found]:
+    def _tree(self) -> Iterator[LocatedFault]:
         known = {0} | {id for (id,) in self._rows(f"SELECT id FROM segments WHERE {HERE}")}
         for id, parent in self._rows(f"SELECT id, parent FROM segments WHERE {HERE} ORDER BY id"):
             if parent not in known or parent >= id:
-                yield self._found("segment", f"segment {id} begins in {parent}, which is not before it", segment=id)
+                yield self._fault("segment", f"segment {id} begins in {parent}, which is not before it", segment=id)
         ends = dict(self._rows(f"SELECT name, segment FROM branches WHERE {HERE}"))
         for name, segment in ends.items():
             if segment not in known:
-                yield self._found("branch", f"branch {name} ends in segment {segment}, which is not there", name=name)
+                yield self._fault("branch", f"branch {name} ends in segment {segment}, which is not there", name=name)
         ((branch, segment),) = self._rows("SELECT branch, segment FROM sessions WHERE namespace = ? AND id = ?")
         if branch not in ends or ends[branch] != segment:
-            yield self._found("current_branch", f"the current branch {branch} is not there or ends elsewhere")
+            yield self._fault("current_branch", f"the current branch {branch} is not there or ends elsewhere")
         used = [row[0] for row in self._rows(f"SELECT DISTINCT segment FROM items WHERE {HERE}")]
         for lost in sorted(set(used) - known):
-            yield self._found("lost_segment", f"items are in segment {lost}, which is not there", segment=lost)
+            yield self._fault("lost_segment", f"items are in segment {lost}, which is not there", segment=lost)
         for segment in sorted(known & set(used)):
             yield from self._hidden(segment)
 
-    def _hidden(self, segment: int) -> Iterator[Found]:
-        """Items behind the last one of the segment that a branch shows."""
+    def _hidden(self, segment: int) -> Iterator[LocatedFault]:
+        """Yield items of the segment behind the last one that a branch shows."""
         if not self._reach:
-            for _, way in segments.ways(self._db, self._key):
-                for piece in way:
+            for _, path in segments.branch_paths(self._db, self._key):
+                for piece in path:
                     self._reach[piece.segment] = max(piece.until, self._reach.get(piece.segment, 0))
         reach = self._reach.get(segment, 0)
         seqs = [
@@ -171,9 +172,9 @@ class Checked:
         if seqs:
             detail = f"{len(seqs)} item(s) of segment {segment} are on no branch"
             shown = segment in self._reach
-            yield self._found("hidden_items", detail, segment=segment, behind=min(seqs) - 1 if shown else None)
+            yield self._fault("hidden_items", detail, segment=segment, behind=min(seqs) - 1 if shown else None)
 
-    def _items(self) -> Iterator[Found]:
+    def _items(self) -> Iterator[LocatedFault]:
         turns = dict(self._rows(f"SELECT id, state FROM turns WHERE {HERE}"))
         rows = self._db.execute(
             f"SELECT segment, rowid, seq, turn, role, call_id, body FROM items WHERE {HERE} ORDER BY segment, seq",
@@ -189,14 +190,14 @@ class Checked:
                 yield from self._unanswered(unit, waiting, turns.get(last[1], ""))
                 unit, waiting, last = [], set(), (segment, turn)
             if turn not in turns:
-                yield self._found("no_turn", f"item {seq} is of turn {turn}, which is not there", turn=turn)
+                yield self._fault("no_turn", f"item {seq} is of turn {turn}, which is not there", turn=turn)
                 turns[turn] = "interrupted"
             if message is None:
-                yield self._found("body", f"item {seq} can not be read", rowids=[rowid])
+                yield self._fault("body", f"item {seq} can not be read", rowids=[rowid])
                 continue
             self._named |= {(medium.hash, seq) for medium in message.media}
             if (role, call_id) != (message.role, message.call_id):
-                yield self._found("columns", f"item {seq} says two things about itself", rowid=rowid)
+                yield self._fault("columns", f"item {seq} says two things about itself", rowid=rowid)
             if message.role != "tool":
                 waiting = {call.id for call in message.calls}
                 unit = [(rowid, seq)] if waiting else []
@@ -204,42 +205,42 @@ class Checked:
                 waiting.discard(message.call_id)
                 unit.append((rowid, seq))
             else:
-                yield self._found("no_call", f"item {seq} is a result of no call", rowids=[rowid])
+                yield self._fault("no_call", f"item {seq} is a result of no call", rowids=[rowid])
         yield from self._unanswered(unit, waiting, turns.get(last[1], ""))
 
-    def _unanswered(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[Found]:
-        """A call without its result, unless it may still come."""
+    def _unanswered(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[LocatedFault]:
+        """Yield calls without results, unless the turn is still open."""
         if waiting and state != "open":
             seqs = ", ".join(str(seq) for _, seq in unit)
             detail = f"item(s) {seqs}: {len(waiting)} call(s) have no result"
-            yield self._found("no_result", detail, rowids=[rowid for rowid, _ in unit])
+            yield self._fault("no_result", detail, rowids=[rowid for rowid, _ in unit])
 
-    def _media(self) -> Iterator[Found]:
+    def _media(self) -> Iterator[LocatedFault]:
         """Call after ``_items``."""
         rows = self._rows(f"SELECT hash, seq FROM media WHERE {HERE}")
         for digest, seq in sorted(set(rows) - self._named):
-            yield self._found("media_row", f"item {seq} does not name {digest}", hash=digest, seq=seq, wanted=False)
+            yield self._fault("media_row", f"item {seq} does not name {digest}", hash=digest, seq=seq, wanted=False)
         for digest, seq in sorted(self._named - set(rows)):
-            yield self._found(
+            yield self._fault(
                 "media_row", f"that item {seq} names {digest} is not noted", hash=digest, seq=seq, wanted=True
             )
         for digest in sorted({digest for digest, _ in self._named & set(rows)}):
-            data = items.blob(self._db, self._key, digest)
+            data = items.read_blob(self._db, self._key, digest)
             if data is None:
-                yield self._found("no_bytes", f"the bytes of medium {digest} are not there")
+                yield self._fault("no_bytes", f"the bytes of medium {digest} are not there")
             elif hashlib.sha256(data).hexdigest() != digest:
-                yield self._found("wrong_bytes", f"the bytes of medium {digest} are others", hash=digest)
+                yield self._fault("wrong_bytes", f"the bytes of medium {digest} are others", hash=digest)
 
-    def _files(self) -> Iterator[Found]:
-        for file in files.listed(self._db, self._key):
-            if not file.error and not blobs.is_sound(self._db, self._key.namespace, file):
+    def _files(self) -> Iterator[LocatedFault]:
+        for file in files.select_files(self._db, self._key):
+            if not file.error and not blobs.is_intact(self._db, self._key.namespace, file):
                 detail = f"the bytes of file {file.id} are not there, or are others"
-                yield self._found("file", detail, id=file.id, hash=file.hash)
+                yield self._fault("file", detail, id=file.id, hash=file.hash)
 
-    def _marks(self, table: str, column: str, kind: str) -> Iterator[Found]:
-        """Rows that stand for the conversation up to an item that is not there. Call after ``_items``."""
+    def _marks(self, table: str, column: str, kind: str) -> Iterator[LocatedFault]:
+        """Yield rows that stand for the conversation up to an item that does not exist. Call after ``_items``."""
         for seq in sorted({row[0] for row in self._rows(f"SELECT {column} FROM {table} WHERE {HERE}")} - self._seqs):
-            yield self._found(kind, f"{kind} up to item {seq}, which is not there", table=table, column=column, seq=seq)
+            yield self._fault(kind, f"{kind} up to item {seq}, which is not there", table=table, column=column, seq=seq)
 
 
 def _message(body: Any) -> Message | None:

@@ -1,4 +1,4 @@
-"""Items: stored at the end of a segment, read along a way through the segments, removed from its end."""
+"""Items: inserted at the end of a segment, read along a path of segments, removed from the end of a segment."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import blobs, search_texts
-from agent_kernel.sessions.tables.rows import HERE, ITEM, item_of, pair
-from agent_kernel.sessions.tables.segments import Piece
+from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, item_from_row, pair
+from agent_kernel.sessions.tables.segments import SegmentRange
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where new items go, and what they repeat of their turn."""
+class AppendPoint:
+    """Where new items are inserted, and the columns that they copy from their turn."""
 
     key: SessionKey
     turn: str
@@ -30,16 +30,16 @@ class Place:
     epoch: str
     head: int
     turns: int | None = None
-    """How many turns the session has, where these items are the beginning of a new one."""
+    """Number of turns of the session after the insert, if these items begin a new turn."""
 
 
-def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], now: float) -> list[Item]:
-    """Sets the head of the session; media data go to the blobs."""
+def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[Message], now: float) -> list[Item]:
+    """Insert messages behind ``place.head``, store their media, and update the head of the session."""
     if not messages:
         return []
     here = pair(place.key)
-    carried = serialization.media(messages, lambda digest: names(db, place.key, digest))
-    blobs.keep(db, place.key.namespace, carried.values())
+    carried = serialization.collect_media(messages, lambda digest: has_medium(db, place.key, digest))
+    blobs.store_media(db, place.key.namespace, carried.values())
     numbered = [(seq, said, serialization.encode(said)) for seq, said in enumerate(messages, start=place.head + 1)]
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
@@ -71,61 +71,65 @@ def insert(db: sqlite3.Connection, place: Place, messages: Sequence[Message], no
         " WHERE namespace = ? AND id = ?",
         (place.head + len(messages), place.turns, now, now, *here),
     )
-    return [Item(seq, place.turn, serialization.kept(said, body), now) for seq, said, body in numbered]
+    return [Item(seq, place.turn, serialization.as_stored(said, body), now) for seq, said, body in numbered]
 
 
-def latest(
-    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, *, failed: bool = True
+def select_latest(
+    db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, *, failed: bool = True
 ) -> list[Item]:
-    """A row that does not decode is left out, with the rest of its round, and does not count for the limit."""
-    found, broken = _newest(db, key, way, limit, failed=failed)
-    said = call_pairs.whole(found)
-    return call_pairs.sound(said) if broken else said
+    """Return the newest items of a path, at most ``limit``, never beginning inside a group of calls and results.
+
+    A row that cannot be decoded is left out together with its group, and does not count towards the limit."""
+    found, broken = _read_newest(db, key, path, limit, failed=failed)
+    said = call_pairs.drop_leading_results(found)
+    return call_pairs.drop_incomplete_rounds(said) if broken else said
 
 
-def newest(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], count: int) -> list[Item]:
-    """In order, wherever that begins."""
-    return _newest(db, key, way, count, failed=True)[0]
+def select_newest(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], count: int) -> list[Item]:
+    """Return the newest ``count`` items in order, wherever they begin."""
+    return _read_newest(db, key, path, count, failed=True)[0]
 
 
-def last_unit(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece]) -> list[Item]:
-    """The newest item that stands alone, or the newest calls with their results; empty if there is neither."""
+def select_last_unit(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Item]:
+    """Return the smallest group that can be removed from the end: the newest item that is no tool result, with all
+    items after it. Empty if there is none."""
     found: list[Item] = []
-    with closing(_backwards(db, key, way, failed=True)) as rows:
+    with closing(_iterate_backwards(db, key, path, failed=True)) as rows:
         for row in rows:
-            if (item := _decoded(key, row)) is not None:
+            if (item := _decode_row(key, row)) is not None:
                 found.append(item)
                 if item.message.role != "tool":
                     return found[::-1]
     return []
 
 
-def everything(db: sqlite3.Connection, key: SessionKey) -> list[Item]:
-    rows = db.execute(f"SELECT {ITEM} FROM items WHERE {HERE} ORDER BY seq", pair(key)).fetchall()
-    return [item for item in (_decoded(key, row) for row in rows) if item is not None]
+def select_all_items(db: sqlite3.Connection, key: SessionKey) -> list[Item]:
+    rows = db.execute(f"SELECT {ITEM_COLUMNS} FROM items WHERE {HERE} ORDER BY seq", pair(key)).fetchall()
+    return [item for item in (_decode_row(key, row) for row in rows) if item is not None]
 
 
-def of_turn(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
-    """From where the turn was opened on: its items are all behind that."""
+def select_turn_items(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
+    """Return the items of a turn. They all lie behind the item at which the turn was opened, which limits the search to
+    a range of the index."""
     rows = db.execute(
-        f"SELECT {ITEM} FROM items WHERE {HERE} AND seq > (SELECT since FROM turns WHERE {HERE} AND id = ?)"
+        f"SELECT {ITEM_COLUMNS} FROM items WHERE {HERE} AND seq > (SELECT since FROM turns WHERE {HERE} AND id = ?)"
         " AND turn = ? ORDER BY seq",
         (*pair(key), *pair(key), turn, turn),
     ).fetchall()
-    return [item for item in (_decoded(key, row) for row in rows) if item is not None]
+    return [item for item in (_decode_row(key, row) for row in rows) if item is not None]
 
 
-def _newest(
-    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, *, failed: bool
+def _read_newest(
+    db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, *, failed: bool
 ) -> tuple[list[Item], bool]:
-    """(the newest in order, whether a row among them does not decode)"""
+    """Return the newest items in order, and whether any row among them could not be decoded."""
     found: list[Item] = []
     broken = False
     if limit == 0:
         return found, broken
-    with closing(_backwards(db, key, way, failed=failed)) as rows:
+    with closing(_iterate_backwards(db, key, path, failed=failed)) as rows:
         for row in rows:
-            item = _decoded(key, row)
+            item = _decode_row(key, row)
             if item is None:
                 broken = True
                 continue
@@ -135,59 +139,64 @@ def _newest(
     return found[::-1], broken
 
 
-def _backwards(
-    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], *, failed: bool
+def _iterate_backwards(
+    db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], *, failed: bool
 ) -> Generator[tuple[Any, ...], None, None]:
-    """From the newest, as they are asked for; each piece of the way is one look into the index."""
+    """Yield rows from the newest on, as they are requested. Each range of the path is one index lookup."""
     of_failed = "SELECT id FROM turns WHERE namespace = :namespace AND session = :session AND state = 'failed'"
+    # A subquery instead of a join: the index of items then still gives the rows in order, without sorting.
     kept = "" if failed else f" AND turn NOT IN ({of_failed})"
-    for piece in way:
+    for piece in path:
         place = {"namespace": key.namespace, "session": key.id, "segment": piece.segment, "until": piece.until}
         cursor = db.execute(
-            f"SELECT {ITEM} FROM items WHERE namespace = :namespace AND session = :session AND segment = :segment"
-            f" AND seq <= :until{kept} ORDER BY seq DESC",
+            f"SELECT {ITEM_COLUMNS} FROM items WHERE namespace = :namespace AND session = :session"
+            f" AND segment = :segment AND seq <= :until{kept} ORDER BY seq DESC",
             place,
         )
         with closing(cursor):
             yield from cursor
 
 
-def _decoded(key: SessionKey, row: Sequence[Any]) -> Item | None:
+def _decode_row(key: SessionKey, row: Sequence[Any]) -> Item | None:
     try:
-        return item_of(row)
+        return item_from_row(row)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        log.warning("item %s of session %s does not decode (%s); it is left out", row[0], key.id, type(error).__name__)
+        log.warning(
+            "item %s of session %s cannot be decoded (%s) and is left out", row[0], key.id, type(error).__name__
+        )
         return None
 
 
-def remove(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) -> None:
-    """What a segment holds behind item ``after``; media that no other item of the namespace names go too."""
+def remove_after(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) -> None:
+    """Delete what a segment holds behind item ``after``, and media that nothing else in the namespace refers to."""
     here = (*pair(key), segment, after)
     behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
     of_items = (*pair(key), *here)
+    # First everything that refers to the items, while they can still be selected; the items and turns last.
     hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq IN ({behind})", of_items)]
     db.execute(f"DELETE FROM media WHERE {HERE} AND seq IN ({behind})", of_items)
     db.execute(f"DELETE FROM summaries WHERE {HERE} AND last IN ({behind})", of_items)
     db.execute(f"DELETE FROM openings WHERE {HERE} AND seq IN ({behind})", of_items)
-    search_texts.forget(db, key, [seq for (seq,) in db.execute(behind, here)])
+    search_texts.delete_texts(db, key, [seq for (seq,) in db.execute(behind, here)])
     db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
+    # ``since`` is the head at which a turn was opened, so these turns have no items left.
     db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
-    blobs.forget(db, key.namespace, hashes)
+    blobs.remove_unnamed(db, key.namespace, hashes)
 
 
-def forget_media(db: sqlite3.Connection, key: SessionKey, seq: int) -> None:
-    """The item names none any more; those that no other item of the namespace names go."""
+def remove_media(db: sqlite3.Connection, key: SessionKey, seq: int) -> None:
+    """Remove the media of an item, and the blobs that no other item of the namespace refers to."""
     hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq = ?", (*pair(key), seq))]
     db.execute(f"DELETE FROM media WHERE {HERE} AND seq = ?", (*pair(key), seq))
-    blobs.forget(db, key.namespace, hashes)
+    blobs.remove_unnamed(db, key.namespace, hashes)
 
 
-def blob(db: sqlite3.Connection, key: SessionKey, digest: str) -> bytes | None:
-    return blobs.read(db, key.namespace, digest) if names(db, key, digest) else None
+def read_blob(db: sqlite3.Connection, key: SessionKey, digest: str) -> bytes | None:
+    return blobs.read_medium(db, key.namespace, digest) if has_medium(db, key, digest) else None
 
 
-def names(db: sqlite3.Connection, key: SessionKey, digest: str) -> bool:
-    """An item of the session names this medium."""
+def has_medium(db: sqlite3.Connection, key: SessionKey, digest: str) -> bool:
+    """Whether an item of the session refers to this medium."""
     row = db.execute(f"SELECT 1 FROM media WHERE {HERE} AND hash = ? LIMIT 1", (*pair(key), digest)).fetchone()
     return row is not None
 

@@ -1,4 +1,4 @@
-"""How much there is, and giving back what is not used."""
+"""Statistics of a store, and returning unused space to the disk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agent_kernel.core.session import NotebookBinding
 from agent_kernel.sessions.tables import search_index
 
 CHECKPOINT_S = 10.0
-"""How long other processes' readers are awaited, so that the journal can be emptied."""
+"""Seconds to wait for readers in other processes before the journal can be emptied."""
 
 
-def stats(db: sqlite3.Connection, namespace: str | None) -> dict[str, Any]:
+def read_stats(db: sqlite3.Connection, namespace: str | None) -> dict[str, Any]:
     where, values = "WHERE ?1 IS NULL OR namespace = ?1", (namespace,)
     sessions, turns, size, created, used, spaces = db.execute(
         "SELECT count(*), coalesce(sum(turns), 0), coalesce(sum(bytes), 0), min(created), max(accessed),"
@@ -44,11 +44,11 @@ def _count(db: sqlite3.Connection, table: str, where: str, values: tuple[str | N
 
 
 def file_bytes(db: sqlite3.Connection) -> int:
-    """Of the database without its journal."""
+    """Size of the database without its journal."""
     return int(db.execute("PRAGMA page_count").fetchone()[0]) * int(db.execute("PRAGMA page_size").fetchone()[0])
 
 
-def bound(db: sqlite3.Connection, namespace: str | None) -> list[NotebookBinding]:
+def select_bindings(db: sqlite3.Connection, namespace: str | None) -> list[NotebookBinding]:
     rows = db.execute(
         "SELECT namespace, root, path, session FROM bindings WHERE ?1 IS NULL OR namespace = ?1"
         " ORDER BY namespace, root, path",
@@ -58,10 +58,12 @@ def bound(db: sqlite3.Connection, namespace: str | None) -> list[NotebookBinding
 
 
 def vacuum(db: sqlite3.Connection) -> int:
-    """Outside a transaction. Writes the whole file anew, so that nothing deleted is left between its rows, and empties
-    the journal, which may hold pages as they were before. Needs as much free space as the file has."""
+    """Rewrite the whole file, so that no deleted content stays in it, and empty the journal, which may contain old
+    pages. Returns the bytes freed.
+
+    Runs outside a transaction. Needs as much free space as the file has."""
     before = file_bytes(db)
-    search_index.purge(db)
+    search_index.merge_all(db)
     db.execute("VACUUM")
     _empty_journal(db)
     return max(0, before - file_bytes(db))
@@ -72,11 +74,11 @@ def _empty_journal(db: sqlite3.Connection) -> None:
     while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
         if time.monotonic() > deadline:
             raise StoreError(
-                "The file was written anew, but its journal is still there: another program reads the old one.",
+                "The file was rewritten, but its journal could not be emptied: another program reads the old state.",
                 hint="Deleted text may be in the file ending in -wal until you do this again.",
             )
         time.sleep(0.05)
 
 
-def forget_set_aside(db: sqlite3.Connection, namespace: str | None) -> None:
+def delete_set_aside(db: sqlite3.Connection, namespace: str | None) -> None:
     db.execute("DELETE FROM quarantine WHERE ?1 IS NULL OR namespace = ?1", (namespace,))

@@ -1,4 +1,4 @@
-"""Rows of sessions, turns and items as values, and what all statements say about where a row is."""
+"""Conversion of rows to sessions, turns and items, and the SQL fragments that all statements share."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from typing import Any
 from agent_kernel.core.session import Item, Session, SessionKey, Turn
 from agent_kernel.sessions import serialization
 
-SESSION = (
+SESSION_COLUMNS = (
     "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
 )
-TURN = (
+"""Columns in the order in which ``session_from_row``, ``turn_from_row`` and ``item_from_row`` expect them."""
+TURN_COLUMNS = (
     "namespace, session, id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, since"
 )
-ITEM = "seq, turn, body, time"
+ITEM_COLUMNS = "seq, turn, body, time"
 HERE = "namespace = ? AND session = ?"
+"""Condition that selects the rows of one session; its parameters are ``pair(key)``."""
 
 
 def pair(key: SessionKey) -> tuple[str, str]:
     return key.namespace, key.id
 
 
-def changed_rows(db: sqlite3.Connection) -> int:
-    """The number of rows that the last INSERT, UPDATE or DELETE changed.
+def count_changes(db: sqlite3.Connection) -> int:
+    """Return the number of rows that the last INSERT, UPDATE or DELETE changed.
 
-    ``Cursor.rowcount`` cannot say it: Python recognizes these words by the rules of the locale, and where the language
-    is Turkish or Azerbaijani (which have an I without a dot) it takes INSERT for a query and reports -1.
-    """
+    Not ``Cursor.rowcount``: Python recognizes these statements by the rules of the locale, and in Turkish or
+    Azerbaijani (which have a dotless I) it takes INSERT for a query and reports -1."""
     (count,) = db.execute("SELECT changes()").fetchone()
     return int(count)
 
 
 def sql_limit(limit: int | None) -> int:
+    """Value for LIMIT; -1 means no limit in SQLite."""
     return -1 if limit is None else limit
 
 
-def session_of(row: Sequence[Any]) -> Session:
+def session_from_row(row: Sequence[Any]) -> Session:
     *plain, tags, metadata, context, imported = row[2:]
     session = Session(SessionKey(row[0], row[1]), *plain)
     return replace(
@@ -57,12 +59,12 @@ def turn_row(turn: Turn) -> tuple[object, ...]:
     return (*pair(turn.key), turn.id, *words, turn.opened, turn.closed, *texts, turn.since)
 
 
-def turn_of(row: Sequence[Any]) -> Turn:
+def turn_from_row(row: Sequence[Any]) -> Turn:
     *middle, usage, record, since = row[3:]
     turn = Turn(row[2], SessionKey(row[0], row[1]), *middle)
     return replace(turn, usage=json.loads(usage), record=json.loads(record), since=since)
 
 
-def item_of(row: Sequence[Any]) -> Item:
+def item_from_row(row: Sequence[Any]) -> Item:
     seq, turn, body, time = row
     return Item(seq, turn, serialization.decode(body), time)

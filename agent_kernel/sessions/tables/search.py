@@ -1,6 +1,6 @@
-"""Which sessions have the words: counted by id, and read only where the best of them are shown.
+"""Full-text search: matches are counted by text id, and rows are read only for the best sessions.
 
-What was said is found at once: what is not taken over into search_texts yet is read from the items.
+New messages are found at once: those that are not folded into ``search_texts`` yet are read from the items.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from math import inf
 
 from agent_kernel.core.session import MAX_SNIPPETS, SearchHit, SearchQuery, SessionKey, Snippet
-from agent_kernel.sessions.search.search import snippet, weights, words
+from agent_kernel.sessions.search.search import cut_snippet, search_words, weigh_messages
 from agent_kernel.sessions.tables import bindings, search_index, search_texts, sessions
-from agent_kernel.sessions.tables.search_index import Ids
+from agent_kernel.sessions.tables.search_index import IdRange
 
 _AT_ONCE = 500
-"""Variables of one statement."""
+"""Variables per statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
-    """Where to look: in ``ids``, and in what is not taken over of ``sessions`` (None: all)."""
+class _SearchScope:
+    """Where to search: in the id ranges ``ids``, and in items not folded yet of ``sessions`` (None: of all)."""
 
     namespace: str
     query: SearchQuery
     sessions: frozenset[str] | None
-    ids: tuple[Ids, ...]
+    ids: tuple[IdRange, ...]
 
     @property
     def times(self) -> tuple[float, float]:
@@ -35,24 +35,24 @@ class _Scope:
         return -inf if since is None else since, inf if until is None else until
 
     def only(self, ids: Iterable[int]) -> set[int]:
-        """Those of the role that is wanted."""
+        """Keep the ids of the requested role."""
         if not self.query.role:
             return set(ids)
         return {id for id in ids if search_texts.role_of(id) == self.query.role}
 
 
 def search(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> list[SearchHit]:
-    wanted = words(query)
+    wanted = search_words(query)
     scope = _scope(db, namespace, query)
     if not wanted or not query.limit or scope.sessions == frozenset():
         return []
-    found = {word: scope.only(_taken_over(db, scope, word)) for word in wanted}
-    new = _add_new(db, scope, found)
-    counted = weights(found)
+    found = {word: scope.only(_match_folded(db, scope, word)) for word in wanted}
+    new = _add_unfolded(db, scope, found)
+    counted = weigh_messages(found)
     scores: dict[int, float] = defaultdict(float)
     for id, weight in counted.items():
         scores[search_texts.number_of(id)] += weight
-    best = _best(db, scope, scores, new)
+    best = _rank_sessions(db, scope, scores, new)
     ids: dict[int, list[int]] = {number: [] for number, _ in best}
     for id in counted:
         if (of_best := ids.get(search_texts.number_of(id))) is not None:
@@ -60,33 +60,34 @@ def search(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> list[S
     hits = []
     for number, key in best:
         shown = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
-        hits.append(_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], wanted))
+        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], wanted))
     return hits
 
 
-def _scope(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> _Scope:
+def _scope(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> _SearchScope:
     sessions = query.sessions
     if query.path:
-        bound = bindings.bound(db, namespace, query.root, query.path)
+        bound = bindings.select_bound_session(db, namespace, query.root, query.path)
         here = frozenset[str]() if bound is None else frozenset({bound})
         sessions = here if sessions is None else here & sessions
     if sessions is not None:
-        known = [search_texts.number(db, SessionKey(namespace, id)) for id in sessions]
-        ids = tuple(search_texts.ids(number) for number in known if number is not None)
-        return _Scope(namespace, query, sessions, ids)
-    extremes = search_texts.numbers(db, namespace)
+        known = [search_texts.select_number(db, SessionKey(namespace, id)) for id in sessions]
+        ids = tuple(search_texts.id_range(number) for number in known if number is not None)
+        return _SearchScope(namespace, query, sessions, ids)
+    extremes = search_texts.select_number_range(db, namespace)
     if extremes is None:
-        return _Scope(namespace, query, None, ())
-    first, last = (search_texts.ids(number) for number in extremes)
-    return _Scope(namespace, query, None, (Ids(first.first, last.last),))
+        return _SearchScope(namespace, query, None, ())
+    first, last = (search_texts.id_range(number) for number in extremes)
+    return _SearchScope(namespace, query, None, (IdRange(first.first, last.last),))
 
 
-def _taken_over(db: sqlite3.Connection, scope: _Scope, word: str) -> Iterator[int]:
-    """Ids of texts with the word, by the index where that can be. What is outside of the scope is not even looked at:
-    how long a search takes must not tell of it."""
-    indexed = len(word) >= search_index.SHORTEST and search_index.usable(db)
+def _match_folded(db: sqlite3.Connection, scope: _SearchScope, word: str) -> Iterator[int]:
+    """Yield the ids of folded texts that contain the word, using the index where possible.
+
+    Texts outside of the scope are not even read: the duration of a search must not reveal anything about them."""
+    indexed = len(word) >= search_index.SHORTEST and search_index.is_usable(db)
     for ids in scope.ids:
-        found = _in_range(db, ids, word, indexed=indexed)
+        found = _match_in_range(db, ids, word, indexed=indexed)
         if scope.times != (-inf, inf):
             of_then = db.execute(
                 "SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND time BETWEEN ? AND ?", (*ids, *scope.times)
@@ -95,33 +96,35 @@ def _taken_over(db: sqlite3.Connection, scope: _Scope, word: str) -> Iterator[in
         yield from found
 
 
-def _in_range(db: sqlite3.Connection, ids: Ids, word: str, *, indexed: bool) -> Collection[int]:
+def _match_in_range(db: sqlite3.Connection, ids: IdRange, word: str, *, indexed: bool) -> Collection[int]:
     if indexed:
         try:
-            found = search_index.lookup(db, word, ids)
-            return found + _read_through(db, ids, word, "AND id IN (SELECT id FROM search_unindexed)")
+            found = search_index.find_texts(db, word, ids)
+            return found + _scan_texts(db, ids, word, "AND id IN (SELECT id FROM search_unindexed)")
         except sqlite3.DatabaseError as error:
-            if not search_index.broken(error):
+            if not search_index.is_index_error(error):
                 raise
-    return _read_through(db, ids, word)
+    return _scan_texts(db, ids, word)
 
 
-def _read_through(db: sqlite3.Connection, ids: Ids, word: str, more: str = "") -> list[int]:
-    """Unlike LIKE, ``instr`` has no signs to escape; case is gone from both sides already."""
+def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, more: str = "") -> list[int]:
+    """Search by reading the texts. ``instr`` has no wildcards to escape, unlike LIKE; both sides are case-folded
+    already."""
     rows = db.execute(f"SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND instr(text, ?) {more}", (*ids, word))
     return [id for (id,) in rows]
 
 
-def _add_new(db: sqlite3.Connection, scope: _Scope, found: Mapping[str, set[int]]) -> dict[int, str]:
-    """Adds what was not taken over. Sessions that have no number get one below 0; which they are."""
+def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[str, set[int]]) -> dict[int, str]:
+    """Add the matches in items that are not folded yet. Sessions without a number get a temporary negative one; returns
+    temporary number -> session id."""
     new: dict[int, str] = {}
     since, until = scope.times
-    for at, (key, folded, head) in enumerate(_behind(db, scope), start=1):
-        number = search_texts.number(db, key)
+    for at, (key, folded, head) in enumerate(_select_behind(db, scope), start=1):
+        number = search_texts.select_number(db, key)
         if number is None:
             number = -at
             new[number] = key.id
-        for seq, role, time, text in search_texts.unfolded(db, key, folded, head):
+        for seq, role, time, text in search_texts.select_unfolded(db, key, folded, head):
             if scope.query.role in ("", role) and since <= time <= until:
                 for word, ids in found.items():
                     if word in text:
@@ -129,8 +132,8 @@ def _add_new(db: sqlite3.Connection, scope: _Scope, found: Mapping[str, set[int]
     return new
 
 
-def _behind(db: sqlite3.Connection, scope: _Scope) -> Iterator[tuple[SessionKey, int, int]]:
-    """(session, how far it was taken over, its head)"""
+def _select_behind(db: sqlite3.Connection, scope: _SearchScope) -> Iterator[tuple[SessionKey, int, int]]:
+    """Yield (session, seq up to which it is folded, head) of the sessions that are not completely folded."""
     rows = db.execute(
         "SELECT id, folded, head FROM sessions WHERE namespace = ? AND folded < head", (scope.namespace,)
     ).fetchall()
@@ -139,10 +142,10 @@ def _behind(db: sqlite3.Connection, scope: _Scope) -> Iterator[tuple[SessionKey,
             yield SessionKey(scope.namespace, session), folded, head
 
 
-def _best(
-    db: sqlite3.Connection, scope: _Scope, scores: Mapping[int, float], new: Mapping[int, str]
+def _rank_sessions(
+    db: sqlite3.Connection, scope: _SearchScope, scores: Mapping[int, float], new: Mapping[int, str]
 ) -> list[tuple[int, SessionKey]]:
-    """(number, session) by score, then the one that changed last, then by id."""
+    """Return (number, session) by score, then by last change, then by id."""
     used = -inf if scope.query.used is None else scope.query.used
     rows: list[tuple[int, str, float]] = []
     numbers = [number for number in scores if number not in new]
@@ -163,15 +166,15 @@ def _best(
     return [(number, SessionKey(scope.namespace, id)) for number, id, _ in rows[: scope.query.limit]]
 
 
-def _hit(
+def _read_hit(
     db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]
 ) -> SearchHit:
-    session = sessions.found(db, key)
-    shown = (_snippet(db, key, seq, wanted) for seq in seqs)
+    session = sessions.require_session(db, key)
+    shown = (_read_snippet(db, key, seq, wanted) for seq in seqs)
     return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
 
 
-def _snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Collection[str]) -> Snippet | None:
+def _read_snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Collection[str]) -> Snippet | None:
     row = db.execute(
         "SELECT turn, cell, role, body, time FROM items"
         f" WHERE namespace = :namespace AND session = :session AND {search_texts.SEGMENT} AND seq = :seq",
@@ -180,4 +183,4 @@ def _snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Collecti
     if row is None:
         return None
     turn, cell, role, body, time = row
-    return Snippet(seq, turn, cell, role, snippet(search_texts.said_in(body), wanted), time)
+    return Snippet(seq, turn, cell, role, cut_snippet(search_texts.searchable_text(body), wanted), time)

@@ -1,7 +1,8 @@
-"""The trigram index over search_texts, an accelerator: without it, or when it can not be used, texts are read through.
+"""The trigram index over ``search_texts``. It only makes search faster: where it is missing or unusable, texts are
+read.
 
-It holds which text has which three characters, not where: the candidates it gives are checked against the text, and it
-is half as large and a third faster to fill. Words of one or two characters are not in it.
+The index stores which text contains which trigrams, but not where. Its candidates are therefore checked against the
+text. This makes it half as large and a third faster to fill. Words of one or two characters are not in it.
 """
 
 from __future__ import annotations
@@ -17,25 +18,27 @@ MODULE = (
     "fts5(text, content='search_texts', content_rowid='id', tokenize='trigram case_sensitive 1', detail=none,"
     " columnsize=0)"
 )
+"""FTS5 with the texts in another table (content=), without positions and column sizes."""
 SHORTEST = 3
-"""Characters of a word that can be looked up."""
+"""Characters of the shortest word that the index can find."""
 _TRIGRAMS = 24
-"""Of one word; more would find the same candidates."""
+"""Trigrams of one word to look up; more would give the same candidates."""
 _MERGED_PAGES = 500
-"""Written by one step of taking deleted entries out."""
+"""Pages that one merge step writes."""
 RENEW, MERGE, MERGING = "renew", "merge", "merging"
-"""Chores. The texts changed where there is no index; deleted entries are still in it; and a part of them."""
+"""Chores. RENEW: texts changed while there was no index. MERGE: the index still contains deleted entries. MERGING: a
+part of them was merged."""
 
 
-class Ids(NamedTuple):
+class IdRange(NamedTuple):
     first: int
     last: int
 
 
 @functools.cache
-def available() -> bool:
-    """This SQLite can have the index. Asked once, of a table that is not there yet: CREATE ... IF NOT EXISTS succeeds
-    on one that is, also without the module."""
+def is_available() -> bool:
+    """Whether this SQLite supports the index. The probe table is temporary: CREATE ... IF NOT EXISTS on an existing
+    table would succeed even without the module."""
     try:
         with closing(sqlite3.connect(":memory:")) as probe:
             probe.execute("CREATE TABLE temp.search_texts (id INTEGER PRIMARY KEY, text TEXT)")
@@ -51,14 +54,14 @@ def available() -> bool:
     return True
 
 
-def usable(db: sqlite3.Connection) -> bool:
-    """It is there and agrees with the texts."""
-    return available() and _exists(db) and not has(db, RENEW)
+def is_usable(db: sqlite3.Connection) -> bool:
+    """Whether the index exists and matches the texts."""
+    return is_available() and _exists(db) and not has_chore(db, RENEW)
 
 
-def ready(db: sqlite3.Connection) -> None:
-    """Makes it, or makes it anew; then all texts are to be put into it."""
-    if usable(db):
+def ensure_index(db: sqlite3.Connection) -> None:
+    """Create the index, or create it again if it is unusable. All texts are then queued for it."""
+    if is_usable(db):
         return
     db.execute("DROP TABLE IF EXISTS search_index")
     db.execute(f"CREATE VIRTUAL TABLE search_index USING {MODULE}")
@@ -66,45 +69,46 @@ def ready(db: sqlite3.Connection) -> None:
     db.execute("DELETE FROM search_chores")
 
 
-def add(db: sqlite3.Connection, texts: Iterable[tuple[int, str]]) -> None:
+def add_texts(db: sqlite3.Connection, texts: Iterable[tuple[int, str]]) -> None:
     db.executemany("INSERT INTO search_index (rowid, text) VALUES (?, ?)", texts)
 
 
-def remove(db: sqlite3.Connection, ids: Ids) -> None:
-    """The entries of these texts, which are still there. What is deleted is found no more at once, and leaves the file
+def remove_texts(db: sqlite3.Connection, ids: IdRange) -> None:
+    """Remove the entries of these texts, which must still exist. They are no longer found at once, and leave the file
     with the next merges."""
-    if not usable(db):
-        note(db, RENEW)
+    if not is_usable(db):
+        add_chore(db, RENEW)
         return
     db.execute(
         "INSERT INTO search_index (search_index, rowid, text) SELECT 'delete', id, text FROM search_texts"
         " WHERE id BETWEEN ? AND ? AND id NOT IN (SELECT id FROM search_unindexed)",
         ids,
     )
-    note(db, MERGE)
+    add_chore(db, MERGE)
 
 
-def tidy(db: sqlite3.Connection) -> bool:
-    """One step of taking deleted entries out of the file; False when there are none."""
-    if has(db, MERGE):
+def merge_step(db: sqlite3.Connection) -> bool:
+    """Do one step of removing deleted entries from the file. Returns False when nothing is left to do."""
+    if has_chore(db, MERGE):
         db.execute("DELETE FROM search_chores WHERE name = ?", (MERGE,))
-        note(db, MERGING)
+        add_chore(db, MERGING)
         return _merge(db, -_MERGED_PAGES)
-    return has(db, MERGING) and _merge(db, _MERGED_PAGES)
+    return has_chore(db, MERGING) and _merge(db, _MERGED_PAGES)
 
 
-def purge(db: sqlite3.Connection) -> None:
-    """All steps of ``tidy`` at once, for whoever is about to vacuum the file. Without the module nothing can be done:
-    three characters each of deleted texts stay."""
-    if available() and _exists(db):
-        ready(db)
+def merge_all(db: sqlite3.Connection) -> None:
+    """Do all steps of ``merge_step`` at once, before the file is vacuumed. Without FTS5 this does nothing: trigrams of
+    deleted texts stay."""
+    if is_available() and _exists(db):
+        ensure_index(db)
         db.execute("INSERT INTO search_index (search_index) VALUES ('optimize')")
         db.execute("DELETE FROM search_chores WHERE name IN (?, ?)", (MERGE, MERGING))
 
 
-def lookup(db: sqlite3.Connection, word: str, ids: Ids) -> list[int]:
-    """Those of indexed texts with the word, of at least SHORTEST characters."""
+def find_texts(db: sqlite3.Connection, word: str, ids: IdRange) -> list[int]:
+    """Return the ids of indexed texts that contain the word, which has at least SHORTEST characters."""
     trigrams = [*dict.fromkeys(word[at : at + 3] for at in range(len(word) - 2))]
+    # Every n-th trigram, so that at most _TRIGRAMS remain, spread over the word.
     some = trigrams[:: max(1, -(-len(trigrams) // _TRIGRAMS))]
     quoted = [trigram.replace('"', '""') for trigram in some]
     rows = db.execute(
@@ -115,17 +119,17 @@ def lookup(db: sqlite3.Connection, word: str, ids: Ids) -> list[int]:
     return [id for (id,) in rows]
 
 
-def broken(error: sqlite3.DatabaseError) -> bool:
-    """The error says that the index can not be used (damaged, or of a newer FTS5), not that the file can not."""
+def is_index_error(error: sqlite3.DatabaseError) -> bool:
+    """Whether the error concerns only the index (damaged, or written by a newer FTS5) and not the file."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
 
 
-def note(db: sqlite3.Connection, chore: str) -> None:
+def add_chore(db: sqlite3.Connection, chore: str) -> None:
     db.execute("INSERT OR IGNORE INTO search_chores (name) VALUES (?)", (chore,))
 
 
-def has(db: sqlite3.Connection, chore: str) -> bool:
+def has_chore(db: sqlite3.Connection, chore: str) -> bool:
     return db.execute("SELECT 1 FROM search_chores WHERE name = ?", (chore,)).fetchone() is not None
 
 
@@ -134,7 +138,7 @@ def _exists(db: sqlite3.Connection) -> bool:
 
 
 def _merge(db: sqlite3.Connection, pages: int) -> bool:
-    """Fewer than two changes: it had nothing left to merge."""
+    """Do a merge step. FTS5 reports in total_changes: fewer than two changes mean that nothing was left to merge."""
     before = db.total_changes
     db.execute("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?)", (pages,))
     if db.total_changes - before < 2:

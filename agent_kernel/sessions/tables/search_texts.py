@@ -1,7 +1,7 @@
-"""The texts of all messages in the form in which they are searched: taken over from the items in batches, forgotten.
+"""The case-folded texts of all messages, for search. They are copied ("folded") from the items in batches.
 
-An id of a text is its session's number, its seq and its role, so that hits are counted without reading a row, and those
-of one session or one namespace are a range.
+The id of a text contains its session's number, its seq and its role. Matches are thus counted without reading rows, and
+the texts of a session or namespace are a range of ids.
 """
 
 from __future__ import annotations
@@ -12,92 +12,96 @@ from collections.abc import Iterable, Iterator
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
-from agent_kernel.sessions.search.search import comparable, said
+from agent_kernel.sessions.search.search import fold_text, message_text
 from agent_kernel.sessions.tables import search_index
 from agent_kernel.sessions.tables.rows import HERE, pair
-from agent_kernel.sessions.tables.search_index import Ids
+from agent_kernel.sessions.tables.search_index import IdRange
 
 SEQ_BITS = 24
-"""One of them is the role: what is said after the 8,388,607th item of a session is not searched."""
+"""Bits of an id for seq and role (one bit). Messages after item 8,388,607 of a session are not searched."""
 NUMBER_BITS = 22
-"""Sessions of one namespace; 17 bits are left for namespaces."""
+"""Bits for the sessions of one namespace; 17 bits remain for namespaces."""
 BATCH = 500
 BATCH_CHARS = 256 * 1024
-"""Of one transaction of ``fold``, about 50 ms."""
+"""Limits of one transaction of ``fold``, about 50 ms."""
 SEGMENT = "segment IN (SELECT 0 UNION ALL SELECT id FROM segments WHERE namespace = :namespace AND session = :session)"
-"""Any of the session: with it an item is found by its seq through the index."""
+"""Condition that matches any segment of the session. With it, SQLite finds an item by its seq through the index
+(namespace, session, segment, seq)."""
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def fold(db: sqlite3.Connection, limit: int) -> int:
-    """Takes over a batch of what is new, or makes a step of what else is to be done; how many items that was, at least
-    1. An index that turns out to be broken is made anew by the next call."""
-    indexed = search_index.available()
+    """Copy a batch of new texts, or do a step of other pending work. Returns how many items were processed, at least 1.
+
+    An index that turns out to be damaged is created again by the next call."""
+    indexed = search_index.is_available()
     db.execute("SAVEPOINT folding")
     try:
         if indexed:
-            search_index.ready(db)
-        taken = _take_over(db, min(limit, BATCH), indexed=indexed)
+            search_index.ensure_index(db)
+        taken = _fold_items(db, min(limit, BATCH), indexed=indexed)
         if not taken and indexed:
-            taken = _catch_up(db, min(limit, BATCH))
+            taken = _index_texts(db, min(limit, BATCH))
         if not taken and indexed:
-            search_index.tidy(db)
+            search_index.merge_step(db)
     except sqlite3.DatabaseError as error:
-        if not search_index.broken(error):
+        if not search_index.is_index_error(error):
             raise
         db.execute("ROLLBACK TO folding")
-        if search_index.has(db, search_index.RENEW):
+        # Creating it again has failed too: do not try forever.
+        if search_index.has_chore(db, search_index.RENEW):
             raise
-        search_index.note(db, search_index.RENEW)
+        search_index.add_chore(db, search_index.RENEW)
         return 1
     return max(1, taken)
 
 
-def due(db: sqlite3.Connection) -> bool:
-    """There is something for ``fold`` to do."""
+def has_work(db: sqlite3.Connection) -> bool:
+    """Whether ``fold`` has anything to do."""
     questions = ["SELECT 1 FROM sessions WHERE folded < head"]
-    if search_index.available():
+    if search_index.is_available():
         questions += ["SELECT 1 FROM search_unindexed", "SELECT 1 FROM search_chores"]
     return any(db.execute(f"{question} LIMIT 1").fetchone() for question in questions)
 
 
-def left(db: sqlite3.Connection) -> int:
-    """Items that are not taken over, and texts that are not in the index where there can be one."""
+def count_left(db: sqlite3.Connection) -> int:
+    """Number of items that are not folded, plus texts that are not in the index where one is possible."""
     items = db.execute("SELECT coalesce(sum(head - folded), 0) FROM sessions WHERE folded < head").fetchone()[0]
-    texts = db.execute("SELECT count(*) FROM search_unindexed").fetchone()[0] if search_index.available() else 0
+    texts = db.execute("SELECT count(*) FROM search_unindexed").fetchone()[0] if search_index.is_available() else 0
     return int(items) + int(texts)
 
 
-def forget(db: sqlite3.Connection, key: SessionKey, seqs: Iterable[int]) -> None:
-    """The texts of these items, before or after those are removed."""
-    at = number(db, key)
+def delete_texts(db: sqlite3.Connection, key: SessionKey, seqs: Iterable[int]) -> None:
+    """Delete the texts of these items. The items may be deleted before or after."""
+    at = select_number(db, key)
     if at is not None:
         for seq in seqs:
-            _remove(db, Ids(at << SEQ_BITS | seq << 1, at << SEQ_BITS | seq << 1 | 1))
+            _delete_range(db, IdRange(at << SEQ_BITS | seq << 1, at << SEQ_BITS | seq << 1 | 1))
 
 
-def forget_all(db: sqlite3.Connection, key: SessionKey) -> None:
-    """The texts of a session, which then begins anew."""
-    at = number(db, key)
+def delete_session_texts(db: sqlite3.Connection, key: SessionKey) -> None:
+    """Delete the texts of a session and fold it from the beginning."""
+    at = select_number(db, key)
     if at is not None:
-        _remove(db, ids(at))
+        _delete_range(db, id_range(at))
         db.execute("DELETE FROM search_places WHERE number = ?", (at,))
     db.execute("UPDATE sessions SET folded = 0 WHERE namespace = ? AND id = ?", pair(key))
 
 
-def _take_over(db: sqlite3.Connection, limit: int, *, indexed: bool) -> int:
-    """Counted in seqs, also of items that are not searched."""
+def _fold_items(db: sqlite3.Connection, limit: int, *, indexed: bool) -> int:
+    """Copy texts of new items. The result counts seqs, including items that are not searched."""
     taken, chars = 0, 0
     while taken < limit and chars < BATCH_CHARS:
         row = db.execute("SELECT namespace, id, folded, head FROM sessions WHERE folded < head LIMIT 1").fetchone()
         if row is None:
             break
         key, folded, head = SessionKey(*row[:2]), row[2], row[3]
+        # A session folded from the beginning may still have texts from before a crash or a repair.
         if not folded:
-            forget_all(db, key)
+            delete_session_texts(db, key)
         texts: list[tuple[int, float, str]] = []
         until = min(head, folded + limit - taken)
-        for seq, role, time, text in unfolded(db, key, folded, until):
+        for seq, role, time, text in select_unfolded(db, key, folded, until):
             chars += len(text)
             if text and not seq >> SEQ_BITS - 1:
                 texts.append((id_of(0, seq, role), time, text))
@@ -105,41 +109,43 @@ def _take_over(db: sqlite3.Connection, limit: int, *, indexed: bool) -> int:
                 until = seq
                 break
         if texts:
-            _keep(db, number(db, key) or _new_number(db, key), texts, indexed=indexed)
+            _insert_texts(db, select_number(db, key) or _insert_number(db, key), texts, indexed=indexed)
         db.execute("UPDATE sessions SET folded = ? WHERE namespace = ? AND id = ?", (until, *pair(key)))
         taken += until - folded
     return taken
 
 
-def _keep(db: sqlite3.Connection, number: int, texts: list[tuple[int, float, str]], *, indexed: bool) -> None:
+def _insert_texts(db: sqlite3.Connection, number: int, texts: list[tuple[int, float, str]], *, indexed: bool) -> None:
     rows = [(number << SEQ_BITS | id, time, text) for id, time, text in texts]
     db.executemany("INSERT INTO search_texts (id, time, text) VALUES (?, ?, ?)", rows)
     if indexed:
-        search_index.add(db, [(id, text) for id, _, text in rows])
+        search_index.add_texts(db, [(id, text) for id, _, text in rows])
     else:
         db.executemany("INSERT INTO search_unindexed (id) VALUES (?)", [(id,) for id, _, _ in rows])
 
 
-def _catch_up(db: sqlite3.Connection, limit: int) -> int:
-    """Puts texts into the index that are not in it."""
+def _index_texts(db: sqlite3.Connection, limit: int) -> int:
+    """Add texts to the index that are not in it."""
     rows = db.execute(
         "SELECT t.id, t.text FROM search_unindexed AS u JOIN search_texts AS t ON t.id = u.id LIMIT ?", (limit,)
     ).fetchall()
-    search_index.add(db, rows)
+    search_index.add_texts(db, rows)
     db.executemany("DELETE FROM search_unindexed WHERE id = ?", [(id,) for id, _ in rows])
     return len(rows)
 
 
-def _remove(db: sqlite3.Connection, ids: Ids) -> None:
+def _delete_range(db: sqlite3.Connection, ids: IdRange) -> None:
     if db.execute("SELECT 1 FROM search_texts WHERE id BETWEEN ? AND ? LIMIT 1", ids).fetchone() is None:
         return
-    search_index.remove(db, ids)
+    search_index.remove_texts(db, ids)
     db.execute("DELETE FROM search_texts WHERE id BETWEEN ? AND ?", ids)
     db.execute("DELETE FROM search_unindexed WHERE id BETWEEN ? AND ?", ids)
 
 
-def unfolded(db: sqlite3.Connection, key: SessionKey, after: int, until: int) -> Iterator[tuple[int, str, float, str]]:
-    """(seq, role, time, text to compare) of what people and models said, in order, on all branches."""
+def select_unfolded(
+    db: sqlite3.Connection, key: SessionKey, after: int, until: int
+) -> Iterator[tuple[int, str, float, str]]:
+    """Yield (seq, role, time, folded text) of the messages of people and models, in order, on all branches."""
     rows = db.execute(
         "SELECT seq, role, time, body FROM items"
         f" WHERE namespace = :namespace AND session = :session AND {SEGMENT} AND seq > :after AND seq <= :until"
@@ -147,13 +153,13 @@ def unfolded(db: sqlite3.Connection, key: SessionKey, after: int, until: int) ->
         {"namespace": key.namespace, "session": key.id, "after": after, "until": until},
     )
     for seq, role, time, body in rows:
-        yield seq, role, time, comparable(said_in(body))
+        yield seq, role, time, fold_text(searchable_text(body))
 
 
-def said_in(body: str) -> str:
-    """Nothing of what can not be read; ``verify`` tells of that."""
+def searchable_text(body: str) -> str:
+    """Return the text of a stored message, empty if it cannot be decoded (``verify`` reports that)."""
     try:
-        return said(serialization.decode(body))
+        return message_text(serialization.decode(body))
     except _UNREADABLE:
         return ""
 
@@ -161,9 +167,9 @@ def said_in(body: str) -> str:
 # ------------------------------------------------------------------------------------------------------ numbers
 
 
-def ids(number: int) -> Ids:
-    """Of a session."""
-    return Ids(number << SEQ_BITS, (number + 1 << SEQ_BITS) - 1)
+def id_range(number: int) -> IdRange:
+    """Range of the text ids of a session."""
+    return IdRange(number << SEQ_BITS, (number + 1 << SEQ_BITS) - 1)
 
 
 def number_of(id: int) -> int:
@@ -182,20 +188,20 @@ def role_of(id: int) -> str:
     return "assistant" if id & 1 else "user"
 
 
-def number(db: sqlite3.Connection, key: SessionKey) -> int | None:
+def select_number(db: sqlite3.Connection, key: SessionKey) -> int | None:
     row = db.execute(f"SELECT number FROM search_places WHERE {HERE}", pair(key)).fetchone()
     return int(row[0]) if row else None
 
 
-def numbers(db: sqlite3.Connection, namespace: str) -> tuple[int, int] | None:
-    """The lowest and the highest of a namespace."""
+def select_number_range(db: sqlite3.Connection, namespace: str) -> tuple[int, int] | None:
+    """Return the lowest and highest session number of a namespace."""
     row = db.execute("SELECT min(number), max(number) FROM search_places WHERE namespace = ?", (namespace,)).fetchone()
     return None if row[0] is None else row
 
 
-def _new_number(db: sqlite3.Connection, key: SessionKey) -> int:
-    """Behind those of its namespace. Raises StoreError when there is none left."""
-    of_namespace = numbers(db, key.namespace)
+def _insert_number(db: sqlite3.Connection, key: SessionKey) -> int:
+    """Assign the next number of the namespace to the session. Raises StoreError when none is left."""
+    of_namespace = select_number_range(db, key.namespace)
     if of_namespace is None:
         (last,) = db.execute("SELECT coalesce(max(number), 0) FROM search_places").fetchone()
         new = (last >> NUMBER_BITS) + 1 << NUMBER_BITS
@@ -204,6 +210,6 @@ def _new_number(db: sqlite3.Connection, key: SessionKey) -> int:
         new = of_namespace[1] + 1
         full = new >> NUMBER_BITS != of_namespace[1] >> NUMBER_BITS
     if full:
-        raise StoreError("There are too many sessions for search.", hint="Keep some of them in another file.")
+        raise StoreError("There are too many sessions to search.", hint="Move some of them to another file.")
     db.execute("INSERT INTO search_places (number, namespace, session) VALUES (?, ?, ?)", (new, *pair(key)))
     return int(new)

@@ -1,4 +1,9 @@
-"""The tree of a session: its segments, the way to the beginning, and the branches that name its ends."""
+"""The branch tree of a session: its segments, the path from an end to the beginning, and the branches that name ends.
+
+A segment is a run of items that grew at one end. Its ``parent`` and ``since`` say behind which item of which segment it
+begins; segment 0 is the beginning of the session and has no row. A branch is a name for the segment at its end. What a
+branch shows is a path: its last segment completely, then each parent up to ``since``.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +19,39 @@ from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, pair
 
 END = 2**62
-"""Behind every seq."""
+"""A seq behind every item: the upper limit of a segment that a branch shows completely."""
 MAX_NAME = 200
-_BRANCH = (
+"""Characters of a branch name."""
+_BRANCH_COLUMNS = (
     "b.name, b.parent, b.segment, b.created, coalesce(g.since, 0), b.name = s.branch FROM branches AS b"
     " JOIN sessions AS s ON s.namespace = b.namespace AND s.id = b.session"
     " LEFT JOIN segments AS g ON g.namespace = b.namespace AND g.session = b.session AND g.id = b.segment"
 )
+"""Everything after SELECT except the condition. LEFT JOIN, because segment 0 has no row: its ``since`` counts as 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """The items of ``segment`` up to seq ``until``."""
+class SegmentRange:
+    """The items of ``segment`` up to and including seq ``until``. A path is a list of these, newest first."""
 
     segment: int
     until: int = END
 
 
-def current(db: sqlite3.Connection, key: SessionKey) -> int | None:
-    """The segment at the end of the current branch; None: no session."""
+def current_segment(db: sqlite3.Connection, key: SessionKey) -> int | None:
+    """Return the segment at the end of the current branch, or None if there is no such session."""
     row = db.execute("SELECT segment FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
     return int(row[0]) if row else None
 
 
-def way(db: sqlite3.Connection, key: SessionKey, segment: int | None) -> list[Piece]:
-    """From the end of ``segment`` to the beginning of the session; each until is at most the one before it."""
-    pieces: list[Piece] = []
+def path_to_root(db: sqlite3.Connection, key: SessionKey, segment: int | None) -> list[SegmentRange]:
+    """Return the path from the end of ``segment`` to the beginning of the session."""
+    pieces: list[SegmentRange] = []
     until = END
     while segment is not None:
-        pieces.append(Piece(segment, until))
+        # The first segment is shown completely; a parent only up to the item behind which its child begins.
+        pieces.append(SegmentRange(segment, until))
+        # Segment 0 is the root and has no row.
         if not segment:
             break
         row = db.execute(
@@ -50,93 +59,103 @@ def way(db: sqlite3.Connection, key: SessionKey, segment: int | None) -> list[Pi
         ).fetchone()
         if row is None:
             break
+        # A child may begin in front of the point up to which its own child shows it, so the limit never grows on the
+        # way to the root.
         segment, until = int(row[0]), min(until, int(row[1]))
     return pieces
 
 
-def of_branch(db: sqlite3.Connection, key: SessionKey, branch: str | None) -> list[Piece]:
-    """The way of a branch (None = the current one); empty when there is none."""
+def branch_path(db: sqlite3.Connection, key: SessionKey, branch: str | None) -> list[SegmentRange]:
+    """Return the path of a branch (None = the current one). Empty if there is no such branch."""
     if branch is None:
-        return way(db, key, current(db, key))
+        return path_to_root(db, key, current_segment(db, key))
     row = db.execute(f"SELECT segment FROM branches WHERE {HERE} AND name = ?", (*pair(key), branch)).fetchone()
-    return way(db, key, int(row[0])) if row else []
+    return path_to_root(db, key, int(row[0])) if row else []
 
 
-def ways(db: sqlite3.Connection, key: SessionKey) -> list[tuple[str, list[Piece]]]:
-    """Every branch with its way, in the order in which the branches were made."""
+def branch_paths(db: sqlite3.Connection, key: SessionKey) -> list[tuple[str, list[SegmentRange]]]:
+    """Return every branch with its path, in the order in which the branches were created."""
     rows = db.execute(f"SELECT name, segment FROM branches WHERE {HERE} ORDER BY rowid", pair(key)).fetchall()
-    return [(name, way(db, key, segment)) for name, segment in rows]
+    return [(name, path_to_root(db, key, segment)) for name, segment in rows]
 
 
-def listed(db: sqlite3.Connection, key: SessionKey) -> list[Branch]:
+def select_branches(db: sqlite3.Connection, key: SessionKey) -> list[Branch]:
     rows = db.execute(
-        f"SELECT {_BRANCH} WHERE b.namespace = ? AND b.session = ? ORDER BY b.rowid", pair(key)
+        f"SELECT {_BRANCH_COLUMNS} WHERE b.namespace = ? AND b.session = ? ORDER BY b.rowid", pair(key)
     ).fetchall()
-    return [_branch_of(db, key, row) for row in rows]
+    return [_branch_from_row(db, key, row) for row in rows]
 
 
-def named(db: sqlite3.Connection, key: SessionKey, name: str) -> Branch:
-    sessions.found(db, key)
+def require_branch(db: sqlite3.Connection, key: SessionKey, name: str) -> Branch:
+    """Return the branch. Raises BranchNotFound, SessionNotFound."""
+    sessions.require_session(db, key)
     where = "b.namespace = ? AND b.session = ? AND b.name = ?"
-    row = db.execute(f"SELECT {_BRANCH} WHERE {where}", (*pair(key), name)).fetchone()
+    row = db.execute(f"SELECT {_BRANCH_COLUMNS} WHERE {where}", (*pair(key), name)).fetchone()
     if row is None:
         raise BranchNotFound(f"There is no branch {name!r}.", details={"branch": name})
-    return _branch_of(db, key, row)
+    return _branch_from_row(db, key, row)
 
 
-def make(db: sqlite3.Connection, key: SessionKey, before: str | None, name: str, now: float) -> Branch:
-    session = sessions.found(db, key)
-    sessions.no_open_turn(db, key)
-    taken = _names(db, key)
-    name = _checked(name) if name else _free(taken)
+def create_branch(db: sqlite3.Connection, key: SessionKey, before: str | None, name: str, now: float) -> Branch:
+    """Create a branch that ends before the turn ``before`` (None: at the current end) and make it the current one.
+
+    Raises Conflict for a name in use or used before, TurnNotFound, SessionBusy."""
+    session = sessions.require_session(db, key)
+    sessions.check_no_open_turn(db, key)
+    # Names of dropped branches stay reserved, so that a name in an exported document or a log never means two branches.
+    taken = _select_used_names(db, key)
+    name = _validate_name(name) if name else _next_free_name(taken)
     if name in taken:
         raise Conflict(
-            f"There is or was a branch {name!r} already.",
-            hint="The name of a dropped branch is not given again.",
+            f"The name {name!r} is or was used by a branch.",
+            hint="The name of a dropped branch cannot be used again.",
             details={"branch": name},
         )
-    segment = grow(db, key, *_end(db, key, before))
+    segment = insert_segment(db, key, *_find_branch_point(db, key, before))
     db.execute(
         "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
         (*pair(key), name, segment, session.branch, now),
     )
-    return select(db, key, name, now)
+    return switch_branch(db, key, name, now)
 
 
-def select(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> Branch:
-    """Makes it the current one."""
-    sessions.no_open_turn(db, key)
-    named(db, key, name)
+def switch_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float) -> Branch:
+    """Make the branch ``name`` the current one."""
+    sessions.check_no_open_turn(db, key)
+    require_branch(db, key, name)
     _make_current(db, key, name)
-    sessions.changed(db, key, now)
-    return named(db, key, name)
+    sessions.mark_changed(db, key, now)
+    return require_branch(db, key, name)
 
 
-def follow(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> int:
-    """The segment that goes on behind item ``behind`` (0: at the beginning): of the current branch if that ends there,
-    else of the newest other one that does, else of a new branch. The branch is the current one then, also while a turn
-    is open."""
-    segment = holding(db, key, behind, [Piece(id) for id in every(db, key)])
+def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> int:
+    """Make a branch that ends at item ``behind`` (0: at the beginning) the current one, and return its segment. Unlike
+    ``switch_branch`` this is possible while a turn is open.
+
+    The current branch is kept if it ends there; otherwise the newest other branch that does; otherwise a new branch is
+    created."""
+    segment = find_segment(db, key, behind, [SegmentRange(id) for id in select_segment_ids(db, key)])
     if behind and segment is None:
-        raise InvalidRequest(f"There is no item {behind} to go on behind.", details={"behind": behind})
+        raise InvalidRequest(f"There is no item {behind} to continue after.", details={"behind": behind})
+    # (0, 0) is what ``find_end`` returns for a branch without items.
     here = (segment, behind) if segment is not None else (0, 0)
-    now_current = sessions.found(db, key).branch
-    ending = [name for name, pieces in ways(db, key) if end(db, key, pieces) == here]
+    now_current = sessions.require_session(db, key).branch
+    ending = [name for name, pieces in branch_paths(db, key) if find_end(db, key, pieces) == here]
     if now_current in ending:
         name = now_current
     elif ending:
         name = ending[-1]
     else:
-        name = _free(_names(db, key))
+        name = _next_free_name(_select_used_names(db, key))
         db.execute(
             "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
-            (*pair(key), name, grow(db, key, *here), now_current, now),
+            (*pair(key), name, insert_segment(db, key, *here), now_current, now),
         )
     return _make_current(db, key, name)
 
 
-def holding(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequence[Piece]) -> int | None:
-    """The segment of these in which item ``seq`` is."""
+def find_segment(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequence[SegmentRange]) -> int | None:
+    """Return the one of these segments that holds item ``seq``, or None."""
     for piece in pieces:
         where = (*pair(key), piece.segment, seq)
         row = db.execute(f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?", where).fetchone()
@@ -146,17 +165,19 @@ def holding(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequence[
 
 
 def _make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:
-    """Its segment."""
+    """Set the current branch without checks, and return its segment."""
     db.execute(
         "UPDATE sessions SET branch = :name, segment = (SELECT segment FROM branches WHERE namespace = :namespace"
         " AND session = :session AND name = :name) WHERE namespace = :namespace AND id = :session",
         {"name": name, "namespace": key.namespace, "session": key.id},
     )
-    return current(db, key) or 0
+    return current_segment(db, key) or 0
 
 
-def grow(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> int:
-    """A new segment behind ``parent`` up to ``since``."""
+def insert_segment(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> int:
+    """Insert a new segment that follows ``parent`` up to item ``since``, and return its id."""
+    # Ids grow, so that a parent always has a smaller id than its child. Branches count too: a damaged file may name a
+    # segment that has no row.
     newest = db.execute(f"SELECT coalesce(max(id), 0) FROM segments WHERE {HERE}", pair(key)).fetchone()[0]
     of_branches = db.execute(f"SELECT coalesce(max(segment), 0) FROM branches WHERE {HERE}", pair(key)).fetchone()[0]
     segment = max(int(newest), int(of_branches)) + 1
@@ -167,16 +188,17 @@ def grow(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> in
     return segment
 
 
-def shared(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> bool:
-    """Another branch than the current one goes through item ``seq`` of its last segment."""
+def is_shared(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> bool:
+    """Whether another branch than the current one shows item ``seq`` of ``segment``, the last segment of the current
+    branch."""
     row = db.execute(
         f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? LIMIT 1", (*pair(key), segment, seq)
     ).fetchone()
     return row is not None
 
 
-def repoint(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
-    """The current branch ends in ``segment`` from now on."""
+def move_branch_end(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
+    """Make the current branch end in ``segment``."""
     db.execute(
         f"UPDATE branches SET segment = ? WHERE {HERE}"
         " AND name = (SELECT branch FROM sessions WHERE namespace = ? AND id = ?)",
@@ -185,35 +207,42 @@ def repoint(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
     db.execute("UPDATE sessions SET segment = ? WHERE namespace = ? AND id = ?", (segment, *pair(key)))
 
 
-def reach(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
-    """How far branches go through each segment: (segment, seq); END: one of them ends there."""
+def segment_extents(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
+    """Return for each segment the last seq that any branch shows. END: a branch ends in the segment."""
     found: dict[int, int] = {}
-    for _, pieces in ways(db, key):
+    for _, pieces in branch_paths(db, key):
         for piece in pieces:
             found[piece.segment] = max(piece.until, found.get(piece.segment, 0))
     return found
 
 
-def hidden(db: sqlite3.Connection, key: SessionKey) -> list[int]:
-    """The items that no branch shows; there should be none."""
-    shown = reach(db, key)
+def select_hidden_items(db: sqlite3.Connection, key: SessionKey) -> list[int]:
+    """Return the seqs of items that no branch shows. There should be none."""
+    shown = segment_extents(db, key)
     behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
-    lost = [db.execute(behind, (*pair(key), at, shown.get(at, 0))) for at in every(db, key) if shown.get(at) != END]
+    lost = [
+        db.execute(behind, (*pair(key), at, shown.get(at, 0)))
+        for at in select_segment_ids(db, key)
+        if shown.get(at) != END
+    ]
     return sorted(seq for rows in lost for (seq,) in rows)
 
 
-def every(db: sqlite3.Connection, key: SessionKey) -> list[int]:
+def select_segment_ids(db: sqlite3.Connection, key: SessionKey) -> list[int]:
+    """Return the ids of all segments, including the root, which has no row."""
     return [0, *(id for (id,) in db.execute(f"SELECT id FROM segments WHERE {HERE}", pair(key)))]
 
 
-def children(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> list[int]:
-    """The segments that go on right behind item ``seq`` of ``segment``."""
+def select_children(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> list[int]:
+    """Return the segments that begin directly behind item ``seq`` of ``segment``."""
     rows = db.execute(f"SELECT id FROM segments WHERE {HERE} AND parent = ? AND since = ?", (*pair(key), segment, seq))
     return [id for (id,) in rows]
 
 
-def end(db: sqlite3.Connection, key: SessionKey, pieces: Sequence[Piece], until: int = END) -> tuple[int, int]:
-    """(segment, seq) of the newest item of a way up to ``until``; (0, 0): there is none."""
+def find_end(
+    db: sqlite3.Connection, key: SessionKey, pieces: Sequence[SegmentRange], until: int = END
+) -> tuple[int, int]:
+    """Return (segment, seq) of the newest item of a path up to ``until``, or (0, 0) if there is none."""
     for piece in pieces:
         row = db.execute(
             f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?",
@@ -224,24 +253,27 @@ def end(db: sqlite3.Connection, key: SessionKey, pieces: Sequence[Piece], until:
     return 0, 0
 
 
-def _end(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
-    """The end of the current branch, or what the turn ``before`` of it followed."""
-    pieces = of_branch(db, key, None)
+def _find_branch_point(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
+    """Return the end of the current branch, or the item that its turn ``before`` follows."""
+    pieces = branch_path(db, key, None)
     if before is None:
-        return end(db, key, pieces)
+        return find_end(db, key, pieces)
     row = db.execute(f"SELECT segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), before)).fetchone()
-    if row is None or not shows(pieces, *row):
+    if row is None or not path_contains(pieces, *row):
         raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
-    return end(db, key, pieces, int(row[1]))
+    # Not (segment, since) of the turn itself: the item may be in an earlier segment, and a branch must begin where the
+    # item is.
+    return find_end(db, key, pieces, int(row[1]))
 
 
-def shows(pieces: Sequence[Piece], segment: int, since: int) -> bool:
-    """A way goes through the turn that began in ``segment`` behind item ``since``."""
+def path_contains(pieces: Sequence[SegmentRange], segment: int, since: int) -> bool:
+    """Whether a path shows the turn that began in ``segment`` behind item ``since``."""
+    # Strictly less: a turn that begins behind the last item of the range has its items behind it, outside of the path.
     return any(piece.segment == segment and since < piece.until for piece in pieces)
 
 
-def _names(db: sqlite3.Connection, key: SessionKey) -> set[str]:
-    """Of the branches that there are and were."""
+def _select_used_names(db: sqlite3.Connection, key: SessionKey) -> set[str]:
+    """Return the names of all branches that exist or were dropped."""
     rows = db.execute(
         f"SELECT name FROM branches WHERE {HERE} UNION SELECT name FROM dropped_branches WHERE {HERE}",
         (*pair(key), *pair(key)),
@@ -249,13 +281,15 @@ def _names(db: sqlite3.Connection, key: SessionKey) -> set[str]:
     return {name for (name,) in rows}
 
 
-def _branch_of(db: sqlite3.Connection, key: SessionKey, row: tuple[Any, ...]) -> Branch:
+def _branch_from_row(db: sqlite3.Connection, key: SessionKey, row: tuple[Any, ...]) -> Branch:
     name, parent, segment, created, since, is_current = row
-    return Branch(name, parent, since, *_extent(db, key, way(db, key, segment)), created, bool(is_current))
+    return Branch(
+        name, parent, since, *_measure_path(db, key, path_to_root(db, key, segment)), created, bool(is_current)
+    )
 
 
-def _extent(db: sqlite3.Connection, key: SessionKey, pieces: list[Piece]) -> tuple[int, int]:
-    """(seq of the newest item, number of turns)"""
+def _measure_path(db: sqlite3.Connection, key: SessionKey, pieces: list[SegmentRange]) -> tuple[int, int]:
+    """Return (seq of the newest item, number of turns) of a path."""
     heads, turns = [0], 0
     for piece in pieces:
         where = (*pair(key), piece.segment, piece.until)
@@ -266,14 +300,14 @@ def _extent(db: sqlite3.Connection, key: SessionKey, pieces: list[Piece]) -> tup
     return max(heads), turns
 
 
-def _checked(name: str) -> str:
+def _validate_name(name: str) -> str:
     serialization.text(name, "name of a branch")
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidRequest(f"A branch has a name of 1 to {MAX_NAME} printable characters.")
+        raise InvalidRequest(f"A branch name has 1 to {MAX_NAME} printable characters.")
     return name
 
 
-def _free(names: set[str]) -> str:
+def _next_free_name(names: set[str]) -> str:
     number = len(names) + 1
     while f"branch-{number}" in names:
         number += 1

@@ -1,4 +1,4 @@
-"""A whole session read or written at once, and the outputs of its tools taken out."""
+"""Reading, writing and replacing a whole session, and removing the outputs of its tools."""
 
 from __future__ import annotations
 
@@ -15,77 +15,83 @@ from agent_kernel.core.session import MAIN, Item, Session, SessionKey, Summary
 from agent_kernel.core.session_tree import BranchTree, SessionSnapshot, TreeSegment
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import files, items, segments, sessions, turns
-from agent_kernel.sessions.tables.rows import HERE, TURN, item_of, pair, turn_row
+from agent_kernel.sessions.tables.rows import HERE, TURN_COLUMNS, item_from_row, pair, turn_row
 
 
-def read(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | None:
-    session = sessions.read(db, key)
+def read_whole(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | None:
+    """Return the session with everything that belongs to it, media without data. None if it does not exist."""
+    session = sessions.read_session(db, key)
     if session is None:
         return None
-    said, opened = items.everything(db, key), turns.everything(db, key)
-    branches = tuple(segments.listed(db, key))
-    kept = tuple(files.listed(db, key))
-    return SessionSnapshot(session, tuple(opened), tuple(said), branches, _summaries(db, key), _tree(db, key), kept)
+    said, opened = items.select_all_items(db, key), turns.select_all_turns(db, key)
+    branches = tuple(segments.select_branches(db, key))
+    kept = tuple(files.select_files(db, key))
+    return SessionSnapshot(
+        session, tuple(opened), tuple(said), branches, _select_summaries(db, key), _read_tree(db, key), kept
+    )
 
 
-def write(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
-    """``accessed`` is now: a policy that forgets old sessions counts from here."""
+def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
+    """Insert a whole session. ``accessed`` is set to now: retention counts the age of an import from here."""
     key = whole.session.key
-    if sessions.info(db, key):
-        raise Conflict(f"There is a session {key.id!r} already.", details={"session": key.id})
+    if sessions.select_session(db, key):
+        raise Conflict(f"A session {key.id!r} exists already.", details={"session": key.id})
     sessions.create(db, key, whole.session.title, now)
     _write_tree(db, whole)
     _write_turns(db, whole)
     _write_items(db, whole, blobs)
-    files.add(db, key, [(file, _bytes_of(file, blobs)) for file in whole.files], now)
+    files.store_files(db, key, [(file, _require_bytes(file, blobs)) for file in whole.files], now)
     db.executemany(
         "INSERT INTO summaries (namespace, session, segment, last, text, model, usage, reason, time)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(*pair(key), *_summary_row(whole, summary)) for summary in whole.summaries],
     )
     _write_session(db, whole.session, now)
-    return sessions.with_counts(db, sessions.found(db, key))
+    return sessions.add_counts(db, sessions.require_session(db, key))
 
 
-def replace_with(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
-    """In the place of the session with this id, if there is one."""
-    old = sessions.info(db, whole.session.key)
+def replace_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
+    """Replace the session with this id, if there is one."""
+    old = sessions.select_session(db, whole.session.key)
     if old is not None:
-        sessions.vacate(db, whole.session.key)
+        sessions.remove_session(db, whole.session.key)
+        # Readers that know the old revision must notice the change.
         revision = max(whole.session.revision, old.revision + 1)
         whole = replace(whole, session=replace(whole.session, revision=revision))
-    return write(db, whole, blobs, now)
+    return write_whole(db, whole, blobs, now)
 
 
 def clear_outputs(db: sqlite3.Connection, key: SessionKey, ids: Collection[str], text: str, now: float) -> int:
-    """Tool results of these turns say ``text`` instead; what was remembered of beginnings with them is forgotten."""
-    sessions.found(db, key)
-    sessions.no_open_turn(db, key)
-    cleared = [item for turn in sorted(ids) for item in _results(db, key, turn) if item.message.parts != (Text(text),)]
+    """Replace the tool results of these turns with ``text``, and remove the remembered openings that contain them."""
+    sessions.require_session(db, key)
+    sessions.check_no_open_turn(db, key)
+    cleared = [
+        item for turn in sorted(ids) for item in _select_results(db, key, turn) if item.message.parts != (Text(text),)
+    ]
     for item in cleared:
         body = serialization.encode(replace(item.message, parts=(Text(text),)))
         db.execute(f"UPDATE items SET body = ? WHERE {HERE} AND seq = ?", (body, *pair(key), item.seq))
-        items.forget_media(db, key, item.seq)
+        items.remove_media(db, key, item.seq)
     if cleared:
         first = min(item.seq for item in cleared)
         db.execute(f"DELETE FROM openings WHERE {HERE} AND seq >= ?", (*pair(key), first))
         for turn in {item.turn for item in cleared}:
-            _record(db, key, turn, now)
-        sessions.changed(db, key, now)
+            _record_clearing(db, key, turn, now)
+        sessions.mark_changed(db, key, now)
     return len(cleared)
 
 
 # ------------------------------------------------------------------------------------------------------ reading
 
 
-def _tree(db: sqlite3.Connection, key: SessionKey) -> BranchTree:
+def _read_tree(db: sqlite3.Connection, key: SessionKey) -> BranchTree:
     rows = db.execute(f"SELECT id, parent, since FROM segments WHERE {HERE} ORDER BY id", pair(key)).fetchall()
     ends = db.execute(f"SELECT name, segment FROM branches WHERE {HERE} ORDER BY created, segment", pair(key))
     placed = db.execute(f"SELECT id, segment FROM turns WHERE {HERE} AND segment <> 0 ORDER BY ordinal", pair(key))
     return BranchTree(tuple(TreeSegment(*row) for row in rows), dict(ends.fetchall()), dict(placed.fetchall()))
 
 
-def _summaries(db: sqlite3.Connection, key: SessionKey) -> tuple[Summary, ...]:
+def _select_summaries(db: sqlite3.Connection, key: SessionKey) -> tuple[Summary, ...]:
     rows = db.execute(
         f"SELECT id, last, text, model, usage, reason, time FROM summaries WHERE {HERE} ORDER BY id", pair(key)
     )
@@ -95,11 +101,11 @@ def _summaries(db: sqlite3.Connection, key: SessionKey) -> tuple[Summary, ...]:
     )
 
 
-def _results(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
+def _select_results(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
     rows = db.execute(
         f"SELECT seq, turn, body, time FROM items WHERE {HERE} AND turn = ? AND role = 'tool'", (*pair(key), turn)
     )
-    return [item_of(row) for row in rows.fetchall()]
+    return [item_from_row(row) for row in rows.fetchall()]
 
 
 # ------------------------------------------------------------------------------------------------------ writing
@@ -125,9 +131,10 @@ def _write_tree(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
 
 
 def _write_turns(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
-    """Nobody owns them: they are closed."""
+    """Insert the turns without an owner: they are closed."""
     db.executemany(
-        f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})",
+        f"INSERT INTO turns ({TURN_COLUMNS}, segment, pending, owner, instance, heartbeat)"
+        f" VALUES ({', '.join('?' * 20)})",
         [
             (*turn_row(replace(turn, key=whole.session.key)), whole.tree.turns.get(turn.id, 0), "{}", "{}", "", 0.0)
             for turn in whole.turns
@@ -137,21 +144,22 @@ def _write_turns(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
 
 def _write_items(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes]) -> None:
     by_id = {turn.id: turn for turn in whole.turns}
-    for run in _runs(whole.items):
+    for run in _group_stored_together(whole.items):
         turn = by_id[run[0].turn]
         segment = whole.tree.turns.get(turn.id, 0)
-        place = items.Place(whole.session.key, turn.id, segment, turn.cell, turn.epoch, run[0].seq - 1)
-        items.insert(db, place, [_with_data(item.message, blobs) for item in run], run[0].time)
+        place = items.AppendPoint(whole.session.key, turn.id, segment, turn.cell, turn.epoch, run[0].seq - 1)
+        items.insert_items(db, place, [_fill_media(item.message, blobs) for item in run], run[0].time)
 
 
-def _runs(said: tuple[Item, ...]) -> Iterator[list[Item]]:
-    """Items that were stored together."""
+def _group_stored_together(said: tuple[Item, ...]) -> Iterator[list[Item]]:
+    """Yield runs of items that one append stored: same turn, same time, consecutive seqs."""
     numbered = enumerate(said)
+    # seq minus index is constant within a run of consecutive seqs.
     for _, group in groupby(numbered, key=lambda pair: (pair[1].turn, pair[1].time, pair[1].seq - pair[0])):
         yield [item for _, item in group]
 
 
-def _with_data(message: Message, blobs: Mapping[str, bytes]) -> Message:
+def _fill_media(message: Message, blobs: Mapping[str, bytes]) -> Message:
     def filled(medium: Media) -> Media:
         return replace(medium, data=blobs.get(medium.hash))
 
@@ -159,7 +167,7 @@ def _with_data(message: Message, blobs: Mapping[str, bytes]) -> Message:
     return replace(message, parts=parts)
 
 
-def _bytes_of(file: File, blobs: Mapping[str, bytes]) -> bytes | None:
+def _require_bytes(file: File, blobs: Mapping[str, bytes]) -> bytes | None:
     if file.error:
         return None
     if file.hash not in blobs:
@@ -204,8 +212,8 @@ def _summary_row(whole: SessionSnapshot, summary: Summary) -> tuple[object, ...]
     )
 
 
-def _record(db: sqlite3.Connection, key: SessionKey, turn: str, now: float) -> None:
-    found = turns.found(db, key, turn)
+def _record_clearing(db: sqlite3.Connection, key: SessionKey, turn: str, now: float) -> None:
+    found = turns.select_turn(db, key, turn)
     assert found is not None, "its items were just read"
     record = serialization.encode_json({**found.record, "outputs_cleared": now})
     db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(key), turn))

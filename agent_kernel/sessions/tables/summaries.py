@@ -1,4 +1,4 @@
-"""Summaries: one claim at a time, and one row for each that was written."""
+"""Summaries: one claim per session at a time, and one row for every summary that was written."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.core.session import SUMMARY_CLAIM_S, Owner, SessionKey, Summary
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import segments, sessions
-from agent_kernel.sessions.tables.rows import HERE, changed_rows, pair
-from agent_kernel.sessions.tables.segments import Piece
+from agent_kernel.sessions.tables.rows import HERE, count_changes, pair
+from agent_kernel.sessions.tables.segments import SegmentRange
 
 
-def listed(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece]) -> list[Summary]:
-    """Those that hold on a way, in order."""
+def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Summary]:
+    """Return the summaries that apply to a path, in order."""
     found: list[Summary] = []
-    for piece in way:
+    for piece in path:
         rows = db.execute(
             f"SELECT id, last, text, model, usage, reason, time FROM summaries WHERE {HERE} AND segment = ?"
+            # A summary of items behind the branch point applies only to the branch on which they are.
             " AND last <= ? ORDER BY last DESC, id DESC",
             (*pair(key), piece.segment, piece.until),
         )
@@ -31,9 +32,12 @@ def listed(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece]) -> lis
     return found[::-1]
 
 
-def claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: float) -> bool:
-    sessions.found(db, key)
+def insert_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: float) -> bool:
+    """Take the claim. Returns False if another owner holds one that has not expired."""
+    sessions.require_session(db, key)
     db.execute(
+        # One statement, so that two processes cannot both take it. The conflict update changes nothing while the other
+        # claim is valid, and then changes() is 0.
         "INSERT INTO summary_claims (namespace, session, instance, time) VALUES (:namespace, :session, :instance, :now)"
         " ON CONFLICT DO UPDATE SET instance = excluded.instance, time = excluded.time WHERE time <= :stale",
         {
@@ -47,14 +51,14 @@ def claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: float) -> 
     return bool(db.execute("SELECT changes()").fetchone()[0])
 
 
-def add(db: sqlite3.Connection, summary: Summary, owner: Owner, now: float) -> Summary:
+def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: float) -> Summary:
     key = summary.key
-    held = release(db, key, owner)
-    way = segments.of_branch(db, key, None)
-    newest = listed(db, key, way)[-1:]
+    held = release_claim(db, key, owner)
+    path = segments.branch_path(db, key, None)
+    newest = select_summaries(db, key, path)[-1:]
     if not held or any(summary.last <= earlier.last for earlier in newest):
         raise Conflict("Another summary was written meanwhile.", details={"session": key.id})
-    segment = _segment_of(db, key, way, summary.last)
+    segment = _segment_of(db, key, path, summary.last)
     if segment is None:
         raise Conflict(f"Item {summary.last} is not on the current branch.", details={"session": key.id})
     made = db.execute(
@@ -71,26 +75,27 @@ def add(db: sqlite3.Connection, summary: Summary, owner: Owner, now: float) -> S
             now,
         ),
     )
-    sessions.changed(db, key, now)
+    sessions.mark_changed(db, key, now)
     return replace(summary, id=made.lastrowid or 0, time=now)
 
 
-def release(db: sqlite3.Connection, key: SessionKey, owner: Owner) -> bool:
+def release_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner) -> bool:
+    """Release the claim. Returns whether this owner held it."""
     db.execute(f"DELETE FROM summary_claims WHERE {HERE} AND instance = ?", (*pair(key), owner.instance))
-    return changed_rows(db) == 1
+    return count_changes(db) == 1
 
 
-def undo(db: sqlite3.Connection, key: SessionKey, now: float) -> Summary | None:
-    newest = listed(db, key, segments.of_branch(db, key, None))[-1:]
+def delete_newest(db: sqlite3.Connection, key: SessionKey, now: float) -> Summary | None:
+    newest = select_summaries(db, key, segments.branch_path(db, key, None))[-1:]
     if not newest:
         return None
     db.execute("DELETE FROM summaries WHERE id = ?", (newest[0].id,))
-    sessions.changed(db, key, now)
+    sessions.mark_changed(db, key, now)
     return newest[0]
 
 
-def _segment_of(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], seq: int) -> int | None:
-    for piece in way:
+def _segment_of(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], seq: int) -> int | None:
+    for piece in path:
         row = db.execute(
             f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?", (*pair(key), piece.segment, seq)
         ).fetchone()

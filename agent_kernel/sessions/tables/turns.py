@@ -1,4 +1,4 @@
-"""Turns: opened with a lease, appended to, closed, taken over; and whole ones that happened elsewhere."""
+"""Turns: opened with a lease, appended to, closed, taken over; and complete turns that happened elsewhere."""
 
 from __future__ import annotations
 
@@ -16,16 +16,27 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Owner, SessionKey, Turn, new_id
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import grants, items, segments, sessions
-from agent_kernel.sessions.tables.rows import HERE, TURN, changed_rows, pair, sql_limit, turn_of, turn_row
-from agent_kernel.sessions.tables.segments import Piece
+from agent_kernel.sessions.tables.rows import (
+    HERE,
+    TURN_COLUMNS,
+    count_changes,
+    pair,
+    sql_limit,
+    turn_from_row,
+    turn_row,
+)
+from agent_kernel.sessions.tables.segments import SegmentRange
 
-_INSERT = f"INSERT INTO turns ({TURN}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})"
+_INSERT = (
+    f"INSERT INTO turns ({TURN_COLUMNS}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})"
+)
 
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
-    session = sessions.end(db, turn.key) or sessions.missing(turn.key)
-    opened = _insert(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now))
-    _count(db, opened, now)
+    """Open a turn on the current branch and take its lease. Raises SessionBusy, SessionNotFound, Conflict."""
+    session = sessions.read_end(db, turn.key) or sessions.raise_not_found(turn.key)
+    opened = _insert_turn(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now))
+    _count_turn(db, opened, now)
     return opened
 
 
@@ -38,83 +49,87 @@ def add_turn(
     expect_seq: int | None,
     now: float,
 ) -> list[Item]:
-    session = sessions.end(db, turn.key) or sessions.begun(db, turn.key, now)
-    _expect(session.head, session.head if expect_seq is None else expect_seq)
-    _paired(messages)
-    added = _insert(db, session, turn, ("{}", "{}", "", now), state="committed", closed=now, usage=usage)
+    session = sessions.read_end(db, turn.key) or sessions.begin_session(db, turn.key, now)
+    _check_head(session.head, session.head if expect_seq is None else expect_seq)
+    _check_paired(messages)
+    added = _insert_turn(db, session, turn, ("{}", "{}", "", now), state="committed", closed=now, usage=usage)
     if not messages:
-        _count(db, added, now)
-    place = items.Place(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head, added.ordinal)
-    return items.insert(db, place, messages, now)
+        _count_turn(db, added, now)
+    place = items.AppendPoint(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head, added.ordinal)
+    return items.insert_items(db, place, messages, now)
 
 
 def add_messages(
     db: sqlite3.Connection, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any], now: float
 ) -> list[Item]:
-    _paired(messages)
-    session = sessions.end(db, key) or sessions.begun(db, key, now)
-    sessions.must_be_idle(session)
+    _check_paired(messages)
+    session = sessions.read_end(db, key) or sessions.begin_session(db, key, now)
+    sessions.raise_if_busy(session)
     added: list[Item] = []
-    for batch in _by_turn(messages):
-        place = None if _begins(batch[0]) else _newest(db, key, session)
+    for batch in _split_by_turn(messages):
+        place = None if _starts_turn(batch[0]) else _newest_turn_end(db, key, session)
         if place is None:
-            turn = Turn(_id(), key, state="committed", opened=now, closed=now, record=record)
-            ordinal = _insert(db, session, turn, ("{}", "{}", "", now)).ordinal
-            place = items.Place(key, turn.id, session.segment, "", "", session.head, ordinal)
+            turn = Turn(_new_turn_id(), key, state="committed", opened=now, closed=now, record=record)
+            ordinal = _insert_turn(db, session, turn, ("{}", "{}", "", now)).ordinal
+            place = items.AppendPoint(key, turn.id, session.segment, "", "", session.head, ordinal)
             session = replace(session, turns=session.turns + 1)
-        added += items.insert(db, place, batch, now)
+        added += items.insert_items(db, place, batch, now)
         session = replace(session, head=session.head + len(batch))
     return added
 
 
-def _by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    starts = [at for at, message in enumerate(messages) if not at or _begins(message)]
+def _split_by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    starts = [at for at, message in enumerate(messages) if not at or _starts_turn(message)]
     for start, end in pairwise([*starts, len(messages)]):
         yield messages[start:end]
 
 
-def _begins(message: Message) -> bool:
+def _starts_turn(message: Message) -> bool:
+    """Whether a message begins a turn: a user message that a person can see."""
     return message.role == "user" and not message.hidden
 
 
-def _newest(db: sqlite3.Connection, key: SessionKey, session: sessions.End) -> items.Place | None:
-    """The end of the newest turn of this segment; one of another segment belongs to another branch too."""
+def _newest_turn_end(db: sqlite3.Connection, key: SessionKey, session: sessions.SessionEnd) -> items.AppendPoint | None:
+    """Return the point behind the newest turn of the current segment. None if the segment has no turn: a turn of
+    another segment also belongs to another branch and must not grow."""
     row = db.execute(
         f"SELECT id, cell, epoch FROM turns WHERE {HERE} AND segment = ? ORDER BY since DESC, ordinal DESC LIMIT 1",
         (*pair(key), session.segment),
     ).fetchone()
-    return items.Place(key, row[0], session.segment, row[1], row[2], session.head) if row else None
+    return items.AppendPoint(key, row[0], session.segment, row[1], row[2], session.head) if row else None
 
 
-def _id() -> str:
-    """Of turns that come by the thousand in one second."""
+def _new_turn_id() -> str:
+    """Id with more random bits, for imports that create thousands of turns in a second."""
     return f"{new_id('turn')}{secrets.token_hex(5)}"
 
 
 def extend_turn(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message], now: float) -> list[Item]:
-    session = sessions.found(db, turn.key)
-    sessions.no_open_turn(db, turn.key)
-    _paired(messages)
-    newest = listed(db, turn.key, segments.of_branch(db, turn.key, None), 1)
+    session = sessions.require_session(db, turn.key)
+    sessions.check_no_open_turn(db, turn.key)
+    _check_paired(messages)
+    newest = select_turns(db, turn.key, segments.branch_path(db, turn.key, None), 1)
     if not newest or newest[0].id != turn.id:
-        raise Conflict(f"The turn {turn.id!r} is not the newest of this branch.", details={"turn": turn.id})
-    segment = segments.current(db, turn.key) or 0
+        raise Conflict(f"The turn {turn.id!r} is not the newest one of this branch.", details={"turn": turn.id})
+    segment = segments.current_segment(db, turn.key) or 0
     row = db.execute(f"SELECT segment FROM turns WHERE {HERE} AND id = ?", (*pair(turn.key), turn.id)).fetchone()
     if row[0] != segment:
-        raise Conflict("The turn belongs to another branch too: it does not grow.", details={"turn": turn.id})
-    place = items.Place(turn.key, turn.id, segment, newest[0].cell, newest[0].epoch, session.head)
-    return items.insert(db, place, messages, now)
+        raise Conflict(
+            "The turn also belongs to another branch, so nothing can be added to it.", details={"turn": turn.id}
+        )
+    place = items.AppendPoint(turn.key, turn.id, segment, newest[0].cell, newest[0].epoch, session.head)
+    return items.insert_items(db, place, messages, now)
 
 
 def append(
     db: sqlite3.Connection, turn: Turn, owner: Owner, messages: Sequence[Message], *, expect_seq: int, now: float
 ) -> list[Item]:
-    lease = _leased(db, turn, owner)
+    lease = _select_lease(db, turn, owner)
     if lease is None:
-        raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
-    _expect(lease.place.head, expect_seq)
-    waiting = call_pairs.unanswered(lease.pending, messages)
-    added = items.insert(db, lease.place, messages, now)
+        raise LeaseLost("The turn is closed or belongs to another process.", details={"turn": turn.id})
+    _check_head(lease.place.head, expect_seq)
+    waiting = call_pairs.pending_calls(lease.pending, messages)
+    added = items.insert_items(db, lease.place, messages, now)
     db.execute(
         f"UPDATE turns SET pending = ?, heartbeat = ? WHERE {HERE} AND id = ?",
         (json.dumps(waiting), now, *pair(turn.key), turn.id),
@@ -133,37 +148,40 @@ def append_at(
     earlier: Sequence[Sequence[Message]],
     now: float,
 ) -> list[Item]:
-    lease = _leased(db, turn, owner)
-    opened = found(db, turn.key, turn.id)
+    lease = _select_lease(db, turn, owner)
+    opened = select_turn(db, turn.key, turn.id)
     if lease is None or opened is None:
-        raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
-    _expect(lease.place.head, expect_seq)
+        raise LeaseLost("The turn is closed or belongs to another process.", details={"turn": turn.id})
+    _check_head(lease.place.head, expect_seq)
+    # A turn is moved only while it is empty: items stay in the segment in which they were inserted.
     if lease.place.head != opened.since:
-        raise Conflict("The turn has items already: it stays where it is.", details={"turn": turn.id})
-    segment = lease.place.segment if behind is None else _behind(db, turn.key, behind, now)
-    _move(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
+        raise Conflict("The turn already has items, so it cannot be moved.", details={"turn": turn.id})
+    segment = lease.place.segment if behind is None else _segment_after(db, turn.key, behind, now)
+    # The open turn makes room for the earlier turns: they take its ordinal and the ones after it, and it begins behind
+    # their items.
+    _move_open_turn(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
     place = replace(lease.place, segment=segment)
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
-        _paired(batch)
-        said = Turn(_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
+        _check_paired(batch)
+        said = Turn(_new_turn_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
         db.execute(_INSERT, (*turn_row(said), segment, "{}", "{}", "", now))
-        items.insert(db, replace(place, turn=said.id, cell="", epoch=""), batch, now)
+        items.insert_items(db, replace(place, turn=said.id, cell="", epoch=""), batch, now)
         place = replace(place, head=place.head + len(batch))
     return append(db, turn, owner, messages, expect_seq=place.head, now=now)
 
 
-def _behind(db: sqlite3.Connection, key: SessionKey, seq: int, now: float) -> int:
-    """The segment that goes on behind an item. Raises InvalidRequest inside a round: its calls would stay without
-    their results there."""
-    segment = segments.follow(db, key, seq, now)
-    said = [item.message for item in items.last_unit(db, key, segments.way(db, key, segment))]
-    if call_pairs.unanswered({}, said):
-        raise InvalidRequest(f"Item {seq} stands between calls and their results.", details={"behind": seq})
+def _segment_after(db: sqlite3.Connection, key: SessionKey, seq: int, now: float) -> int:
+    """Return a segment whose path ends at item ``seq``. Raises InvalidRequest between a tool call and its results: the
+    calls would be left without results there."""
+    segment = segments.switch_to_item(db, key, seq, now)
+    said = [item.message for item in items.select_last_unit(db, key, segments.path_to_root(db, key, segment))]
+    if call_pairs.pending_calls({}, said):
+        raise InvalidRequest(f"Item {seq} is between tool calls and their results.", details={"behind": seq})
     return segment
 
 
-def _move(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since: int) -> None:
-    """An open turn without items begins elsewhere, behind turns that took its place."""
+def _move_open_turn(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since: int) -> None:
+    """Move an open turn without items to another segment, behind the turns that take its place."""
     db.execute(
         f"UPDATE turns SET segment = ?, ordinal = ?, since = ? WHERE {HERE} AND id = ?",
         (segment, ordinal, since, *pair(turn.key), turn.id),
@@ -172,16 +190,17 @@ def _move(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since:
 
 
 def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> bool:
+    """Renew the lease. Returns False if it is lost."""
     db.execute(
         f"UPDATE turns SET heartbeat = ? WHERE {HERE} AND id = ? AND state = 'open' AND instance = ?",
         (now, *pair(turn.key), turn.id, owner.instance),
     )
-    return changed_rows(db) == 1
+    return count_changes(db) == 1
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
-    """How a turn ended; ``record`` is added to what it has."""
+class TurnClosing:
+    """How a turn ended. ``record`` is merged into the turn's record."""
 
     state: TurnState
     reason: str
@@ -189,107 +208,117 @@ class Closing:
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: Closing, now: float) -> bool:
-    lease = _leased(db, turn, owner)
+def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: TurnClosing, now: float) -> bool:
+    """Close the turn with results for its unanswered calls. False if the turn is not open or not this owner's."""
+    lease = _select_lease(db, turn, owner)
     if lease is None:
         return False
-    results = grants.closing(db, turn, lease.pending, closing.state, closing.reason)
-    items.insert(db, lease.place, results, now)
+    results = grants.close_questions(db, turn, lease.pending, closing.state, closing.reason)
+    items.insert_items(db, lease.place, results, now)
     db.execute(
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
         (closing.state, closing.reason, serialization.encode_json(closing.usage), now, *pair(turn.key), turn.id),
     )
-    if closing.record and (kept := found(db, turn.key, turn.id)):
+    if closing.record and (kept := select_turn(db, turn.key, turn.id)):
         record = serialization.encode_json({**kept.record, **closing.record})
         db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(turn.key), turn.id))
-    sessions.changed(db, turn.key, now)
+    sessions.mark_changed(db, turn.key, now)
     return True
 
 
-def abandoned(db: sqlite3.Connection, stale: Callable[[Owner, float], bool]) -> list[tuple[Turn, Owner, float]]:
-    """Open turns whose (owner, heartbeat) is ``stale``."""
-    rows = db.execute(f"SELECT {TURN}, owner, heartbeat FROM turns WHERE state = 'open'").fetchall()
-    leases = [(turn_of(row[:-2]), Owner(**json.loads(row[-2])), float(row[-1])) for row in rows]
+def select_abandoned(db: sqlite3.Connection, stale: Callable[[Owner, float], bool]) -> list[tuple[Turn, Owner, float]]:
+    """Return the open turns whose (owner, heartbeat) is ``stale``."""
+    rows = db.execute(f"SELECT {TURN_COLUMNS}, owner, heartbeat FROM turns WHERE state = 'open'").fetchall()
+    leases = [(turn_from_row(row[:-2]), Owner(**json.loads(row[-2])), float(row[-1])) for row in rows]
     return [(turn, owner, seen) for turn, owner, seen in leases if stale(owner, seen)]
 
 
 def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, reason: str, now: float) -> Turn | None:
-    """Closes the turn as interrupted if its lease is still the one that was judged, else None."""
+    """Close a turn as interrupted, if its lease has not changed since it was judged; otherwise return None."""
     row = db.execute(
-        f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?", (*pair(turn.key), turn.id, seen)
+        # Compare and set: a heartbeat since then means that the owner is alive after all.
+        f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?",
+        (*pair(turn.key), turn.id, seen),
     ).fetchone()
-    if not row or not close_turn(db, turn, owner, Closing("interrupted", reason), now):
+    if not row or not close_turn(db, turn, owner, TurnClosing("interrupted", reason), now):
         return None
-    return found(db, turn.key, turn.id)
+    return select_turn(db, turn.key, turn.id)
 
 
-def found(db: sqlite3.Connection, key: SessionKey, id: str) -> Turn | None:
-    row = db.execute(f"SELECT {TURN} FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
-    return turn_of(row) if row else None
+def select_turn(db: sqlite3.Connection, key: SessionKey, id: str) -> Turn | None:
+    row = db.execute(f"SELECT {TURN_COLUMNS} FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
+    return turn_from_row(row) if row else None
 
 
-def by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn | None:
+def select_turn_by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn | None:
+    """Return the turn with this id in any session of the namespace; of several, the one that was opened last."""
     row = db.execute(
-        f"SELECT {TURN} FROM turns WHERE namespace = ? AND id = ? ORDER BY opened DESC, rowid DESC LIMIT 1",
+        f"SELECT {TURN_COLUMNS} FROM turns WHERE namespace = ? AND id = ? ORDER BY opened DESC, rowid DESC LIMIT 1",
         (namespace, id),
     ).fetchone()
-    return turn_of(row) if row else None
+    return turn_from_row(row) if row else None
 
 
-def listed(
-    db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], limit: int | None, before: str = ""
+def select_turns(
+    db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, before: str = ""
 ) -> list[Turn]:
-    """The newest of a way, in order; of those before a turn on it."""
-    at, end = _stands(db, key, way, before) if before else (0, (segments.END, 0))
+    """Return the newest turns of a path in order, or the newest ones before the turn ``before``."""
+    at, end = _locate(db, key, path, before) if before else (0, (segments.END, 0))
     newest: list[Turn] = []
-    for piece in way[at:]:
+    for piece in path[at:]:
         left = None if limit is None else limit - len(newest)
         rows = db.execute(
-            f"SELECT {TURN} FROM turns WHERE {HERE} AND segment = ? AND since < ? AND (since, ordinal) < (?, ?)"
+            # ``since < until``: of a parent segment the path shows the turns that began before the branch point. The
+            # row-value comparison continues behind ``before``; it applies only to the first range.
+            f"SELECT {TURN_COLUMNS} FROM turns WHERE {HERE} AND segment = ? AND since < ? AND (since, ordinal) < (?, ?)"
             " ORDER BY since DESC, ordinal DESC LIMIT ?",
             (*pair(key), piece.segment, piece.until, *end, sql_limit(left)),
         )
         end = (segments.END, 0)
-        newest += [turn_of(row) for row in rows]
+        newest += [turn_from_row(row) for row in rows]
         if len(newest) == limit:
             break
     return newest[::-1]
 
 
-def _stands(db: sqlite3.Connection, key: SessionKey, way: Sequence[Piece], id: str) -> tuple[int, tuple[int, int]]:
-    """On which piece of the way a turn is, and its (since, ordinal) there."""
+def _locate(
+    db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], id: str
+) -> tuple[int, tuple[int, int]]:
+    """Return the index of the range of the path that holds a turn, and the turn's (since, ordinal)."""
     row = db.execute(f"SELECT segment, since, ordinal FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
-    for at, piece in enumerate(way):
+    for at, piece in enumerate(path):
         if row is not None and row[0] == piece.segment and row[1] < piece.until:
             return at, (row[1], row[2])
     raise TurnNotFound(f"There is no turn {id!r} on this branch.", details={"turn": id})
 
 
-def everything(db: sqlite3.Connection, key: SessionKey) -> list[Turn]:
-    rows = db.execute(f"SELECT {TURN} FROM turns WHERE {HERE} ORDER BY ordinal", pair(key))
-    return [turn_of(row) for row in rows]
+def select_all_turns(db: sqlite3.Connection, key: SessionKey) -> list[Turn]:
+    rows = db.execute(f"SELECT {TURN_COLUMNS} FROM turns WHERE {HERE} ORDER BY ordinal", pair(key))
+    return [turn_from_row(row) for row in rows]
 
 
-def of_cell(db: sqlite3.Connection, key: SessionKey, cell: str, limit: int | None) -> list[Turn]:
+def select_cell_turns(db: sqlite3.Connection, key: SessionKey, cell: str, limit: int | None) -> list[Turn]:
     rows = db.execute(
-        f"SELECT {TURN} FROM turns WHERE {HERE} AND cell = ? AND cell <> '' ORDER BY ordinal DESC LIMIT ?",
+        f"SELECT {TURN_COLUMNS} FROM turns WHERE {HERE} AND cell = ? AND cell <> '' ORDER BY ordinal DESC LIMIT ?",
         (*pair(key), cell, sql_limit(limit)),
     ).fetchall()
-    return [turn_of(row) for row in reversed(rows)]
+    return [turn_from_row(row) for row in reversed(rows)]
 
 
-def _insert(db: sqlite3.Connection, session: sessions.End, turn: Turn, lease: tuple[object, ...], **facts: Any) -> Turn:
-    """The turn as it is stored, with ``facts`` about it; its session does not count it yet."""
-    sessions.must_be_idle(session)
+def _insert_turn(
+    db: sqlite3.Connection, session: sessions.SessionEnd, turn: Turn, lease: tuple[object, ...], **facts: Any
+) -> Turn:
+    """Insert a turn with the next ordinal and return it as stored. The session's turn count is updated separately."""
+    sessions.raise_if_busy(session)
     added = replace(turn, ordinal=session.turns + 1, since=session.head, **facts)
     try:
         db.execute(_INSERT, (*turn_row(added), session.segment, *lease))
     except sqlite3.IntegrityError as error:
-        raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id}) from error
+        raise Conflict(f"A turn {turn.id!r} exists already.", details={"turn": turn.id}) from error
     return added
 
 
-def _count(db: sqlite3.Connection, turn: Turn, now: float) -> None:
+def _count_turn(db: sqlite3.Connection, turn: Turn, now: float) -> None:
     db.execute(
         "UPDATE sessions SET turns = ?, revision = revision + 1, updated = ?, accessed = ?"
         " WHERE namespace = ? AND id = ?",
@@ -297,33 +326,35 @@ def _count(db: sqlite3.Connection, turn: Turn, now: float) -> None:
     )
 
 
-def _expect(head: int, expect_seq: int) -> None:
+def _check_head(head: int, expect_seq: int) -> None:
     if head != expect_seq:
         raise SequenceConflict(
-            f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
+            f"The session is at item {head}, not {expect_seq}.",
+            hint="Read the new items first.",
+            details={"head": head},
         )
 
 
-def _paired(messages: Sequence[Message]) -> None:
-    waiting = call_pairs.unanswered({}, messages)
+def _check_paired(messages: Sequence[Message]) -> None:
+    waiting = call_pairs.pending_calls({}, messages)
     if waiting:
         raise InvalidRequest(f"These calls have no result: {', '.join(waiting)}.", hint="Add one result for each.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """An open turn, held by who asks; ``pending`` are the calls without a result."""
+    """An open turn held by the requesting owner. ``pending`` are the calls without a result (id -> name)."""
 
     pending: Mapping[str, str]
-    place: items.Place
+    place: items.AppendPoint
 
 
-def _leased(db: sqlite3.Connection, turn: Turn, owner: Owner) -> _Lease | None:
-    """None when the turn is not open and this owner's."""
+def _select_lease(db: sqlite3.Connection, turn: Turn, owner: Owner) -> _Lease | None:
+    """Return the lease, or None if the turn is not open or not this owner's."""
     row = db.execute(
         "SELECT pending, t.segment, cell, epoch, head FROM turns AS t JOIN sessions AS s"
         " ON s.namespace = t.namespace AND s.id = t.session"
         " WHERE t.namespace = ? AND t.session = ? AND t.id = ? AND t.state = 'open' AND t.instance = ?",
         (*pair(turn.key), turn.id, owner.instance),
     ).fetchone()
-    return _Lease(json.loads(row[0]), items.Place(turn.key, turn.id, *row[1:])) if row else None
+    return _Lease(json.loads(row[0]), items.AppendPoint(turn.key, turn.id, *row[1:])) if row else None

@@ -12,8 +12,8 @@ from tornado import web
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
-    Imported,
-    Preview,
+    ImportPreview,
+    ImportResult,
     export_session,
     import_session,
     preview,
@@ -41,7 +41,7 @@ class ClearOutputsBody(Body):
     cells: Annotated[list[Id], Field(default_factory=list, max_length=5000)]
 
 
-def preview_to_json(seen: Preview) -> dict[str, Any]:
+def preview_to_json(seen: ImportPreview) -> dict[str, Any]:
     return dataclasses.asdict(seen)
 
 
@@ -134,7 +134,7 @@ class ImportHandler(AgentHandler):
             raise NotFound("No conversation lies beside this notebook.")
         return found
 
-    def _tell(self, come: Imported, bound: bool) -> None:
+    def _tell(self, come: ImportResult, bound: bool) -> None:
         body = {**session_to_json(come.session), "bound": bound, "preview": preview_to_json(come.preview)}
         self.reply(body, 201)
 

@@ -122,14 +122,14 @@ async def _said_in(responses: Responses, owner: Owner, items: Sequence[AnyItem])
 async def carried(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
     """``messages`` behind the conversation up to a turn, all of which can be told to another session. The client's
     instructions stay at the beginning. Raises InvalidRequest where the turn is gone."""
-    instructions, said = history_merge.split(messages)
+    instructions, said = history_merge.split_instructions(messages)
     whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None
     if whole is None or before is None:
         raise InvalidRequest("The previous response is not in its session any more.")
     failed = {one.id for one in whole.turns if one.state == "failed"}
     stored = [item.message for item in before if item.turn not in failed and not item.message.hidden]
-    spliced = await asyncio.to_thread(history_merge.append, stored, said)
+    spliced = await asyncio.to_thread(history_merge.splice_append, stored, said)
     kept = [await _with_bytes(store, key, message) for message in stored[: spliced.kept]]
     return [*instructions, *kept, *spliced.new]
 

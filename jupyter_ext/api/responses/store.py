@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.tables.rows import changed_rows
+from agent_kernel.sessions.tables.rows import count_changes
 from jupyter_ext.api.responses.resource import Facts
 
 T = TypeVar("T")
@@ -219,7 +219,7 @@ def _row(connection: sqlite3.Connection, columns: str, owner: Owner, id: str) ->
 def _delete(connection: sqlite3.Connection, owner: Owner, id: str) -> bool:
     gone = "DELETE FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
     connection.execute(gone, (id, owner.namespace, owner.subject))
-    return changed_rows(connection) > 0
+    return count_changes(connection) > 0
 
 
 def _any_of(connection: sqlite3.Connection, key: SessionKey) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
-from agent_kernel.sessions.export.import_export import Preview
+from agent_kernel.sessions.export.import_export import ImportPreview
 from jupyter_ext.api.schemas.sessions import Bound, Session
 
 
@@ -224,7 +224,7 @@ class Beside(TypedDict):
 
 
 class Arrived(Bound):
-    preview: Preview
+    preview: ImportPreview
 
 
 class Folder(TypedDict):

@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.permission_grant import Grant
 from agent_kernel.core.session import Branch, Snippet
-from agent_kernel.sessions.export.import_export import Preview
-from agent_kernel.sessions.undo import Undone
+from agent_kernel.sessions.export.import_export import ImportPreview
+from agent_kernel.sessions.undo import UndoResult
 
 
 class Brief(TypedDict):
@@ -84,11 +84,11 @@ class Forked(Bound):
 
 
 class Imported(Bound):
-    preview: Preview
+    preview: ImportPreview
 
 
 class Previewed(TypedDict):
-    preview: Preview
+    preview: ImportPreview
 
 
 class StoredMessage(TypedDict):
@@ -144,7 +144,7 @@ class BranchDropped(TypedDict):
 
 
 class TakenBack(TypedDict):
-    undone: Undone | None
+    undone: UndoResult | None
     session: Session
 
 

@@ -16,7 +16,7 @@ from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.sidecar_document import read_document
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
 
@@ -32,7 +32,7 @@ async def _write(path: Path, turns: dict[str, list[Message]], **facts: Any) -> N
     store = MemoryStore()
     for name, said in turns.items():
         await store.add_turn(Turn(name, KEY, model="scripted", where="sandbox", **facts), said)
-    whole = await snapshot(store, KEY)
+    whole = await read_snapshot(store, KEY)
     assert whole is not None
     written = export(whole)
     path.write_bytes(written.document)

@@ -28,9 +28,9 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.formats import chat, markdown, mistralrs, notebook
-from agent_kernel.sessions.export.formats.bare_messages import visible
+from agent_kernel.sessions.export.formats.bare_messages import visible_messages
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.import_export import export_session, import_session
 from agent_kernel.sessions.export.transcript import export, parse
@@ -128,7 +128,7 @@ async def test_a_tree_that_grew_at_random_comes_back_branch_by_branch(
     gardener = Gardener(memory, owner, seed)
     for _ in range(STEPS):
         await gardener.step()
-    whole = await snapshot(memory, KEY)
+    whole = await read_snapshot(memory, KEY)
     assert whole is not None
     keeps_every_branch(whole)
     shows_every_message_once(whole)
@@ -212,7 +212,7 @@ def test_mistralrs_form_brings_every_branch_back(whole: Transcript) -> None:
 
 def keeps_every_branch(whole: Transcript) -> None:
     for branch in branches(whole):
-        said = rounds(list(visible(whole, branch, {})))
+        said = rounds(list(visible_messages(whole, branch, {})))
         document = mistralrs.write(whole, branch, {})
         back = come(mistralrs, document)
         assert [shown(message, full=True) for message in back] == [shown(message, full=True) for message in said]
@@ -225,7 +225,7 @@ def keeps_every_branch(whole: Transcript) -> None:
 def test_openais_messages_bring_every_branch_back(whole: Transcript) -> None:
     for branch in branches(whole):
         bare = replace(whole, items=tuple(replace(item, message=without(item.message)) for item in whole.items))
-        said = list(visible(bare, branch, {}))
+        said = list(visible_messages(bare, branch, {}))
         back = come(chat, chat.write(bare, branch, {}))
         assert [shown(message, full=False) for message in back] == [shown(message, full=False) for message in said]
 
@@ -271,5 +271,5 @@ def test_a_notebook_has_every_question_of_its_branch(whole: Transcript) -> None:
     whole = marked(whole)
     for branch in branches(whole):
         cells = json.loads(notebook.write(whole, branch, {}))["cells"]
-        asked = [message.text for message in visible(whole, branch, {}) if message.role == "user"]
+        asked = [message.text for message in visible_messages(whole, branch, {}) if message.role == "user"]
         assert ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"] == asked

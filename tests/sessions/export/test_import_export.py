@@ -19,7 +19,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, SessionUpdate, Summary, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
-from agent_kernel.sessions.export.consistent_read import transcript
+from agent_kernel.sessions.export.consistent_read import to_transcript
 from agent_kernel.sessions.export.formats.json_reader import loads
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
@@ -421,7 +421,7 @@ async def test_a_restored_session_is_a_transcript_of_itself(store: SessionStore,
     await store.restore(replace(whole, session=replace(whole.session, key=THERE)), blobs)
     again = await store.whole(THERE)
     assert again is not None
-    assert transcript(again, blobs).tree == whole.tree
+    assert to_transcript(again, blobs).tree == whole.tree
     assert (again.items, again.branches) == (whole.items, whole.branches)
     with pytest.raises(InvalidRequest):
         await store.restore(replace(whole, session=replace(whole.session, key=SessionKey("bare", "s"))), {})

@@ -55,7 +55,7 @@ def test_an_item_comes_back_as_it_was(item: dict[str, Any]) -> None:
 def test_whatever_an_import_brings_as_an_item_does_not_break_a_reader(form: Any, role: Any, hidden: bool) -> None:
     said = Message(role, extra={responses_items.SHAPE: form}, hidden=hidden)
     responses_items.item_of(said)
-    responses_items.shown([user("a"), said])
+    responses_items.to_model_history([user("a"), said])
 
 
 def item(kind: str, id: str, **more: Any) -> Message:
@@ -73,7 +73,7 @@ def output(id: str) -> Message:
 def told(messages: list[Message]) -> list[str]:
     return [
         f"{message.role} {message.text}".strip() + "".join(f" {call.id}" for call in message.calls)
-        for message in responses_items.shown(messages)
+        for message in responses_items.to_model_history(messages)
     ]
 
 

@@ -18,7 +18,7 @@ from agent_kernel.core.messages import Media, assistant, tool_result, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, Owner, Session, SessionKey, Turn
 from agent_kernel.sessions import call_pairs
-from agent_kernel.sessions.export.consistent_read import snapshot
+from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import INLINE_BYTES, Exported, Transcript, export, parse
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY, Talk, calls, result
@@ -108,10 +108,10 @@ def test_a_file_that_is_not_the_medium_it_is_named_after_is_refused() -> None:
 
 
 async def test_a_snapshot_holds_the_whole_session_at_one_revision(store: SessionStore, owner: Owner) -> None:
-    assert await snapshot(store, KEY) is None
+    assert await read_snapshot(store, KEY) is None
     talk = await Talk.begin(store, owner)
     await talk.say(user("look", [PNG]), calls("c1"), result("c1"))
-    found = await snapshot(store, KEY)
+    found = await read_snapshot(store, KEY)
     assert found is not None
     assert (found.session.head, len(found.items), found.blobs) == (3, 3, {PNG.hash: PNG.data})
     assert parse(exported(found).document) == found
@@ -132,7 +132,7 @@ async def test_a_session_that_loses_a_medium_while_it_is_read_is_read_again(
         return await blob(key, digest)
 
     monkeypatch.setattr(store, "blob", shrinks)
-    found = await snapshot(store, KEY)
+    found = await read_snapshot(store, KEY)
     assert found is not None
     assert ([item.message.text for item in found.items], found.blobs) == (["first"], {})
 
@@ -198,7 +198,7 @@ def test_calls_without_ids_or_results_are_made_whole() -> None:
         {"role": "user", "content": "next"},
     ]
     read = parse(json.dumps({"messages": said, "images": []}).encode())
-    assert call_pairs.unanswered({}, [item.message for item in read.items]) == {}
+    assert call_pairs.pending_calls({}, [item.message for item in read.items]) == {}
     assert [item.message.status for item in read.items if item.message.role == "tool"] == ["success", "interrupted"]
     assert read.left_out == {"results": 1}
 

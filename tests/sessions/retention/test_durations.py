@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.sessions.retention.durations import seconds, told
+from agent_kernel.sessions.retention.durations import format_duration, seconds
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_longer_than_anybody_waits_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["30m", "24h", "7d", "1h30m", "250ms", "0"])
 def test_what_is_told_can_be_set(text: str) -> None:
-    assert seconds(told(seconds(text, "ttl")), "ttl") == seconds(text, "ttl")
+    assert seconds(format_duration(seconds(text, "ttl")), "ttl") == seconds(text, "ttl")

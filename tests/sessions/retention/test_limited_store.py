@@ -12,8 +12,14 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SearchQuery, SessionKey, Turn
-from agent_kernel.sessions.retention.limited_store import HIDDEN, MADE, REFUSED, LimitedStore, limited
-from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.retention.limited_store import (
+    CREATING_WRITES,
+    EMPTY_READS,
+    GUARDED_WRITES,
+    LimitedStore,
+    limit_store,
+)
+from agent_kernel.sessions.retention.limits import RetentionLimits
 from tests.sessions.talk import KEY, Clock, Talk, calls, result
 
 OPEN_OR_NO_SESSION = {
@@ -35,7 +41,7 @@ CARE = {"verify", "repair", "stats", "vacuum", "fold", "bindings", "forget_set_a
 @pytest.fixture
 def seen(store: SessionStore, clock: Clock) -> SessionStore:
     """Two turns are seen; sessions live 100 s."""
-    return limited(store, Limits(ttl=100, max_history_turns=2), clock=clock)
+    return limit_store(store, RetentionLimits(ttl=100, max_history_turns=2), clock=clock)
 
 
 async def told(store: SessionStore, *turns: tuple[str, TurnState], extra: tuple[Message, ...] = ()) -> None:
@@ -53,7 +59,7 @@ async def texts(store: SessionStore, limit: int | None = None, **options: Any) -
 
 def test_every_method_of_a_store_is_limited_or_said_not_to_be() -> None:
     own = {name for name, _ in inspect.getmembers(LimitedStore, inspect.isfunction) if not name.startswith("_")}
-    known = own | set(HIDDEN) | REFUSED | MADE | OPEN_OR_NO_SESSION | CARE
+    known = own | set(EMPTY_READS) | GUARDED_WRITES | CREATING_WRITES | OPEN_OR_NO_SESSION | CARE
     wanted = {name for name, _ in inspect.getmembers(SessionStore, inspect.isfunction) if not name.startswith("_")}
     assert not wanted - known, "add them to LimitedStore, HIDDEN, REFUSED or MADE, or say here why not"
 

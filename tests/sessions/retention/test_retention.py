@@ -12,9 +12,9 @@ from agent_kernel.core.errors import Conflict, SessionBusy, SessionNotFound, Sto
 from agent_kernel.core.messages import user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, Session, SessionKey, Turn
-from agent_kernel.sessions.retention.limited_store import LimitedStore, limited
-from agent_kernel.sessions.retention.limits import Limits
-from agent_kernel.sessions.retention.retention import OnExpire, Retained, Retention
+from agent_kernel.sessions.retention.limited_store import LimitedStore, limit_store
+from agent_kernel.sessions.retention.limits import RetentionLimits
+from agent_kernel.sessions.retention.retention import OnExpire, Retention, RetentionStore
 from tests.sessions.talk import KEY, Clock, Talk
 
 TTL = 0.1
@@ -23,8 +23,8 @@ Made: TypeAlias = Callable[..., tuple[SessionStore, Retention]]
 
 @pytest.fixture
 def made(store: SessionStore, clock: Clock) -> Made:
-    def make(limits: Limits, *on_expire: OnExpire) -> tuple[SessionStore, Retention]:
-        seen = limited(store, limits, on_expire, clock=clock)
+    def make(limits: RetentionLimits, *on_expire: OnExpire) -> tuple[SessionStore, Retention]:
+        seen = limit_store(store, limits, on_expire, clock=clock)
         assert isinstance(seen, LimitedStore)
         return seen, seen.retention
 
@@ -67,11 +67,11 @@ class Callback:
 
 
 async def test_without_limits_the_store_is_the_store_itself(store: SessionStore) -> None:
-    assert limited(store, Limits()) is store
+    assert limit_store(store, RetentionLimits()) is store
 
 
 async def test_a_session_is_gone_for_every_reader_at_the_ttl_before_any_sweep(made: Made, clock: Clock) -> None:
-    store, _ = made(Limits(ttl=TTL))
+    store, _ = made(RetentionLimits(ttl=TTL))
     await store.create(KEY, "title")
     await store.bind("local", "/root", "a.ipynb", KEY.id)
     clock.now += TTL * 0.99
@@ -88,7 +88,7 @@ async def test_a_session_is_gone_for_every_reader_at_the_ttl_before_any_sweep(ma
 
 
 async def test_a_session_made_again_after_the_ttl_is_a_new_one(made: Made, clock: Clock, owner: Owner) -> None:
-    store, _ = made(Limits(ttl=TTL))
+    store, _ = made(RetentionLimits(ttl=TTL))
     talk = await Talk.begin(store, owner)
     await talk.say(user("old"))
     await talk.close()
@@ -98,7 +98,7 @@ async def test_a_session_made_again_after_the_ttl_is_a_new_one(made: Made, clock
 
 
 async def test_a_sweep_removes_what_is_too_old_and_tells_why(made: Made, store: SessionStore, clock: Clock) -> None:
-    seen, retention = made(Limits(ttl=TTL))
+    seen, retention = made(RetentionLimits(ttl=TTL))
     await seen.create(KEY)
     assert await retention.sweep() == []
     clock.now += 0.3
@@ -109,7 +109,7 @@ async def test_a_sweep_removes_what_is_too_old_and_tells_why(made: Made, store: 
 
 
 async def test_reading_keeps_a_session_and_looking_it_up_does_not(made: Made, clock: Clock) -> None:
-    store, retention = made(Limits(ttl=TTL))
+    store, retention = made(RetentionLimits(ttl=TTL))
     await filled(store, clock, "ab", step=0)
     for _ in range(4):
         clock.now += TTL * 0.7
@@ -121,7 +121,7 @@ async def test_reading_keeps_a_session_and_looking_it_up_does_not(made: Made, cl
 
 
 async def test_reading_again_and_again_writes_once(made: Made, store: SessionStore, clock: Clock) -> None:
-    seen, retention = made(Limits(ttl=100))
+    seen, retention = made(RetentionLimits(ttl=100))
     began = (await seen.create(KEY)).accessed
     for _ in range(10):
         clock.now += 1
@@ -138,8 +138,8 @@ async def test_reading_again_and_again_writes_once(made: Made, store: SessionSto
 async def test_another_server_learns_of_a_read_before_it_would_let_go(
     made: Made, store: SessionStore, clock: Clock
 ) -> None:
-    here, _ = made(Limits(ttl=100))
-    _, there = made(Limits(ttl=100))
+    here, _ = made(RetentionLimits(ttl=100))
+    _, there = made(RetentionLimits(ttl=100))
     await here.create(KEY)
     clock.now += 90
     await here.touch(KEY)
@@ -148,7 +148,7 @@ async def test_another_server_learns_of_a_read_before_it_would_let_go(
 
 
 async def test_a_session_with_an_open_turn_never_goes(made: Made, clock: Clock, owner: Owner) -> None:
-    store, retention = made(Limits(ttl=TTL, max_sessions=2))
+    store, retention = made(RetentionLimits(ttl=TTL, max_sessions=2))
     talk = await Talk.begin(store, owner)
     clock.now += 10
     await filled(store, clock, "ab")
@@ -162,7 +162,7 @@ async def test_a_session_with_an_open_turn_never_goes(made: Made, clock: Clock, 
 
 
 async def test_a_session_that_is_used_meanwhile_stays(made: Made, clock: Clock) -> None:
-    store, retention = made(Limits(ttl=TTL))
+    store, retention = made(RetentionLimits(ttl=TTL))
     await store.create(KEY)
     clock.now += 1
     (due,) = await retention.due()
@@ -172,7 +172,7 @@ async def test_a_session_that_is_used_meanwhile_stays(made: Made, clock: Clock) 
 
 
 async def test_at_the_cap_a_new_session_takes_the_place_of_the_longest_unused(made: Made, clock: Clock) -> None:
-    store, _ = made(Limits(max_sessions=3))
+    store, _ = made(RetentionLimits(max_sessions=3))
     await filled(store, clock, "abcd")
     assert await ids(store) == ["b", "c", "d"]
     await store.touch(key("b"))
@@ -184,20 +184,20 @@ async def test_at_the_cap_a_new_session_takes_the_place_of_the_longest_unused(ma
 
 
 async def test_each_namespace_has_its_own_cap(made: Made, clock: Clock) -> None:
-    store, _ = made(Limits(max_sessions=1))
+    store, _ = made(RetentionLimits(max_sessions=1))
     await store.create(SessionKey("ann", "s"))
     await store.create(SessionKey("bob", "s"))
     assert [len(await store.list(name)) for name in ("ann", "bob")] == [1, 1]
 
 
 async def test_sessions_made_at_once_do_not_exceed_the_cap(made: Made) -> None:
-    store, _ = made(Limits(max_sessions=3))
+    store, _ = made(RetentionLimits(max_sessions=3))
     await asyncio.gather(*(store.create(key(str(number))) for number in range(20)))
     assert len(await ids(store)) == 3
 
 
 async def test_a_cap_of_zero_is_no_cap(made: Made, store: SessionStore, clock: Clock) -> None:
-    seen, retention = made(Limits(max_sessions=0, max_history_turns=1))
+    seen, retention = made(RetentionLimits(max_sessions=0, max_history_turns=1))
     await filled(seen, clock, "0123456789")
     assert await retention.sweep() == []
     assert len(await ids(seen)) == 10
@@ -207,7 +207,7 @@ async def test_every_callback_is_told_once_before_with_the_history(
     made: Made, store: SessionStore, clock: Clock, owner: Owner
 ) -> None:
     first, second = Callback(store), Callback(store)
-    seen, retention = made(Limits(ttl=TTL), first, second)
+    seen, retention = made(RetentionLimits(ttl=TTL), first, second)
     talk = await Talk.begin(seen, owner)
     await talk.say(user("the last words"))
     await talk.close()
@@ -220,7 +220,7 @@ async def test_every_callback_is_told_once_before_with_the_history(
 
 async def test_a_deleted_session_is_told_of_once_and_an_unknown_one_never(made: Made, store: SessionStore) -> None:
     callback = Callback(store)
-    seen, _ = made(Limits(), callback)
+    seen, _ = made(RetentionLimits(), callback)
     await seen.create(KEY)
     assert list(await asyncio.gather(seen.delete(KEY), seen.delete(KEY))) == [True, False]
     assert not await seen.delete(key("unknown"))
@@ -231,7 +231,7 @@ async def test_nobody_is_told_of_a_session_that_may_not_be_deleted(
     made: Made, store: SessionStore, owner: Owner
 ) -> None:
     callback = Callback(store)
-    seen, _ = made(Limits(), callback)
+    seen, _ = made(RetentionLimits(), callback)
     talk = await Talk.begin(seen, owner)
     with pytest.raises(SessionBusy):
         await seen.delete(KEY)
@@ -248,7 +248,7 @@ async def test_a_callback_that_fails_is_logged_and_the_session_goes(
         raise RuntimeError("the text of a message")
 
     callback = Callback(store)
-    seen, _ = made(Limits(), fails, callback)
+    seen, _ = made(RetentionLimits(), fails, callback)
     await seen.create(KEY)
     assert await seen.delete(KEY)
     assert callback.told == ["s"]
@@ -261,7 +261,7 @@ async def test_at_the_end_the_server_tells_of_the_sessions_it_worked_with(
 ) -> None:
     callback = Callback(store)
     await store.create(key("earlier"))
-    seen, retention = made(Limits(), callback)
+    seen, retention = made(RetentionLimits(), callback)
     await filled(seen, clock, "abc")
     await seen.delete(key("b"))
     await retention.aclose()
@@ -272,7 +272,7 @@ async def test_at_the_end_the_server_tells_of_the_sessions_it_worked_with(
 
 async def test_the_sweeper_comes_by_itself(made: Made, store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_kernel.sessions.retention.retention.MIN_SWEEP_S", 0.01)
-    retention = Retention(cast(Retained, store), Limits(ttl=0.02), clock=lambda: 2_000_000_000.0)
+    retention = Retention(cast(RetentionStore, store), RetentionLimits(ttl=0.02), clock=lambda: 2_000_000_000.0)
     await store.create(KEY)
     retention.start()
     assert await soon_gone(store)
@@ -293,7 +293,7 @@ async def test_a_full_disk_does_not_end_the_sweeper(
         return await real(*given)
 
     monkeypatch.setattr(store, "delete", full_once)
-    retention = Retention(cast(Retained, store), Limits(ttl=0.02), clock=lambda: 2_000_000_000.0)
+    retention = Retention(cast(RetentionStore, store), RetentionLimits(ttl=0.02), clock=lambda: 2_000_000_000.0)
     await store.create(KEY)
     retention.start()
     assert await soon_gone(store)

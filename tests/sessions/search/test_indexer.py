@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import SearchQuery, SessionKey, Turn
-from agent_kernel.sessions.search.indexer import STEP, Folding
+from agent_kernel.sessions.search.indexer import STEP, SearchIndexer
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.tables import search_texts
 
@@ -25,12 +25,12 @@ async def memory() -> AsyncIterator[MemoryStore]:
 
 async def until_folded(store: MemoryStore) -> None:
     async with asyncio.timeout(20):
-        while await store._database.read(search_texts.left):
+        while await store._database.read(search_texts.count_left):
             await asyncio.sleep(0.01)
 
 
 async def test_what_is_said_is_folded_soon_and_again(memory: MemoryStore) -> None:
-    folding = Folding(memory, every_s=0.01)
+    folding = SearchIndexer(memory, every_s=0.01)
     folding.start()
     folding.start()
     for turn in ("t1", "t2"):
@@ -41,7 +41,7 @@ async def test_what_is_said_is_folded_soon_and_again(memory: MemoryStore) -> Non
 
 
 async def test_closing_what_was_not_started_is_harmless(memory: MemoryStore) -> None:
-    await Folding(memory).aclose()
+    await SearchIndexer(memory).aclose()
 
 
 class Failing:
@@ -61,7 +61,7 @@ class Failing:
 
 async def test_a_store_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     store = Failing()
-    folding = Folding(store, every_s=0.001, again_s=0.001)
+    folding = SearchIndexer(store, every_s=0.001, again_s=0.001)
     with caplog.at_level(logging.WARNING):
         folding.start()
         async with asyncio.timeout(20):

@@ -39,10 +39,10 @@ def without_fts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
 
     def back() -> None:
         monkeypatch.undo()
-        search_index.available.cache_clear()
+        search_index.is_available.cache_clear()
 
     monkeypatch.setattr(search_index, "MODULE", search_index.MODULE.replace("fts5", GONE))
-    search_index.available.cache_clear()
+    search_index.is_available.cache_clear()
     yield back
     back()
 
@@ -100,7 +100,7 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
     assert await store.fold() == 0
     await store.aclose()
     rename_module(path, "fts5", GONE)
-    search_index.available.cache_clear()
+    search_index.is_available.cache_clear()
     search_index.MODULE, kept = search_index.MODULE.replace("fts5", GONE), search_index.MODULE
 
     store = open_store()
@@ -111,7 +111,7 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
     assert await found(store, "garnet") == ["indexed", "new", "old"]
     await store.aclose()
     rename_module(path, GONE, "fts5")
-    search_index.available.cache_clear()
+    search_index.is_available.cache_clear()
     search_index.MODULE = kept
 
     store = open_store()
@@ -125,7 +125,7 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
 
 async def integrity(store: SqliteStore) -> None:
     """The index, if there is one yet, agrees with the texts: FTS5's own check."""
-    if not await store._database.read(search_index.usable):
+    if not await store._database.read(search_index.is_usable):
         return
     await store._database.write(
         lambda db: db.execute("INSERT INTO search_index (search_index, rank) VALUES ('integrity-check', 1)")
@@ -140,7 +140,7 @@ async def test_what_an_older_version_wrote_is_found_and_folded(path: Path) -> No
         "INSERT INTO items VALUES ('local', 'old', 1, 't', 'user', 'message', NULL,"
         ' \'{"role":"user","content":"a topaz"}\', \'\', \'\', 1)',
     )
-    old = Database(path, schema.scripts()[:1])
+    old = Database(path, schema.migration_scripts()[:1])
     await old.write(lambda db: [db.execute(row) for row in rows])
     await old.aclose()
     store = SqliteStore(path)
@@ -170,7 +170,7 @@ async def test_a_damaged_index_is_searched_around_and_made_anew(open_store: Call
     await say(store, "new", "garnet")
     assert len(await found(store, "garnet")) == 31
     assert await store.fold() == 0
-    await store._database.write(lambda db: search_index.note(db, search_index.RENEW))
+    await store._database.write(lambda db: search_index.add_chore(db, search_index.RENEW))
     assert await store.fold() == 0
     assert len(await found(store, "garnet")) == 31
     await integrity(store)
@@ -206,7 +206,7 @@ async def test_deleted_text_leaves_the_index_by_itself(open_store: Callable[[], 
     store = open_store()
     await secret_deleted(store)
     assert await store.fold() == 0
-    assert not await store._database.read(search_texts.due)
+    assert not await store._database.read(search_texts.has_work)
     left = await store._database.write(terms)
     assert "gar" in left
     assert "xyz" not in left
@@ -219,7 +219,7 @@ async def test_a_vacuum_leaves_nothing_of_deleted_text(
     store = open_store()
     await secret_deleted(store)
     if renew:
-        await store._database.write(lambda db: search_index.note(db, search_index.RENEW))
+        await store._database.write(lambda db: search_index.add_chore(db, search_index.RENEW))
     await store.vacuum()
     assert "xyz" not in await store._database.write(terms)
     assert await found(store, "garnet") == ["kept"]

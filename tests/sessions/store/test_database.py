@@ -21,11 +21,11 @@ from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError, S
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.sessions import shared_disk
-from agent_kernel.sessions.blob_files import Connection
+from agent_kernel.sessions.blob_files import StoreConnection
 from agent_kernel.sessions.store import database
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.store.moved_store_check import Presence
-from agent_kernel.sessions.store.schema import scripts
+from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
+from agent_kernel.sessions.store.schema import migration_scripts
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
 from tests.sessions.talk import KEY, Talk, calls
@@ -51,14 +51,14 @@ class TurkishCursor(sqlite3.Cursor):
     rowcount = -1
 
 
-class TurkishConnection(Connection):
+class TurkishConnection(StoreConnection):
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         cursor = TurkishCursor(self)
         return cursor.execute(*statement)
 
 
 async def test_the_language_of_the_machine_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "Connection", TurkishConnection)
+    monkeypatch.setattr(database, "StoreConnection", TurkishConnection)
     store, owner = SqliteStore(path), Owner.here()
     first = await store.create(KEY, "once")
     assert await store.create(KEY, "twice") == first
@@ -88,7 +88,7 @@ async def test_a_shared_disk_gets_a_rollback_journal(path: Path, monkeypatch: py
     local = SqliteStore(path)
     await local.create(KEY)
     await local.aclose()
-    monkeypatch.setattr(shared_disk, "shared_disk", lambda path: True)
+    monkeypatch.setattr(shared_disk, "is_shared_disk", lambda path: True)
     shared = SqliteStore(path)
     assert await shared.info(KEY) is not None
     assert rows(path, "PRAGMA journal_mode") == [("delete",)]
@@ -195,7 +195,7 @@ async def test_a_store_opens_while_another_process_creates_its_file(path: Path) 
         other.execute("CREATE TABLE first (a)")
         assert path.stat().st_size == 0
         assert path.with_name("sessions.db-journal").stat().st_size > 0
-        Presence(path, "sessions.db").check()
+        MovedStoreCheck(path, "sessions.db").check()
         other.execute("ROLLBACK")
 
 
@@ -207,7 +207,7 @@ async def test_a_rollback_journal_without_its_file_is_not_deleted_either(path: P
         other.execute("INSERT INTO first VALUES (1)")
         path.rename(path.with_name("moved.db"))
         with pytest.raises(StoreError, match=r"sessions.db-journal beside it holds"):
-            Presence(path, "sessions.db").check()
+            MovedStoreCheck(path, "sessions.db").check()
 
 
 async def test_many_connections_create_one_file_at_the_same_time(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ async def test_a_damaged_file_with_a_backup_names_the_backup(path: Path) -> None
     migrate(path, NEXT)
     path.write_bytes(b"x" * 5000)
     store = SqliteStore(path)
-    with pytest.raises(StoreCorrupt, match=rf"restore sessions\.db\.bak-v{len(scripts())}"):
+    with pytest.raises(StoreCorrupt, match=rf"restore sessions\.db\.bak-v{len(migration_scripts())}"):
         await store.info(KEY)
     await store.aclose()
 

@@ -11,8 +11,8 @@ from agent_kernel.core.seams.session_store import FileStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.contract_tests.files import LARGE, bytes_of, file
 from agent_kernel.sessions.export.import_export import copy_session
-from agent_kernel.sessions.retention.limited_store import limited
-from agent_kernel.sessions.retention.limits import Limits
+from agent_kernel.sessions.retention.limited_store import limit_store
+from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import private_id, with_private
@@ -101,7 +101,7 @@ async def test_a_copy_of_a_session_has_its_files() -> None:
 
 
 async def test_files_of_an_expired_session_are_gone_for_every_reader(clock: Clock) -> None:
-    store: FileStore = limited(MemoryStore(clock=clock), Limits(ttl=60), clock=clock)  # type: ignore[assignment]
+    store: FileStore = limit_store(MemoryStore(clock=clock), RetentionLimits(ttl=60), clock=clock)  # type: ignore[assignment]
     await store.create(KEY)
     await store.add_files(KEY, [(file("file-1"), b"hello")])
     assert len(await store.all_files("local")) == 1

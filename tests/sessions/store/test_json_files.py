@@ -340,14 +340,14 @@ async def test_a_document_of_an_older_version_is_migrated(kept: FilesStore, dire
         row.pop("segment")
         row.pop("since", None)
     old = {name: body["sessions"][name] for name in ("title", "created", "updated", "head", "revision", "turns")}
-    path.write_bytes(json_document.encoded({**body, "version": 1, "sessions": old}))
+    path.write_bytes(json_document.to_bytes({**body, "version": 1, "sessions": old}))
     again = FilesStore(directory)
     assert [turn.since for turn in await again.turns(KEY)] == [0, 2]
     assert [branch.name for branch in await again.branches(KEY)] == [MAIN]
     await again.branch(KEY, before="t2")
     assert [item.message.text for item in await again.latest(KEY)] == ["u1", "a1"]
     await again.aclose()
-    assert json.loads(path.read_bytes())["version"] == len(schema.scripts())
+    assert json.loads(path.read_bytes())["version"] == len(schema.migration_scripts())
 
 
 # ----------------------------------------------------------------------------------------------- a disk that fails

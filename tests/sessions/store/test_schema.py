@@ -23,8 +23,8 @@ async def test_a_migration_keeps_the_data_and_a_backup(path: Path) -> None:
     await made(path)
     migrate(path, NEXT)
     assert rows(path, "SELECT note FROM sessions") == [("none",)]
-    assert rows(path, "PRAGMA user_version") == [(len(schema.scripts()) + 1,)]
-    backup = path.with_name(f"{path.name}.bak-v{len(schema.scripts())}")
+    assert rows(path, "PRAGMA user_version") == [(len(schema.migration_scripts()) + 1,)]
+    backup = path.with_name(f"{path.name}.bak-v{len(schema.migration_scripts())}")
     assert backup.stat().st_mode & 0o777 == 0o600
     old = SqliteStore(backup)
     assert [item.message.text for item in await old.latest(KEY)] == ["hello"]
@@ -48,9 +48,9 @@ async def test_the_mark_of_an_import_moves_out_of_the_metadata(
     path: Path, metadata: str, kept: dict[str, object], imported: dict[str, object] | None
 ) -> None:
     path.parent.mkdir()
-    before = next(at for at, script in enumerate(schema.scripts()) if "ADD COLUMN imported" in script)
+    before = next(at for at, script in enumerate(schema.migration_scripts()) if "ADD COLUMN imported" in script)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        schema.migrate(connection, path, schema.scripts()[:before])
+        schema.migrate(connection, path, schema.migration_scripts()[:before])
         connection.executemany(
             "INSERT INTO sessions (namespace, id, title, created, updated, metadata) VALUES ('local', ?, '', 0, 0, ?)",
             [("s", metadata), ("x", "{")],
@@ -72,7 +72,7 @@ async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     await made(path)
     with pytest.raises(sqlite3.OperationalError):
         migrate(path, NEXT, "CREATE TABLE half (x);\nINSERT INTO nowhere VALUES (1);")
-    assert rows(path, "PRAGMA user_version") == [(len(schema.scripts()),)]
+    assert rows(path, "PRAGMA user_version") == [(len(schema.migration_scripts()),)]
     assert rows(path, "SELECT name FROM sqlite_master WHERE name IN ('extra', 'half')") == []
     assert writable_at_once(path)
 
@@ -154,7 +154,7 @@ async def test_what_the_first_version_wrote_is_read_as_it_was(old_store: SqliteS
     [picture] = (await old_store.latest(KEY))[0].message.media
     assert await old_store.blob(KEY, picture.hash) == b"\x89PNG" + bytes(60)
     assert await old_store.bound("local", "/r", "a.ipynb") == "s"
-    assert rows(path, "PRAGMA user_version") == [(len(schema.scripts()),)]
+    assert rows(path, "PRAGMA user_version") == [(len(schema.migration_scripts()),)]
     assert path.with_name(f"{path.name}.bak-v1").exists()
 
 

@@ -1,4 +1,4 @@
-"""Messages without sessions, turns or times, as other programs keep them, and a session made of them. Pure."""
+"""Conversion of messages without sessions, turns or times, as other programs store them, into a session. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agent_kernel.sessions import call_pairs
 from agent_kernel.sessions.export.formats.json_reader import Fields
 
 IMPORTED = "imported"
-"""The id of a session that has none."""
+"""Id of a session without one."""
 
 
-def of_messages(
+def transcript_from_messages(
     said: Sequence[tuple[Fields, Message]],
     blobs: Mapping[str, bytes],
     namespace: str,
@@ -23,8 +23,10 @@ def of_messages(
     *,
     strict: bool,
 ) -> Transcript:
-    """A user message begins a turn. ``strict``: a result names its call and every call has one, else InvalidRequest;
-    otherwise results belong to calls in their order, a call without one was interrupted, and results of no call are
+    """Build a transcript; a user message begins a turn.
+
+    ``strict``: every result names its call and every call has a result, otherwise InvalidRequest. Not strict:
+    results are assigned to calls in order, a call without one counts as interrupted, and results without a call are
     left out."""
     key = SessionKey(namespace, IMPORTED)
     turns: list[Turn] = []
@@ -38,9 +40,9 @@ def of_messages(
     return Transcript(session, tuple(turns), tuple(items), blobs=blobs, left_out=left_out)
 
 
-def visible(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> Iterator[Message]:
-    """What was said on a branch and a model would be shown: without what is hidden and without turns that failed or
-    still run. A result without its call can not come of that: both are of one turn."""
+def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> Iterator[Message]:
+    """Yield the messages of a branch that a model would see: without hidden messages and without failed or running
+    turns. This splits no pair of call and result: both belong to one turn."""
     turns, items = transcript.shown(branch)
     shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
     for item in items:
@@ -100,11 +102,11 @@ def _lenient(messages: Sequence[Message], left_out: dict[str, int]) -> Iterator[
             name = waiting.pop(id)
             yield replace(message, call_id=id, name=message.name or name, status=message.status or "success", calls=())
             continue
-        yield from call_pairs.answers(waiting, "")
+        yield from call_pairs.interrupted_results(waiting, "")
         named = _with_ids(message) if message.role == "assistant" else replace(message, calls=())
         waiting = {call.id: call.name for call in named.calls}
         yield replace(named, call_id=None)
-    yield from call_pairs.answers(waiting, "")
+    yield from call_pairs.interrupted_results(waiting, "")
 
 
 def _with_ids(message: Message) -> Message:

@@ -1,4 +1,4 @@
-"""OpenAI's chat messages: a list, or an object with ``messages``; what its API takes as history. Pure."""
+"""OpenAI chat messages: a list, or an object with ``messages``, as its API accepts them as history. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 from agent_kernel.core.messages import Media, Message, Text, replace_media_with_note
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.bare_messages import of_messages, visible
+from agent_kernel.sessions.export.formats.bare_messages import transcript_from_messages, visible_messages
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """One branch as a JSON object. Its API knows no reasoning, no names of tools and no images but a user's: there
-    stands a note."""
-    bodies = [_body(message, transcript.blobs, left_out) for message in visible(transcript, branch, left_out)]
+    """Write one branch as a JSON object. That API has no reasoning, no tool names and only images of users; notes
+    replace other media."""
+    bodies = [_body(message, transcript.blobs, left_out) for message in visible_messages(transcript, branch, left_out)]
     return json.dumps({"messages": bodies}, indent=1).encode()
 
 
 def read(document: Fields, namespace: str) -> Transcript:
-    """Raises InvalidRequest for a call without its result and a result without its call."""
+    """Parse. Raises InvalidRequest for a call without its result and a result without its call."""
     listed = Fields({"messages": document.value}, "document") if isinstance(document.value, list) else document
     reader = MessageReader(Fields({}, document.place))
     said = [(place, reader.message(place)) for place in listed.each("messages")]
-    return of_messages(said, reader.blobs, namespace, reader.left_out, strict=True)
+    return transcript_from_messages(said, reader.blobs, namespace, reader.left_out, strict=True)
 
 
 def _body(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Fields of a JSON document that nobody vouches for. Pure; every surprise is an InvalidRequest that names the place.
+"""Typed access to the fields of an untrusted JSON document. Pure; every error is an InvalidRequest that names the
+place.
 
-By hand and not by pydantic, whose strings can not hold the lone surrogates that Python's (and a model's output) can.
+Not pydantic, whose strings cannot hold the lone surrogates that Python's (and a model's) output can contain.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ from agent_kernel.core.messages import is_too_deep
 
 T = TypeVar("T")
 MAX_VALUES = 2_000_000
-"""Values in one document. Python needs up to 250 bytes for three of JSON, so bytes alone bound nothing."""
+"""Values in one document. Python needs up to 250 bytes for three of JSON, so a limit of bytes is not enough."""
 MAX_COUNT = 2**53
-"""What other programs can still count exactly."""
+"""The largest integer that other programs can represent exactly."""
 LAST_TIME = 253402300799.0
-"""The end of the year 9999: what is later can not be written as a date."""
+"""The end of the year 9999: later times cannot be written as dates."""
 _REQUIRED: Any = object()
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
-"""Never goes back: a string that does not end is taken to the end of the document, so the time is linear."""
+"""Possessive, so it never backtracks: an unterminated string is read to the end of the document, and the time is
+linear."""
 
 
 def loads(
     document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES, *, what: str = "document"
 ) -> Fields:
-    """The JSON value in UTF-8 bytes, within the limits. A key that stands twice in an object is refused: two readers
-    would read two documents."""
+    """Parse UTF-8 JSON within the limits. A duplicate key in an object is refused, since two readers would see
+    different documents."""
     check_size(document, max_bytes, max_values, what=what)
     try:
         body = json.loads(
-            document.decode(), parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_without_twins
+            document.decode(), parse_constant=_refuse_number, parse_float=_finite_float, object_pairs_hook=_unique_keys
         )
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The {what} is not JSON: {error}.") from error
@@ -45,15 +47,15 @@ def loads(
 
 
 def check_size(document: bytes, max_bytes: int, max_values: int, *, what: str = "document") -> None:
-    """Raises InvalidRequest; nothing is decoded."""
+    """Check the limits without decoding. Raises InvalidRequest."""
     if len(document) > max_bytes:
         raise InvalidRequest(f"The {what} has {len(document)} bytes, more than {max_bytes}.")
-    if too_many(document, max_values):
+    if has_too_many_values(document, max_values):
         raise InvalidRequest(f"The {what} has more than {max_values} values.")
 
 
-def too_many(document: bytes, values: int) -> bool:
-    """Counts brackets and commas, which is what makes values; in strings they do not count."""
+def has_too_many_values(document: bytes, values: int) -> bool:
+    """Whether there are more values. Counts brackets and commas outside of strings."""
     if document.count(b"{") + document.count(b"[") + document.count(b",") <= values:
         return False
     found = 0
@@ -64,23 +66,23 @@ def too_many(document: bytes, values: int) -> bool:
     return False
 
 
-def _without_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     body = dict(pairs)
     if len(body) != len(pairs):
         seen: set[str] = set()
         twin = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twin[:80]!r} stands twice in one object")
+        raise ValueError(f"the key {twin[:80]!r} occurs twice in one object")
     return body
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-def _finite(text: str) -> float:
-    """1e999 is written as a number and read as infinity, which JSON can not hold."""
+def _finite_float(text: str) -> float:
+    """1e999 is a valid number in JSON but is parsed as infinity, which JSON cannot represent."""
     value = float(text)
-    return value if math.isfinite(value) else _no_number(text)
+    return value if math.isfinite(value) else _refuse_number(text)
 
 
 def _float(field: Fields) -> float:
@@ -92,7 +94,7 @@ def _float(field: Fields) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One JSON value, and where it stands. Null counts as absent."""
+    """A JSON value and its place in the document. Null counts as absent."""
 
     value: Any
     place: str
@@ -101,7 +103,7 @@ class Fields:
         raise InvalidRequest(f"{self.place}: {why}.")
 
     def get(self, name: str, kind: type[T], default: T = _REQUIRED) -> T:
-        """A field of this object; true is no number, 1 is a float."""
+        """Return a field of this object. true is not accepted as a number; 1 is accepted as a float."""
         found = self.child(name)
         if found.value is None:
             return found.refuse("is missing") if default is _REQUIRED else default
@@ -111,21 +113,21 @@ class Fields:
         return value
 
     def count(self, name: str, default: int = _REQUIRED) -> int:
-        """A whole number from 0 that a store and other programs can hold."""
+        """Return an integer from 0 that a store and other programs can hold."""
         value = self.get(name, int, default)
         if not 0 <= value <= MAX_COUNT:
             self.child(name).refuse(f"should be from 0 to {MAX_COUNT}")
         return value
 
     def time(self, name: str) -> float:
-        """Seconds since the epoch, which a date can hold."""
+        """Return seconds since the epoch that a date can represent."""
         value = self.get(name, float)
         if not 0 <= value <= LAST_TIME:
-            self.child(name).refuse("is no time between 1970 and 9999")
+            self.child(name).refuse("is not a time between 1970 and 9999")
         return value
 
     def utf8(self, name: str, default: str = _REQUIRED) -> str:
-        """A text that every store can hold: without lone surrogates."""
+        """Return a text that every store can hold: without lone surrogates."""
         value = self.get(name, str, default)
         try:
             value.encode()
@@ -139,11 +141,11 @@ class Fields:
         return Fields(self.value.get(name), f"{self.place}.{name}")
 
     def each(self, name: str) -> Iterator[Fields]:
-        """The elements of a list that may be absent."""
+        """Yield the elements of a list that may be absent."""
         for at, value in enumerate(self.get(name, list, [])):
             yield Fields(value, f"{self.place}.{name}[{at}]")
 
     def items(self, name: str) -> Iterator[tuple[str, Fields]]:
-        """The entries of an object that may be absent."""
+        """Yield the entries of an object that may be absent."""
         for key, value in self.get(name, dict, {}).items():
             yield key, Fields(value, f"{self.place}.{name}.{key[:80]}")

@@ -1,4 +1,4 @@
-"""Files of a session in a document: mistral.rs's file objects, with their bytes where those are small. Pure."""
+"""Files of a session in a document: mistral.rs's file objects, with their bytes if those are small. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from agent_kernel.core import files
 from agent_kernel.core.files import File
 from agent_kernel.sessions.export.formats.json_reader import LAST_TIME, Fields
-from agent_kernel.sessions.export.formats.message_reader import decoded
+from agent_kernel.sessions.export.formats.message_reader import decode_base64
 
 MAX_FILES = 10_000
 _ID = re.compile(r"file[-_][A-Za-z0-9_.-]{1,100}")
@@ -19,30 +19,29 @@ _MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,120}")
 
 
 def write(file: File, data: bytes | None) -> dict[str, Any]:
-    """``hash`` and the exact time are ours; mistral.rs skips what it does not know."""
+    """``hash`` and the exact time are ours; mistral.rs ignores unknown fields."""
     body = {**file.to_json(), "created": file.created} | ({"hash": file.hash} if file.hash else {})
     return body if data is None else files.with_body(body, data, text=file.is_text)
 
 
 def read(place: Fields, name: str = "files") -> Iterator[tuple[File, bytes | None]]:
-    """Each with its bytes, if they are in the document. Raises InvalidRequest for an id that stands twice, bytes that
-    are not those of their hash, and more than MAX_FILES."""
+    """Yield each file with its bytes, if the document contains them. Raises InvalidRequest for a duplicate id, bytes
+    that do not match their hash, and more than MAX_FILES files."""
     seen: set[str] = set()
     for body in place.each(name):
-        file, data = one(body)
+        file, data = read_file(body)
         if file.id in seen or len(seen) == MAX_FILES:
             body.refuse(f"its id stands twice, or there are more than {MAX_FILES} files")
         seen.add(file.id)
         yield file, data
 
 
-def one(body: Fields) -> tuple[File, bytes | None]:
-    """Without bytes and without a hash it is a file that does not exist: what it says of an error stays, or it was left
-    out for its size."""
+def read_file(body: Fields) -> tuple[File, bytes | None]:
+    """Parse a file. Without bytes and hash it is a missing file: its error is kept, or it was left out for its size."""
     text, encoded = body.child("text"), body.child("data_base64")
     data = text.value.encode("utf-8", "surrogatepass") if isinstance(text.value, str) else None
     if data is None and encoded.value is not None:
-        data = decoded(encoded)
+        data = decode_base64(encoded)
     digest = body.get("hash", str, "")
     if data is not None and digest not in ("", hashlib.sha256(data).hexdigest()):
         body.refuse("the bytes do not match their hash")
@@ -72,7 +71,7 @@ def one(body: Fields) -> tuple[File, bytes | None]:
 
 
 def _id(body: Fields) -> str:
-    """Its own, if it looks like one: what was said of the file names it."""
+    """Return the file's own id if it has the right form, since messages refer to it."""
     id = body.get("id", str, "")
     return id if _ID.fullmatch(id) else f"file-{hashlib.sha256((body.place + id).encode()).hexdigest()[:32]}"
 

@@ -1,7 +1,7 @@
-"""A session to read: Markdown of what was said, code in fences, reasoning and tools folded. Pure; never read back.
+"""Markdown of a session for reading: code in fences, reasoning and tools folded. Pure; it is never parsed again.
 
-Text of people and models can not leave its place: fences are longer than any in what they hold, a fence that a message
-leaves open is closed, and HTML is shown, not run: behind its "<" stands an invisible space.
+Text of people and models cannot leave its place: fences are longer than any fence in their content, an open fence in a
+message is closed, and HTML is displayed instead of rendered, by a zero-width space after its "<".
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)\Z")
 _CLOSE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*\Z")
 _UNCLEAR = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])+(?:`{3}|~{3})")
-"""A fence inside a list or a quotation: where it ends is a matter of the reader's rules."""
+"""A fence inside a list or a quotation, which Markdown readers end at different places."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SCHEME = re.compile(r"(\]\(|\]:)(\s*<?\s*)(?=(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 _INVISIBLE = "\u200b"
 
 
 def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[str, dict[str, bytes]]:
-    """The text and, with ``beside``, images by the names of their files below ``images/``; without it they are data
-    URLs. The current branch comes whole, of each other one what it does not share; a ``branch`` comes alone."""
-    page = _Page(transcript, beside)
+    """Return the text and, with ``beside``, images by file name below ``images/``; otherwise images are data URLs. The
+    current branch is complete, other branches contain what they do not share; a given ``branch`` is written alone."""
+    page = _MarkdownPage(transcript, beside)
     chosen = transcript.session.branch if branch is None else branch
     lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.about(chosen)]
     lines += page.branch(chosen)
@@ -41,7 +41,7 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
     return "\n".join(lines).rstrip() + "\n", page.files
 
 
-class _Page:
+class _MarkdownPage:
     def __init__(self, transcript: Transcript, beside: bool) -> None:
         self.files: dict[str, bytes] = {}
         self._whole = transcript
@@ -59,15 +59,15 @@ class _Page:
         return " · ".join(facts)
 
     def kept(self) -> Iterator[str]:
-        """The files of the session, by name: what is in them stays where it is."""
+        """Yield the files of the session by name, without content."""
         if self._whole.files:
             yield from ("", "## Files", "")
         for file in self._whole.files:
             yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
 
     def branch(self, name: str) -> Iterator[str]:
-        """What no branch before it has shown, in turns as the branch counts them. A branch that leaves another one in
-        the middle of a turn shares only the first items of that turn."""
+        """Yield what no earlier branch has shown, in turns numbered within the branch. A branch that leaves another one
+        in the middle of a turn shares only the first items of that turn."""
         turns, items = self._whole.shown(name)
         of_turn: dict[str, list[Item]] = {}
         for item in items:
@@ -126,7 +126,7 @@ def _from(branch: Branch) -> str:
 
 
 def _call(call: ToolCall) -> list[str]:
-    """Code as code, anything else as JSON."""
+    """Write code as code and other arguments as JSON."""
     arguments: Mapping[str, object] = call.arguments
     code = arguments.get("code")
     if isinstance(code, str) and len(arguments) == 1:
@@ -145,8 +145,8 @@ def _fenced(text: str, language: str) -> list[str]:
 
 
 def prose(text: str) -> Iterator[str]:
-    """Markdown as it was written, with its fences closed and its HTML and scripts made harmless; not in code, as far
-    as it is certain what is code."""
+    """Yield the Markdown as written, with fences closed and with HTML and scripts made harmless, except where the text
+    is certainly code."""
     fence, certain = "", True
     for line in _clean(text).split("\n"):
         closes = _CLOSE.match(line)
@@ -181,7 +181,7 @@ def _code(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what UTF-8 can not hold and what a terminal would obey."""
+    """Remove what UTF-8 cannot encode and what a terminal would interpret."""
     plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
     return plain.encode("utf-8", "replace").decode()
 

@@ -1,4 +1,4 @@
-"""One message of a document in any of the chat shapes: OpenAI's, mistral.rs's, ours. Pure; nothing is trusted."""
+"""Parses one message in any of the chat formats: OpenAI's, mistral.rs's, ours. Pure; nothing is trusted."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.videos import MAX_FRAMES, PNG, describe
 
 MAX_MEDIA = 10_000
-"""Media in one document."""
+"""Media per document."""
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 _MIME = re.compile(r"[\x20-\x7e]{1,255}\Z")
 _DATA_URL = re.compile(r"data:([^,;]{3,201})(?:;[^,;]{0,200}){0,4};base64,", re.ASCII)
 
 
 class MessageReader:
-    """``document`` has the lists ``images`` and ``videos``: the n-th is that of the n-th image or video part. ``blobs``
-    are the media that were read, ``left_out`` counts what has no place in a message of ours."""
+    """``document`` has the lists ``images`` and ``videos``, whose n-th entry belongs to the n-th image or video part.
+    ``blobs`` are the media read so far; ``left_out`` counts what our messages cannot represent."""
 
     def __init__(self, document: Fields) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -34,7 +34,7 @@ class MessageReader:
         self._media = 0
 
     def message(self, wrapped: Fields) -> Message:
-        body = unwrapped(wrapped)
+        body = unwrap(wrapped)
         role = "system" if body.get("role", str) == "developer" else body.get("role", str)
         status = body.child("status").value
         if role not in get_args(Role):
@@ -52,7 +52,7 @@ class MessageReader:
         )
 
     def end(self) -> None:
-        """Refuses images that belong to no part; videos of a session that mistral.rs wrote may."""
+        """Refuse images without a part. Videos without a part are allowed in sessions of mistral.rs."""
         if next(self._images, None) is not None:
             self._document.refuse("there are more images than image parts")
         rest = sum(1 for _ in self._videos)
@@ -63,7 +63,7 @@ class MessageReader:
         self.left_out[what] = self.left_out.get(what, 0) + count
 
     def keep(self, place: Fields, mime: str, data: bytes) -> Media:
-        """The medium without its bytes, which are in ``blobs``."""
+        """Add the bytes to ``blobs`` and return the medium without them."""
         if not _MIME.match(mime):
             place.refuse("has no MIME type of a file")
         self._one_more(place)
@@ -109,13 +109,13 @@ class MessageReader:
                 image.refuse("is not the image of its part")
             return named
         known = medium(part) if part.child("hash").value is not None else None
-        kept = self.keep(image, known.mime if known else PNG, decoded(image))
+        kept = self.keep(image, known.mime if known else PNG, decode_base64(image))
         if known is not None and kept != known:
             image.refuse("the bytes do not match their hash and size")
         return kept
 
     def _of_url(self, image: Fields) -> Part:
-        """A picture that is somewhere else is not fetched: who wrote the document would learn who reads it."""
+        """Convert an image. One at an address is not fetched: the document's author would learn who reads it."""
         url = image if isinstance(image.value, str) else image.child("url")
         if not isinstance(url.value, str):
             url.refuse("should be a URL")
@@ -133,14 +133,14 @@ class MessageReader:
         head = _DATA_URL.match(url.value)
         if head is None:
             return None
-        return self.keep(url, head[1].lower(), decoded(Fields(url.value[head.end() :], url.place)))
+        return self.keep(url, head[1].lower(), decode_base64(Fields(url.value[head.end() :], url.place)))
 
     def _elsewhere(self, url: Fields) -> Text:
         self.leave_out("images that are elsewhere")
         return Text(f"[image at {url.value[:200]}]")
 
     def _video(self, part: Fields) -> Iterator[Part]:
-        """mistral.rs keeps the frames that a model saw."""
+        """mistral.rs stores the frames that a model saw."""
         video = next(self._videos, None)
         frames = list(video.each("frames")) if video is not None else []
         if video is None or not frames:
@@ -151,7 +151,7 @@ class MessageReader:
         if len(frames) > MAX_FRAMES:
             self.leave_out("frames of videos", len(frames) - MAX_FRAMES)
         for frame in frames[:MAX_FRAMES]:
-            yield self.keep(frame, PNG, decoded(frame))
+            yield self.keep(frame, PNG, decode_base64(frame))
 
     def _one_more(self, place: Fields) -> None:
         self._media += 1
@@ -160,7 +160,7 @@ class MessageReader:
 
 
 def medium(part: Fields) -> Media:
-    """One that is named, without its bytes."""
+    """Parse a medium that is referenced without its bytes."""
     digest, size, mime = part.get("hash", str), part.count("size"), part.get("mime", str)
     if not _HASH.match(digest):
         part.child("hash").refuse("a hash is 64 hexadecimal digits")
@@ -169,19 +169,19 @@ def medium(part: Fields) -> Media:
     return Media(mime, digest, size)
 
 
-def unwrapped(message: Fields) -> Fields:
-    """mistral.rs tags values by their side of an Either: {"Left": text} or {"Right": list of objects}."""
+def unwrap(message: Fields) -> Fields:
+    """Remove the tags of mistral.rs, which wraps values as {"Left": text} or {"Right": list of objects}."""
     if not isinstance(message.value, dict):
         message.refuse("should be an object")
     return Fields({name: _either(value) for name, value in message.value.items()}, message.place)
 
 
 def is_tagged(message: Any) -> bool:
-    """Whether its values are wrapped."""
+    """Whether the values of a message are wrapped."""
     return isinstance(message, dict) and _either(message.get("role")) is not message.get("role")
 
 
-def decoded(field: Fields) -> bytes:
+def decode_base64(field: Fields) -> bytes:
     if not isinstance(field.value, str):
         field.refuse("should be base64")
     try:

@@ -21,7 +21,7 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats import kept_files, videos
-from agent_kernel.sessions.export.formats.bare_messages import of_messages, visible
+from agent_kernel.sessions.export.formats.bare_messages import transcript_from_messages, visible_messages
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
@@ -29,17 +29,19 @@ _LAST_NOTE = re.compile(r"(?:\A|\n)\[([^\[\]\n]{3,255}): ([0-9a-f]{12})\]\Z")
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """One branch. PNG images go to ``images``; every other medium is one of ``files``, with its bytes, before the files
-    of the session. Results stand in the order of their calls: by that alone a reader tells whose they are."""
-    media = _Lists(transcript, left_out)
-    messages = [_tagged(_body(message, media)) for message in _in_call_order(visible(transcript, branch, left_out))]
+    """Write one branch. PNG images go to ``images``; other media become ``files`` with their bytes, before the files of
+    the session. Results are in the order of their calls, since readers assign them only by that."""
+    media = _MediaLists(transcript, left_out)
+    messages = [
+        _tagged(_body(message, media)) for message in _in_call_order(visible_messages(transcript, branch, left_out))
+    ]
     kept = [kept_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
     lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *kept]}
     return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
 
 
 def read(document: Fields, namespace: str) -> Transcript:
-    """Wrapped or plain values. It writes no ids of results, so they are paired with calls in their order."""
+    """Parse wrapped or plain values. Results have no ids, so they are assigned to calls in order."""
     if document.child("messages").value is None:
         document.refuse("this is no session: it has no messages")
     reader = MessageReader(document)
@@ -51,13 +53,13 @@ def read(document: Fields, namespace: str) -> Transcript:
     media = {file.hash[:12]: file for file, data in kept if data is not None and file.id == _file_id(file.hash)}
     named: set[str] = set()
     said = [(place, _with_media(message, media, named)) for place, message in said]
-    come = of_messages(said, blobs, namespace, reader.left_out, strict=False)
+    come = transcript_from_messages(said, blobs, namespace, reader.left_out, strict=False)
     session = replace(come.session, title=_title(document), tags=_tags(document))
     return replace(come, session=session, files=tuple(file for file, _ in kept if file.id not in named))
 
 
 def _in_call_order(said: Iterator[Message]) -> Iterator[Message]:
-    """A round's results may have been stored in the order in which its calls ended."""
+    """Sort the results of a round, which may be stored in the order in which the calls ended."""
     order: dict[str | None, int] = {}
     results: list[Message] = []
     for message in said:
@@ -81,13 +83,13 @@ def _tags(document: Fields) -> tuple[str, ...]:
 
 
 def _note(medium: Media) -> str:
-    """What a message says instead of a medium that is one of the files."""
+    """Text in place of a medium that is one of the files."""
     return f"[{medium.mime}: {medium.hash[:12]}]"
 
 
 def _with_media(message: Message, files: Mapping[str, File], named: set[str]) -> Message:
-    """The media in the place of the notes at the end of the text. ``files`` are those of media, by the beginning of
-    their hash; ``named`` gets the ids of those that a note names."""
+    """Replace the notes at the end of the text by their media. ``files`` are those of media, by the beginning of their
+    hash; the ids of those found are added to ``named``."""
     *parts, last = message.parts or (Text(""),)
     found: list[Part] = []
     text = last.text if isinstance(last, Text) else ""
@@ -98,8 +100,8 @@ def _with_media(message: Message, files: Mapping[str, File], named: set[str]) ->
     return replace(message, parts=(*parts, *([Text(text)] if text else []), *found)) if found else message
 
 
-class _Lists:
-    """The images, videos and files of the document, in the order in which messages name them."""
+class _MediaLists:
+    """The images, videos and files of the document, in the order in which messages refer to them."""
 
     def __init__(self, transcript: Transcript, left_out: dict[str, int]) -> None:
         self.images: list[str] = []
@@ -111,7 +113,7 @@ class _Lists:
         self._seen: set[str] = set()
 
     def content(self, message: Message) -> str | list[dict[str, str]]:
-        """Images first, then videos, then one text: the order in which mistral.rs writes them."""
+        """Write images first, then videos, then one text: the order in which mistral.rs writes them."""
         shown, rest = videos.split(message.parts, self._blobs)
         self.videos += shown
         placeholders: list[dict[str, str]] = []
@@ -159,7 +161,7 @@ def _file_id(digest: str) -> str:
     return f"file-{digest[:32]}"
 
 
-def _body(message: Message, media: _Lists) -> dict[str, Any]:
+def _body(message: Message, media: _MediaLists) -> dict[str, Any]:
     body: dict[str, Any] = {"role": message.role, "content": media.content(message)}
     if message.calls:
         body["tool_calls"] = [

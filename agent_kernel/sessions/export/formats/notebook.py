@@ -1,4 +1,4 @@
-"""A notebook of the code that the agent ran, in order: it runs without the agent. Pure; it is not read back."""
+"""A notebook of the code that the agent ran, in order, which runs without the agent. Pure; it is never parsed again."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.bare_messages import visible
+from agent_kernel.sessions.export.formats.bare_messages import visible_messages
 from agent_kernel.sessions.export.formats.markdown import prose
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """What people asked is Markdown, each piece of Python a code cell with the text that it gave. Code that failed may
-    fail again: its cell is tagged so that the rest runs nevertheless. Calls of other tools are left out."""
+    """User messages become Markdown, each piece of Python a code cell with its text output. The cell of code that
+    failed is tagged, so that running all cells continues after it. Calls of other tools are left out."""
     import nbformat
 
-    said = list(visible(transcript, branch, left_out))
+    said = list(visible_messages(transcript, branch, left_out))
     results = _results(said)
     cells = [cell for at, message in enumerate(said) for cell in _cells(at, message, results, left_out)]
     notebook = nbformat.from_dict(
@@ -34,7 +34,7 @@ def _metadata(title: str) -> dict[str, Any]:
 
 
 def _results(said: Sequence[Message]) -> dict[tuple[int, str], Message]:
-    """By the place of the message that asked, and the call's id: ids repeat from round to round."""
+    """Return results by the index of the calling message and the call id, since ids repeat in every round."""
     found: dict[tuple[int, str], Message] = {}
     asked = 0
     for at, message in enumerate(said):

@@ -1,8 +1,8 @@
-"""mistral.rs's videos in messages of ours: a note with the facts of a video, then its frames as pictures. Pure.
+"""mistral.rs's videos in our messages: a note with the facts of a video, followed by its frames as images. Pure.
 
     [video, 2 frames, 1.5 fps, frames 0 30 of 60]
 
-A model reads the note and sees the frames; an export makes the same video of both again.
+A model reads the note and sees the frames; an export turns both into the same video again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from agent_kernel.sessions.export.formats.json_reader import Fields
 
 PNG = "image/png"
 MAX_FRAMES = 512
-"""Frames of one video; more are not read."""
+"""Frames per video; further ones are not read."""
 Video: TypeAlias = dict[str, Any]
 _NOTE = re.compile(r"\[video, (\d{1,4}) frames(?:, (\d[\d.e+-]{0,30}) fps, frames (\d[\d ]*) of (\d{1,15}))?\]\Z")
 
 
 def describe(video: Fields, count: int) -> str:
-    """The note for the first ``count`` frames of a video; without facts where the video has no sound ones."""
+    """Return the note for the first ``count`` frames, without facts if those of the video are not consistent."""
     facts = video.value
     fps, total, sampled = facts.get("fps"), facts.get("total_num_frames"), facts.get("sampled_indices")
     places = sampled[:count] if isinstance(sampled, list) else []
@@ -34,7 +34,7 @@ def describe(video: Fields, count: int) -> str:
 
 
 def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video], list[Part]]:
-    """The videos of a message, and its other parts."""
+    """Return the videos of a message, and its other parts."""
     videos: list[Video] = []
     rest: list[Part] = []
     at = 0
@@ -53,7 +53,7 @@ def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video
 
 
 def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
-    """Base64 of the pictures, up to the first part that is none."""
+    """Return the images as base64, up to the first part that is not one."""
     found: list[str] = []
     for part in parts:
         if not isinstance(part, Media) or part.mime != PNG or part.hash not in blobs:
@@ -63,7 +63,7 @@ def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
 
 
 def _video(note: re.Match[str], frames: list[str]) -> Video:
-    """mistral.rs requires all four fields."""
+    """Build the object. mistral.rs requires all four fields."""
     places = [int(number) for number in note[3].split()] if note[3] else list(range(len(frames)))
     try:
         fps = float(note[2] or 1)

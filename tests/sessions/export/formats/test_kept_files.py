@@ -51,7 +51,7 @@ async def test_what_leaves_with_a_session_comes_back(store: SessionStore, format
 
 async def test_large_ones_lie_beside_a_notebook_under_their_hash(store: SessionStore) -> None:
     await talked(store)
-    whole = await consistent_read.snapshot(store, KEY)
+    whole = await consistent_read.read_snapshot(store, KEY)
     assert whole is not None
     written = export(whole, inline_bytes=1000)
     assert written.files == {hashlib.sha256(LARGE).hexdigest(): LARGE}
