@@ -26,13 +26,13 @@ import asyncio, sys
 from agent_kernel.sessions.contract_tests.dsl import calls, result
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Media, Usage, assistant, user
-from agent_kernel.turn.turn_writer import Ledger
+from agent_kernel.turn.turn_writer import TurnWriter
 from agent_kernel.core.session import SessionKey, Turn, new_id
 from agent_kernel.sessions.store.sqlite import SqliteStore
 
 async def main(path, session):
     store, key = SqliteStore(path), SessionKey("local", session)
-    ledger = Ledger(store)
+    ledger = TurnWriter(store)
     await store.create(key)
     while True:
         turn = Turn(new_id("turn"), key)

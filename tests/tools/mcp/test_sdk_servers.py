@@ -116,15 +116,15 @@ async def test_whatever_a_server_started_ends_with_this_process(made: Made, tmp_
     config = tmp_path / "mcp.json"
     code = f"""
 import asyncio, json, sys
-from agent_kernel.core.egress import Exits
+from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.tools.mcp.source import McpTools
-from agent_kernel.tools.base.tool_source import Occasion
+from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.core.session import SessionKey
 
 async def main():
-    source = McpTools({str(config)!r}, Exits())
-    offered = await source.offer(Occasion(SessionKey("local", "s"), TurnRequest("x"), lambda body: None))
+    source = McpTools({str(config)!r}, EgressPolicy())
+    offered = await source.offer(ToolSourceContext(SessionKey("local", "s"), TurnRequest("x"), lambda body: None))
     spawn = next(tool for tool in offered.tools if tool.spec.name == "e_spawn")
     class Call: id, name = "c", "e_spawn"
     class Context: call = Call; emit = staticmethod(lambda body: None)
