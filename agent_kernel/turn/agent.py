@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
 from agent_kernel.core.events import (
@@ -30,24 +29,23 @@ from agent_kernel.core.events import (
     TurnState,
 )
 from agent_kernel.core.messages import Media, Message, Part, Usage, tool_result
-from agent_kernel.core.protocols import Engine, EngineRequest, FileKeeper, Tool, ToolSpec
+from agent_kernel.core.protocols import Engine, EngineRequest, Tool, ToolSpec
 from agent_kernel.core.request import Note, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate, Turn, new_id
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base import tool_source
-from agent_kernel.tools.base.callbacks import Callback, CallbackTools
+from agent_kernel.tools.base.callbacks import CallbackTools
 from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
 from agent_kernel.tools.base.functions import as_tool
-from agent_kernel.tools.base.notebook_access import NotebookAccess
-from agent_kernel.tools.base.tool_source import OfferedTools, ToolSource, ToolSourceContext
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
+from agent_kernel.turn.agent_options import MAX_TOOL_ROUNDS, AgentOptions, TurnNotebook, TurnServices
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.context import INSTRUCTIONS, ContextBuilder, ModelView
 from agent_kernel.turn.history import LOST, ConversationHistory
-from agent_kernel.turn.input_hook import InputHook
 from agent_kernel.turn.model_call import model_call
 from agent_kernel.turn.number_check.check import check_turn
-from agent_kernel.turn.observers import Observer, Observers
+from agent_kernel.turn.observers import Observers
 from agent_kernel.turn.post_turn_tasks import AnsweredTurn, PostTurnTasks
 from agent_kernel.turn.redacted_events import RedactedEvents
 from agent_kernel.turn.toolbox import RoundPosition, Toolbox
@@ -56,7 +54,6 @@ from agent_kernel.turn.turn_state import ActiveTurn
 from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter, await_uncancelled
 
 log = logging.getLogger(__name__)
-MAX_TOOL_ROUNDS = 16
 CHECKED_AT_ONCE = 20_000
 """Characters whose numbers are checked on the event loop; longer texts are checked in a thread."""
 MAX_NOTES = 100
@@ -97,18 +94,8 @@ class TurnResult:
 class Agent:
     """The agent of one session. The session is created if it does not exist.
 
-    ``tools`` may be typed functions. ``tool_callbacks`` (name and arguments -> text) run functions that a request
-    declares. ``max_tool_rounds`` 0 disables tools. ``sources`` provide more tools at the start of each turn, and
-    ``files`` stores what tools produce.
-
-    ``metadata`` is stored with every turn. Without a ``gate`` the default policy applies and nobody can be asked.
-    ``input_hook`` decides what the model sees of a conversation and what is stored of a request
-    (``turn/input_hook.py``). ``history_limit`` is the maximum number of earlier items that the model sees (None: all
-    that fit). ``observers`` are notified about the session.
-
-    ``notebook_dir`` is the directory of the notebook; with ``trusted`` the settings in it may be used. ``notebook`` is
-    the notebook itself. ``afterwards`` runs a server's background tasks after a turn; without it, older turns are
-    summarised only on request. ``check_numbers`` states for the numbers of an answer which of them come from a tool.
+    ``tools`` may be typed functions. Without a ``gate`` the default policy applies and nobody can be asked.
+    ``services`` and ``notebook`` are set by a server; ``options`` are described in ``AgentOptions``.
     """
 
     def __init__(
@@ -118,42 +105,37 @@ class Agent:
         session: SessionKey | str,
         tools: Sequence[Tool | Callable[..., Any]] = (),
         *,
-        tool_callbacks: Mapping[str, Callback] | None = None,
-        metadata: Mapping[str, Any] | None = None,
         gate: Gate | None = None,
-        ledger: TurnWriter | None = None,
-        max_tool_rounds: int = MAX_TOOL_ROUNDS,
-        input_hook: InputHook | None = None,
-        history_limit: int | None = None,
-        observers: Observers | Sequence[Observer] = (),
-        afterwards: PostTurnTasks | None = None,
-        sources: Sequence[ToolSource] = (),
-        files: FileKeeper | None = None,
-        notebook_dir: Path | None = None,
-        trusted: bool = False,
-        notebook: NotebookAccess | None = None,
-        check_numbers: bool = True,
+        services: TurnServices | None = None,
+        notebook: TurnNotebook | None = None,
+        **options: Unpack[AgentOptions],
     ) -> None:
+        if unknown := options.keys() - AgentOptions.__annotations__.keys():
+            raise TypeError(f"Agent has no option {', '.join(sorted(unknown))}.")
+        services = services or TurnServices()
+        observers = options.get("observers", ())
         self.key = session if isinstance(session, SessionKey) else SessionKey("local", session)
         self._store = store
         self._engine = engine
         self._tools = tuple(map(as_tool, tools))
-        self._metadata = dict(metadata or {})
+        self._metadata = dict(options.get("metadata") or {})
         self._gate = gate or Gate(Approvals())
-        self._ledger = ledger or TurnWriter(store)
+        self._writer = services.writer or TurnWriter(store)
         self._observers = observers if isinstance(observers, Observers) else Observers(observers)
-        self._afterwards = afterwards or PostTurnTasks.on_demand(store, self._ledger)
-        self._conversation = ConversationHistory(
-            store, self.key, clean=self._ledger.clean, hook=input_hook, limit=history_limit
+        self._post_turn_tasks = services.post_turn_tasks or PostTurnTasks.on_demand(store, self._writer)
+        self._history = ConversationHistory(
+            store,
+            self.key,
+            clean=self._writer.clean,
+            hook=options.get("input_hook"),
+            limit=options.get("history_limit"),
         )
-        self._max_tool_rounds = max_tool_rounds
-        self._sources = (*sources, CallbackTools(tool_callbacks or {}), CallerTools())
-        self._files = files
-        self._notebook_dir = notebook_dir
-        self._trusted = trusted
+        self._max_tool_rounds = options.get("max_tool_rounds", MAX_TOOL_ROUNDS)
+        self._sources = (*services.sources, CallbackTools(options.get("tool_callbacks") or {}), CallerTools())
+        self._files = services.files
+        self._notebook = notebook or TurnNotebook()
         self._imported = ""
-        self._notebook = notebook
-        self._check_numbers = check_numbers
+        self._check_numbers = options.get("check_numbers", True)
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
         """Run one turn to its end. Raises SessionBusy.
@@ -183,9 +165,9 @@ class Agent:
         Raises SessionBusy before the first event. Whatever else happens, the turn is closed and TurnFinished is the
         last event; a cancellation (its message is the reason) is raised again after that.
         """
-        await self._afterwards.give_way(self.key)
+        await self._post_turn_tasks.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
-        redactor = self._ledger.redactor
+        redactor = self._writer.redactor
         shown, changes, asides = RedactedEvents(redactor, emit), ChangedCells(redactor), TurnAnnotations(redactor)
         turn = ActiveTurn(request, opened, shown, changes=changes, asides=asides)
         try:
@@ -201,7 +183,9 @@ class Agent:
             return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))
         result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
-        self._afterwards.turn_ended(AnsweredTurn(self.key, first, request.said, turn.text, turn.share), self._engine)
+        self._post_turn_tasks.turn_ended(
+            AnsweredTurn(self.key, first, request.said, turn.text, turn.share), self._engine
+        )
         return result
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
@@ -209,7 +193,7 @@ class Agent:
         info = self._engine.info()
         record = self._metadata | {"permission": request.permission, "local": info.local, "host": info.host}
         if request.notes:
-            titles = [self._ledger.redactor.text(note.title)[:NOTE_CHARS] for note in request.notes[:MAX_NOTES]]
+            titles = [self._writer.redactor.text(note.title)[:NOTE_CHARS] for note in request.notes[:MAX_NOTES]]
             record |= {"notes": titles}
         if request.inputs:
             record |= {"inputs": list(request.inputs[:MAX_NOTES])}
@@ -217,17 +201,17 @@ class Agent:
         turn = Turn(
             turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
         )
-        return await self._ledger.begin(turn)
+        return await self._writer.begin(turn)
 
     async def _titled(self, request: TurnRequest) -> None:
         """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
         stays."""
-        title = self._afterwards.title(self._ledger.redactor.text(request.said))
+        title = self._post_turn_tasks.title(self._writer.redactor.text(request.said))
         session = await await_uncancelled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
         self._imported = "" if session.imported is None else IMPORTED
-        self._afterwards.opened(session, title)
+        self._post_turn_tasks.opened(session, title)
 
     async def _tell_conflict(self, error: Exception) -> None:
         if isinstance(error, Conflict):
@@ -239,9 +223,9 @@ class Agent:
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
         offered = await self._offered(turn)
         noted = replace(turn.request, notes=(*turn.request.notes, *offered.notes))
-        prepared = await self._conversation.prepare(noted, turn.opened.head, offered.page)
+        prepared = await self._history.prepare(noted, turn.opened.head, offered.page)
         await self._observers.loaded(turn.opened.turn.id, self.key.id, len(prepared.history))
-        for news in self._afterwards.news(self.key):
+        for news in self._post_turn_tasks.news(self.key):
             turn.emit(news)
         if prepared.lost:
             turn.emit(StateLost(LOST))
@@ -263,7 +247,7 @@ class Agent:
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
             theirs = frozenset(spec.name for spec in toolbox.of_caller)
             asked = self._asked(turn, await self._with_media(turn, view), tools)
-            calls, handed = await model_call(self._engine, asked, turn, theirs, self._ledger.redactor)
+            calls, handed = await model_call(self._engine, asked, turn, theirs, self._writer.redactor)
             if turn.rounds == 0:
                 self._tell_unseen(turn)
             place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
@@ -288,7 +272,8 @@ class Agent:
         if silent and not (turn.request.page or turn.request.functions or turn.request.inputs):
             return OfferedTools()
         request = replace(turn.request, tools=()) if silent else turn.request
-        about = (self._notebook_dir, self._trusted, self._notebook, turn.opened.turn.id)
+        notebook = self._notebook
+        about = (notebook.directory, notebook.trusted, notebook.access, turn.opened.turn.id)
         offered = await tool_source.gather_tools(self._sources, ToolSourceContext(self.key, request, turn.emit, *about))
         if silent:
             theirs = tuple(tool for tool in offered.tools if tool.spec.where == "caller")
@@ -342,7 +327,7 @@ class Agent:
         """Determine the origin of each number of the answer, in conversations in which tools ran."""
         if not self._check_numbers:
             return
-        clean = self._ledger.redactor.text
+        clean = self._writer.redactor.text
         answer, said = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
         if said > CHECKED_AT_ONCE:
             found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
@@ -373,11 +358,11 @@ class Agent:
             await self._keep_prompt(turn)
         turn.usage = replace(turn.usage, turn_s=turn.time.seconds)
         fault = error.to_json() if error is not None else None
-        failure = {"error": self._ledger.redactor.value(fault)} if fault else {}
+        failure = {"error": self._writer.redactor.value(fault)} if fault else {}
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
         if unsaved is not None:
             turn.emit(Notice("error", f"The end of this turn is not on disk yet and will be written again: {unsaved}"))
-        if self._ledger.transcripts is not None and (problem := self._ledger.transcripts.take_problem()):
+        if self._writer.transcripts is not None and (problem := self._writer.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
         finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish, stopped))
@@ -389,7 +374,7 @@ class Agent:
 
         A store that fails here is reported when the turn is closed.
         """
-        if said := self._conversation.unprepared(turn.request):
+        if said := self._history.unprepared(turn.request):
             with contextlib.suppress(StoreError):
                 turn.saved += len(await turn.opened.append(said))
 

@@ -1,4 +1,4 @@
-"""Work for a session that nobody waits for: one errand at a time, and it gives way to the next turn."""
+"""Background work for sessions: one task at a time for each session, cancelled by the session's next turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BackgroundTasks:
         return key in self._tasks
 
     def start(self, key: SessionKey, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
-        """None, and the work is not done, while another errand of this session runs or after ``aclose``."""
+        """Start a task. Returns None, and closes ``work``, if another task of this session runs or after ``aclose``."""
         if self._closed or key in self._tasks:
             work.close()
             return None
@@ -30,21 +30,22 @@ class BackgroundTasks:
         return task
 
     async def done(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What the work gave, after the errand that runs now. Raises Conflict if either had to give way."""
+        """Run ``work`` after the current task of the session and return its result. Raises Conflict if either is
+        cancelled by a turn."""
         while (before := self._tasks.get(key)) is not None:
             await asyncio.wait([before])
             if before.cancelled():
                 raise superseded_error()
         task = self.start(key, work())
         if task is None:
-            raise Conflict("The server stops.")
+            raise Conflict("The server is shutting down.")
         await asyncio.wait([task])
         if task.cancelled():
             raise superseded_error()
         return task.result()
 
     async def give_way(self, key: SessionKey) -> None:
-        """Ends the errand of a session, if there is one, and waits for its end."""
+        """Cancel the task of a session, if there is one, and wait for its end."""
         if task := self._tasks.get(key):
             task.cancel("a turn began")
             await asyncio.wait([task])
@@ -60,8 +61,10 @@ class BackgroundTasks:
     def _ended(self, key: SessionKey, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(key, None)
         if not task.cancelled():
-            task.exception()  # whoever waits for it is told; nobody else needs to be
+            task.exception()  # retrieved here, so that asyncio does not log it for tasks that nobody awaits
 
 
 def superseded_error() -> Conflict:
-    return Conflict("A turn of this session began, and that was given up.", hint="Try again after it.")
+    return Conflict(
+        "The operation was cancelled because a turn of this session began.", hint="Try again after the turn."
+    )

@@ -1,5 +1,5 @@
-"""What calls of a turn changed in the notebook, kept with the turn so that it can be undone later. Sources as they were
-before and after, no outputs beyond those of a deleted cell; without keys and passwords, as everything that is kept."""
+"""The notebook changes of a turn's calls, stored with the turn so that they can be undone later. Cell sources before
+and after; outputs only of deleted cells. Secrets are redacted as in everything that is stored."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 CHANGE = "change"
-"""In the details of a call."""
+"""Key in the details of a call."""
 CHANGES = "changes"
-"""In the record of a turn, by the id of the call."""
+"""Key in the record of a turn; its values are keyed by call id."""
 MAX_BYTES = 512 << 10
-"""Of one turn, as JSON."""
+"""Limit for the changes of one turn, in bytes of JSON."""
 TEXTS = ("before", "after", "kept")
 SECRET = "its text held a key or a password, which is not kept"
 NO_ROOM = "the turn changed more than is kept of one turn"
 
 
 class ChangedCells:
-    """The changes of one turn, from its events."""
+    """Collects the changes of one turn from its events."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor.off()
@@ -41,19 +41,19 @@ class ChangedCells:
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record of the turn; empty without changes."""
+        """The entry for the record of the turn; empty without changes."""
         return {CHANGES: self._changes} if self._changes else {}
 
 
 def stored_change(record: Mapping[str, Any], call: str) -> dict[str, Any]:
-    """The details of a stored call, as far as they were kept."""
+    """Return the stored change of a call in the form of call details; empty if none is stored."""
     changes = record.get(CHANGES)
     change = changes.get(call) if isinstance(changes, Mapping) else None
     return {CHANGE: dict(change)} if isinstance(change, Mapping) else {}
 
 
 def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, Any]:
-    """A text with a secret is left out as a whole: put back with a gap it would be another text."""
+    """Remove the texts of a change if one contains a secret: restoring a redacted text would change the cell."""
     change = details.get(CHANGE)
     if not redactor.is_on or not isinstance(change, Mapping) or redactor.value(change) == change:
         return dict(details)
@@ -61,5 +61,5 @@ def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, An
 
 
 def without_texts(change: Mapping[str, Any], lost: str) -> dict[str, Any]:
-    """``lost`` says why it can not be undone."""
+    """Remove the texts of a change; ``lost`` says why it cannot be undone."""
     return {name: value for name, value in change.items() if name not in TEXTS} | {"lost": lost}

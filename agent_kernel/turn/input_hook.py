@@ -1,8 +1,8 @@
-"""A caller's own say in what the model sees of a session and in what is kept: one call, two results. Pure but for it.
+"""The input hook: a caller's function that decides what the model sees of a session and what is stored.
 
-The hook gets deep copies of the history and of what is new, and returns what the model shall see. Whatever of that is
-new is stored; history is stored already. Which is which is told by identity first, then by counting equal contents;
-what is neither is new. So a hook may reorder, leave out, repeat and rebuild.
+The hook receives deep copies of the history and of the new messages, and returns what the model sees. New messages
+among these are stored; history is stored already. A message is recognised by identity first, then by counting equal
+contents; a message that matches neither is new. A hook may therefore reorder, leave out, repeat and rebuild messages.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ InputHook: TypeAlias = Callable[[list[Message], list[Message]], "list[Message] |
 
 @dataclass(frozen=True, slots=True)
 class ShapedInput:
-    """``seen``: all that the model sees, in order. ``said``: what of it is to be stored. ``before``: how many of
-    ``seen`` come before the first that is new."""
+    """The result of a hook.
+
+    ``seen`` is everything that the model sees, in order; ``said`` is the part of it that is stored. ``before`` is the
+    number of messages in ``seen`` before the first new one.
+    """
 
     seen: tuple[Message, ...]
     said: tuple[Message, ...]
@@ -32,14 +35,14 @@ class ShapedInput:
 
 
 def check_hook(hook: Any) -> InputHook | None:
-    """Raises InvalidRequest for what can not be called."""
+    """Return the hook. Raises InvalidRequest if it is not callable."""
     if hook is not None and not callable(hook):
         raise InvalidRequest(f"An input hook is a function of (history, new), not {type(hook).__name__}.")
     return hook  # type: ignore[no-any-return]  # what it takes and gives is seen when it is called
 
 
 async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> ShapedInput:
-    """Raises InvalidRequest when the hook does not return a list of messages, and whatever the hook raises."""
+    """Call the hook. Raises InvalidRequest if it does not return a list of messages, and whatever the hook raises."""
     given_history, given_new = list(map(_copied, history)), list(map(_copied, new))
     owners = _Owners(given_history, given_new)
     answer: Any = hook(given_history, given_new)
@@ -52,7 +55,7 @@ async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[
 
 
 class _Owners:
-    """Remembers the copies as they were given; they are kept alive, so that no id is another's."""
+    """Remembers which copies were history and which were new. It keeps the copies alive, so that no id is reused."""
 
     def __init__(self, history: Sequence[Message], new: Sequence[Message]) -> None:
         self._alive = (*history, *new)
@@ -60,8 +63,11 @@ class _Owners:
         self._new = {id(message) for message in new}
 
     def new(self, seen: Sequence[Message], left_in_history: Sequence[Message]) -> list[bool]:
-        """For each message whether it is new. ``left_in_history``: the list that the hook was given, as it left it;
-        what it put there is history too."""
+        """Return for each message whether it is new.
+
+        ``left_in_history`` is the history list after the hook ran; messages that the hook added to it count as history
+        too.
+        """
         put_there = {id(message) for message in left_in_history}
         unused = Counter(self._history.values())
 
@@ -76,7 +82,7 @@ class _Owners:
 
 
 def _copied(message: Message) -> Message:
-    """Each on its own: two places with one message get two copies."""
+    """Copy a message. A message that occurs in two places gets two copies."""
     return copy.deepcopy(message)
 
 

@@ -1,4 +1,4 @@
-"""Who wants to know what happens to sessions. An observer that fails harms nothing; it is logged, without content."""
+"""Session observers. An observer that fails does not affect the turn; the failure is logged without content."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from typing import Any, Protocol, TypeAlias
 from agent_kernel.core.session import Session
 
 OBSERVER_S = 5.0
-"""An asynchronous observer is given up after this many seconds."""
+"""Timeout of an asynchronous observer in seconds."""
 HookResult: TypeAlias = Awaitable[None] | None
 
 log = logging.getLogger(__name__)
 
 
 class SessionObserver:
-    """Override what you want to know; each method may be a coroutine. They run on the server's event loop, one after
-    the other, within the turn they tell of: one that blocks keeps it waiting. ``run_id`` is the id of the turn."""
+    """Base class of observers; override the methods you need. Each may be a coroutine.
+
+    Methods run on the server's event loop, one after another, within the turn: a method that blocks delays the turn.
+    ``run_id`` is the id of the turn.
+    """
 
     def on_session_load(self, run_id: str, session_id: str, message_count: int) -> HookResult:
-        """A turn begins; ``message_count`` messages of earlier turns were read."""
+        """Called when a turn begins, after ``message_count`` messages of earlier turns were read."""
 
     def on_session_save(self, run_id: str, session_id: str, message_count: int) -> HookResult:
-        """A turn ended, whatever its state; ``message_count`` messages of it are stored."""
+        """Called when a turn has ended in any state, with ``message_count`` of its messages stored."""
 
     def on_session_expire(self, session: Session) -> HookResult:
-        """The session is about to go (a policy, a person, the end of the server) and can still be read."""
+        """Called before the session is removed (by a policy, a person, or the end of the server); it can still be
+        read."""
 
     def on_conflict(self, session_id: str, error: Exception) -> HookResult:
-        """Somebody else was first: another writer, or another server that took the turn over. That a turn had to wait
-        for another one is none."""
+        """Called when another writer was first, or another server took the turn over. Waiting for another turn is no
+        conflict."""
 
 
 class Observer(Protocol):
-    """What is called: a SessionObserver, or anything with these four methods."""
+    """Anything with the four methods of SessionObserver."""
 
     def on_session_load(self, run_id: str, session_id: str, message_count: int) -> HookResult: ...
 
@@ -48,7 +52,7 @@ class Observer(Protocol):
 
 
 class Observers:
-    """All of them, in order. No method raises, except when its caller is cancelled."""
+    """Calls all observers in order. No method raises, except when its caller is cancelled."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = tuple(observers)
@@ -60,7 +64,7 @@ class Observers:
         await self._tell("on_session_save", run_id, session_id, message_count)
 
     async def expired(self, session: Session) -> None:
-        """To be awaited before the session is removed, so that observers can still read it."""
+        """Notify the observers. Await this before the session is removed, so that they can still read it."""
         await self._tell("on_session_expire", session)
 
     async def conflict(self, session_id: str, error: Exception) -> None:

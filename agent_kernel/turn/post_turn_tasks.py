@@ -1,5 +1,5 @@
-"""What follows a turn that was answered: a title for a new session, a summary when the model's tokens run out. Nobody
-waits for it, the next turn of the session ends it, and it harms nothing when it fails."""
+"""Background work after a committed turn: a title for a new session, and a summary when the model's context fills up.
+Nobody waits for it, the session's next turn cancels it, and its failure has no other effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILED += "Compact the conversation to try again."
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
-    """A turn that was answered. ``share`` of the model's tokens was in use."""
+    """A committed turn; ``share`` is the part of the model's tokens that was in use."""
 
     key: SessionKey
     first: bool
@@ -36,7 +36,8 @@ class AnsweredTurn:
 
 
 class PostTurnTasks:
-    """``told`` hears of each session that got a title or a summary, and which."""
+    """Titles and summaries of one server. ``told`` is called with each session that got one, and ``title`` or
+    ``compacted``."""
 
     def __init__(
         self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"
@@ -51,7 +52,7 @@ class PostTurnTasks:
 
     @classmethod
     def on_demand(cls, store: SessionStore, ledger: TurnWriter) -> PostTurnTasks:
-        """Nothing is done by itself, but for a title by the rule."""
+        """Create an instance that does nothing automatically except for titles by rule."""
         return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
 
     def turn_ended(self, answered: AnsweredTurn, engine: Engine) -> None:
@@ -59,29 +60,30 @@ class PostTurnTasks:
             self._errands.start(answered.key, self._follow(answered, engine))
 
     def busy(self, key: SessionKey) -> bool:
-        """Something is being done for this session."""
+        """Return whether a task of this session is running."""
         return self._errands.running(key)
 
     async def give_way(self, key: SessionKey) -> None:
-        """A turn begins: what is being done for its session ends."""
+        """Cancel the task of a session, because a turn begins."""
         await self._errands.give_way(key)
 
     def news(self, key: SessionKey) -> list[Notice]:
-        """What there is to tell about what was done, once."""
+        """Return the notices about finished tasks of a session, each once."""
         told = self._news.pop(key, None)
         return [told] if told else []
 
     def title(self, said: str) -> str:
-        """For a session that begins like this, empty if titles are off."""
+        """Return the title of a session that begins with this text; empty if titles are off."""
         return "" if self._titles == "off" else title_from_text(said)
 
     def opened(self, session: Session, title: str) -> None:
-        """A turn of the session begins; ``title`` is one that nobody chose. The model may write another one."""
+        """Record that a turn of the session begins. The model may replace ``title``, since no person chose it."""
         if self._titles == "engine" and title and not session.turns and session.title == title:
             self._ruled[session.key] = title
 
     async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
-        """Because a person asked. Raises as Compactor.compact does, and Conflict when a turn of the session begins."""
+        """Summarise at the request of a person. Raises as Compactor.compact does, and Conflict when a turn of the
+        session begins."""
         return await self._errands.done(key, lambda: self.compactor.compact(key, engine))
 
     async def aclose(self) -> None:
@@ -97,7 +99,7 @@ class PostTurnTasks:
         try:
             await self._compact(answered, engine)
         except Conflict:
-            return  # another server is at it, or the branch changed: the next turn asks again
+            return  # another server writes a summary, or the branch changed; the next turn tries again
         except Exception as error:  # noqa: BLE001  nobody waits for a summary, and nothing is lost without
             self._failed(answered.key, error)
 

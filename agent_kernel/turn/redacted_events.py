@@ -1,7 +1,7 @@
-"""The events of one turn without keys and passwords, also where a key comes in several pieces.
+"""Redacts the events of one turn, including secrets that arrive in several deltas.
 
-A piece of text whose end may be the beginning of a secret waits for the next one. ``CallOffered`` and
-``ApprovalRequired`` stay as they are: a client runs that code, and a person decides about exactly that code.
+Text whose end may be the beginning of a secret is held back until the next delta. ``CallOffered`` and
+``ApprovalRequired`` are not redacted: a client runs exactly that code, and a person decides about exactly that code.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from agent_kernel.sessions.redaction.redaction import MAX_SECRET, Redactor
 from agent_kernel.turn.changed_cells import clean_change
 
 SHORTEST = 4
-"""A beginning of fewer characters is shown: words end like that all the time, and so little of a key is none."""
+"""A possible beginning of a secret with fewer characters is shown: many words end like that, and it reveals nothing."""
 CONTEXT = 32
-"""Characters that were shown and still count when the rest of a secret comes."""
+"""Number of characters already shown that are still considered when the rest of a secret arrives."""
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallOutput
 
 
 @dataclass(slots=True)
 class DeltaStream:
-    """One text that comes in pieces; ``shown`` is the end of what was let through, ``held`` what was not."""
+    """One text that arrives in deltas; ``shown`` is the end of the text that was emitted, ``held`` the text that was
+    not."""
 
     last: Delta
     shown: str = ""
@@ -43,7 +44,7 @@ class DeltaStream:
 
 
 class RedactedEvents:
-    """Is called as ``emit`` is, and calls that."""
+    """An ``emit`` function that redacts events and passes them to another one."""
 
     def __init__(self, redactor: Redactor, emit: Emit) -> None:
         self._redactor = redactor
@@ -71,7 +72,7 @@ class RedactedEvents:
         stream.held = text[cut:]
 
     def _show(self, stream: DeltaStream, text: str) -> None:
-        """``text`` begins with what was shown already."""
+        """Emit the new part of ``text``, which begins with the text that was already shown."""
         clean = self._redactor.text(text)
         fresh = clean[_common(clean, stream.shown) :]
         stream.shown = text[-CONTEXT:] if clean == text else ""
@@ -84,7 +85,7 @@ class RedactedEvents:
             self._show(stream, stream.shown + stream.held)
 
     def _flush_others(self, body: Delta) -> None:
-        """Text and reasoning take turns; outputs of calls that run at the same time do not end each other."""
+        """Flush the other streams. Text and reasoning alternate; outputs of concurrent calls do not end each other."""
         for key in list(self._streams):
             if key != _key(body) and not (key[0] == CallOutput.type == body.type):
                 self._flush(key)
@@ -120,7 +121,7 @@ def _key(body: Delta) -> tuple[str, str, str]:
 
 
 def _common(first: str, second: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     return next(
         (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )

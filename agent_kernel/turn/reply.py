@@ -1,4 +1,4 @@
-"""What one model call says, put together from its chunks."""
+"""The reply of one model call, assembled from its chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, ReasoningChu
 
 @dataclass(slots=True)
 class Reply:
-    """What one model call has said so far."""
+    """The reply so far."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Reply:
 
     @property
     def chars(self) -> int:
-        """Characters of the text, the reasoning and the arguments of calls."""
+        """Total characters of the text, the reasoning and the call arguments."""
         said = sum(map(len, (*self.text, *self.reasoning)))
         return said + sum(len(str(call.arguments)) for call in self.calls)
 
@@ -42,6 +42,6 @@ class Reply:
 
     @property
     def message(self) -> Message:
-        """Calls of a reply that did not come to its end never run, so they are not part of it."""
+        """The reply as a message. Calls of an incomplete reply never run, so the message omits them."""
         said = assistant("".join(self.text), self.calls if self.end else (), "".join(self.reasoning))
         return said if self.end else said.with_status("interrupted")

@@ -46,6 +46,7 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess
 from agent_kernel.tools.base.tool_source import StartableSource, ToolSourceContext, gather_tools
 from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.turn.agent import Agent, TurnRequest
+from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.observers import Observer, Observers
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
@@ -289,17 +290,12 @@ class Runtime:
             self.store,
             through(self.engines.get(request.model)),
             key,
-            metadata=metadata,
             gate=self.gate(request),
-            ledger=self.ledger,
+            services=TurnServices(self.ledger, self.afterwards, self.sources, self.files),
+            notebook=TurnNotebook(notebook_dir, trusted, notebook),
+            metadata=metadata,
             observers=self.observers,
-            afterwards=self.afterwards,
             max_tool_rounds=self.settings.max_tool_rounds,
-            sources=self.sources,
-            files=self.files,
-            notebook_dir=notebook_dir,
-            trusted=trusted,
-            notebook=notebook,
             check_numbers=self.settings.checked_numbers == "on",
         )
 

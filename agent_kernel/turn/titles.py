@@ -1,4 +1,5 @@
-"""Titles of conversations: how the first message begins, or a few words of the model. What a person wrote stays."""
+"""Titles of conversations: the beginning of the first message, or a few words by the model. A title that a person wrote
+stays."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate
 
 MAX_TITLE = 60
-"""Characters; a longer beginning ends with an ellipsis."""
+"""Maximum number of characters; a longer beginning is cut and ends with an ellipsis."""
 EXCERPT = 1_500
 TASK = (
     "A conversation began like this:\n\nPERSON: {said}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 words in "
@@ -19,7 +20,7 @@ TASK = (
 
 
 def title_from_text(said: str) -> str:
-    """The beginning of a message on one line, cut between words."""
+    """Return the beginning of a message on one line, cut between words."""
     words = " ".join(said.split())
     if len(words) <= MAX_TITLE:
         return words
@@ -30,7 +31,7 @@ def title_from_text(said: str) -> str:
 async def retitle(
     store: SessionStore, key: SessionKey, engine: Engine, said: str, answer: str, *, instead_of: str
 ) -> None:
-    """A title by the model in the place of ``instead_of``; a session that has another one by then keeps it. Raises
+    """Let the model write a title that replaces ``instead_of``; a title that changed in the meantime stays. Raises
     EngineError, StoreError."""
     prompt = TASK.format(said=shorten(said, EXCERPT), answer=shorten(answer, EXCERPT))
     sampling = Sampling(temperature=0.0, max_tokens=40)
@@ -45,7 +46,7 @@ async def retitle(
 
 
 def _cleaned(written: str) -> str:
-    """The first line that says something, without what models like to put around a title."""
+    """Return the first non-empty line without the characters that models put around titles."""
     around = " \t#*_\"'`“”„«»"
     lines = [line.strip(around).removeprefix("Title:").strip(around) for line in written.splitlines()]
     return title_from_text(next((line for line in lines if line), ""))

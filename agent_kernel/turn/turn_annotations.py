@@ -1,5 +1,5 @@
-"""What a turn told beside its messages, kept small with its record, so that it can be shown later as it was: where
-and how long calls ran, what a person decided, notices, how much of the conversation the model saw."""
+"""What a turn reported beside its messages, stored in a compact form in its record, so that the turn can be shown
+again: where and how long calls ran, decisions of people, notices, and how much of the conversation the model saw."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.turn.changed_cells import CHANGE
 
 ANNOTATIONS = "asides"
-"""In the record of a turn: {calls: [...], notices: [...], context: {...}}, those that are there."""
+"""Key in the record of a turn: {calls: [...], notices: [...], context: {...}}, without empty entries."""
 MAX_DETAILS = 4 << 10
-"""Bytes of JSON of the details of one call; larger ones are not kept."""
+"""Limit for the details of one call, in bytes of JSON; larger ones are not stored."""
 MAX_CALLS = 500
 MAX_NOTICES = 50
 NOTICE_CHARS = 2_000
@@ -36,8 +36,11 @@ _ANSWERED = ("decision", "reason")
 
 
 class TurnAnnotations:
-    """Of one turn, from its events. Calls are in the order in which they ended: ids repeat from round to round. A call
-    and a notice stand ``at`` the number of blocks (runs of text or reasoning, calls) that began before."""
+    """Collects the annotations of one turn from its events.
+
+    Calls are in the order in which they ended, because ids repeat from round to round. ``at`` of a call or a notice is
+    the number of blocks (runs of text or reasoning, calls) that began before it.
+    """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor.off()
@@ -71,7 +74,7 @@ class TurnAnnotations:
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record of the turn; empty where nothing was told."""
+        """The entry for the record of the turn; empty if there are no annotations."""
         told = {"calls": self._calls, "notices": self._notices, "context": self._context}
         kept = {name: value for name, value in told.items() if value}
         return {ANNOTATIONS: kept} if kept else {}
@@ -98,7 +101,7 @@ class TurnAnnotations:
 
 
 class StoredAnnotations:
-    """The asides of a stored turn, in the order in which they are shown again; nothing for a turn without any."""
+    """The annotations of a stored turn, read in the order in which the turn is shown again."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         kept = record.get(ANNOTATIONS)
@@ -106,20 +109,22 @@ class StoredAnnotations:
         self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         self._notices = deque(kept.get("notices") or ())
         context = kept.get("context") or {}
-        known = {field.name for field in dataclasses.fields(ContextBuilt)}  # a newer release may have told more
+        known = {
+            field.name for field in dataclasses.fields(ContextBuilt)
+        }  # a newer release may have stored more fields
         self.context = {name: value for name, value in context.items() if name in known}
         for call in kept.get("calls") or ():
             self._calls[str(call.get("call", ""))].append(call)
 
     def began(self, call: str) -> Mapping[str, Any]:
-        """What is known of a call that begins; ``ended`` takes it away."""
+        """Return the annotations of a call that begins; ``ended`` removes them."""
         return self._calls[call][0] if self._calls[call] else {}
 
     def ended(self, call: str) -> Mapping[str, Any]:
         return self._calls[call].popleft() if self._calls[call] else {}
 
     def notices(self, blocks: int | None = None) -> list[tuple[str, str]]:
-        """(level, text) of those that came before block ``blocks`` began (None: of all that are left)."""
+        """Remove and return the notices, as (level, text), from before block ``blocks`` (None: all that are left)."""
         told: list[tuple[str, str]] = []
         while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
             notice = self._notices.popleft()

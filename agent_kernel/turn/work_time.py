@@ -1,4 +1,4 @@
-"""How long a turn or a call took, without the time in which it waited for a person."""
+"""Measures how long a turn or a call took, excluding the time spent waiting for a person."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallFinished, EventBody
 
 WAITED = "waited_s"
-"""In the details of a call: seconds in which the client that ran it waited for its person."""
+"""Key in the details of a call: seconds in which the client that ran it waited for a person."""
 
 
 @dataclass(slots=True)
 class WorkTime:
-    """Counts from its creation. Give it every event of the turn or call."""
+    """A clock that starts when it is created. Pass it every event of the turn or call."""
 
     _began: float = field(default_factory=time.monotonic)
     _waited: float = 0.0
@@ -24,7 +24,7 @@ class WorkTime:
             case ApprovalRequired(approval=approval):
                 self._waiting[approval] = time.monotonic()
             case ApprovalResolved(approval=approval) if approval in self._waiting:
-                since = min(self._waiting.values())  # of questions at the same time, the first counts until the last
+                since = min(self._waiting.values())  # concurrent questions count once, from the first to the last
                 del self._waiting[approval]
                 if not self._waiting:
                     self._waited += time.monotonic() - since
@@ -41,5 +41,5 @@ class WorkTime:
 
 
 def _seconds_in(value: object) -> float:
-    """What a client says of its person; anything but a positive number counts as nothing."""
+    """Return the waiting time that a client reported; anything but a positive finite number counts as 0."""
     return float(value) if isinstance(value, int | float) and 0 < value < float("inf") else 0.0

@@ -19,6 +19,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn import turn_writer as sessions_ledger
 from agent_kernel.turn.agent import TurnRequest
+from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.turn_writer import TurnWriter
 from tests.sessions.faulty import FaultyStore, When
 from tests.turns import KEY, CancelledAt, Recorder, agent, python
@@ -92,7 +93,7 @@ async def failing_at(n: int, when: When) -> bool:
     await real.create(KEY)
     faulty = FaultyStore(real, lambda number, _: when if number == n else None)
     ledger = TurnWriter(faulty)
-    it, *_ = agent(SCRIPT, [Recorder()], store=faulty, ledger=ledger)
+    it, *_ = agent(SCRIPT, [Recorder()], store=faulty, services=TurnServices(ledger))
     with suppress(StoreError):  # before the turn was announced
         assert (await it.run(REQUEST)).state in ("committed", "failed")
     await ledger.settle()  # what the server does every 30 s
@@ -124,7 +125,7 @@ async def test_a_store_that_fails_from_a_call_on_is_cleaned_up_when_it_works_aga
         broken = [n]
         faulty = FaultyStore(real, partial(_from, broken, when))
         ledger = TurnWriter(faulty)
-        it, *_ = agent(SCRIPT, [Recorder()], store=faulty, ledger=ledger)
+        it, *_ = agent(SCRIPT, [Recorder()], store=faulty, services=TurnServices(ledger))
         with suppress(StoreError):
             await it.run(REQUEST)
         broken.clear()

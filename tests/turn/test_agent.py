@@ -16,6 +16,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.turn.agent import Agent, Note, TurnRequest, TurnResult
+from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.observers import SessionObserver
 from agent_kernel.turn.turn_writer import TurnWriter
@@ -158,7 +159,7 @@ async def test_a_turn_that_is_stopped_while_tools_are_gathered_keeps_what_was_as
 
         async def aclose(self) -> None: ...
 
-    it, store, _ = agent([{"text": "never"}], sources=[Slow()])
+    it, store, _ = agent([{"text": "never"}], services=TurnServices(sources=[Slow()]))
     task = asyncio.create_task(it.run("how much rain?"))
     await gathering.wait()
     task.cancel("stopped by you")
@@ -217,7 +218,7 @@ async def test_a_second_turn_of_a_busy_session_is_refused_before_anything_is_ann
 async def test_a_turn_whose_lease_is_lost_writes_nothing_more_and_fails() -> None:
     store = MemoryStore()
     ledger = TurnWriter(store, heartbeat_s=0.01)
-    it = Agent(store, ScriptedEngine([{"text": "a", "fault": "hang"}]), KEY, ledger=ledger)
+    it = Agent(store, ScriptedEngine([{"text": "a", "fault": "hang"}]), KEY, services=TurnServices(ledger))
     task = asyncio.create_task(it.run("go"))
     while not await stored(store) if await store.info(KEY) else True:
         await asyncio.sleep(0)
@@ -267,7 +268,7 @@ async def test_an_answer_cut_at_the_token_limit_is_announced() -> None:
 
     events: list[EventBody] = []
     await Agent(MemoryStore(), Cut([]), KEY).turn(TurnRequest("go"), events.append)
-    assert any(isinstance(body, Notice) and "limit of tokens" in body.text for body in events)
+    assert any(isinstance(body, Notice) and "token limit" in body.text for body in events)
 
 
 async def test_events_tell_the_turn_in_order() -> None:
@@ -310,7 +311,9 @@ async def test_an_owner_can_be_given_and_is_what_the_lease_names() -> None:
     store = MemoryStore()
     owner = Owner.here()
     assert (
-        await Agent(store, ScriptedEngine([{"text": "ok"}]), KEY, ledger=TurnWriter(store, owner)).run("go")
+        await Agent(store, ScriptedEngine([{"text": "ok"}]), KEY, services=TurnServices(TurnWriter(store, owner))).run(
+            "go"
+        )
     ).state == "committed"
 
 

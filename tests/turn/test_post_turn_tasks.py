@@ -16,6 +16,7 @@ from agent_kernel.core.session import Owner
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.context import SUMMARY
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
@@ -39,7 +40,7 @@ class World:
         self.bodies: list[EventBody] = []
 
     async def ask(self, prompt: str) -> str:
-        agent = Agent(self.store, self.engine, KEY, ledger=self.ledger, afterwards=self.afterwards)
+        agent = Agent(self.store, self.engine, KEY, services=TurnServices(self.ledger, self.afterwards))
         return (await agent.turn(TurnRequest(prompt), self.bodies.append)).text
 
     async def settle(self) -> None:

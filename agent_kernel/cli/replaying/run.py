@@ -20,6 +20,7 @@ from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base.tool_source import ToolSource
 from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.agent_options import TurnServices
 
 IN_KERNEL = ("live", "draft")
 LIVE_TOOLS = ("python", "reset_python", "shell")
@@ -109,7 +110,9 @@ class Replay:
         engine = self._engine or RecordedEngine(turn.replies)
         sources = self._laboratory.sources if self._laboratory else ()
         gate = Gate(Approvals())
-        return Agent(self._store, engine, key, recorded, gate=gate, sources=sources, check_numbers=False)
+        return Agent(
+            self._store, engine, key, recorded, gate=gate, services=TurnServices(sources=sources), check_numbers=False
+        )
 
     def _recorded_tools(self, turn: RecordedTurn) -> list[RecordedTool]:
         names = names_of_tools([turn])

@@ -1,7 +1,7 @@
-"""Each number of an answer, with the line of a tool's output that it comes from, or the word that there is none.
+"""Finds the origin of each number of an answer: the output line of a tool that it comes from, or none.
 
-A number counts as computed when an output has one that rounds to it in the digits that were written: 41.3 for 41.2871,
-7% for 0.0712, 1.2M for 1,204,000. Whether it stands for the right thing only a person can tell: they are shown where.
+A number counts as computed if an output contains a number that rounds to it at the written precision: 41.3 for 41.2871,
+7% for 0.0712, 1.2M for 1,204,000. Only a person can judge whether it stands for the right thing, so the line is shown.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from agent_kernel.turn.number_check.number_parser import NumberReading, ParsedNu
 
 Status: TypeAlias = Literal["computed", "code", "given", "open"]
 MAX_ANSWER = 200_000
-"""Characters of an answer that are looked at."""
+"""Characters of an answer that are checked."""
 MAX_OUTPUTS = 1_000_000
-"""Characters of outputs that are looked at, the newest first."""
+"""Characters of outputs that are searched, newest first."""
 MAX_KNOWN = 100_000
-"""Numbers of outputs."""
+"""Numbers of outputs that are indexed."""
 MAX_NUMBERS = 400
-"""Of an answer."""
+"""Numbers of an answer that are checked."""
 MAX_SHOWN = 160
-"""Characters of a line that are shown."""
+"""Characters of an output line that are shown."""
 EXACT = 1e-9
 COMMENT = re.compile(r"#[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedNumber:
-    """``start`` and ``end`` count characters of the answer. ``status``: ``computed``, it is in line ``line`` (from 1)
-    of the output of ``call``; ``code``, in that line of what the call was given, and in no output; ``given``, the
-    person said it or the model was shown it; ``open``: none of these. ``shown`` is the line."""
+    """One number of an answer and its origin.
+
+    ``start`` and ``end`` are character offsets in the answer. ``status`` is ``computed`` (it is in line ``line``, from
+    1, of the output of ``call``), ``code`` (it is in that line of the call's arguments, and in no output), ``given`` (a
+    person wrote it, or it was in the model's context), or ``open`` (none of these). ``shown`` is the text of the line.
+    """
 
     start: int
     end: int
@@ -47,7 +50,7 @@ class CheckedNumber:
     shown: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is empty."""
+        """Return the number as JSON, without empty fields."""
         body = {"start": self.start, "end": self.end, "text": self.text, "status": self.status}
         where = {"call": self.call, "line": self.line, "shown": self.shown}
         return body | {name: value for name, value in where.items() if value}
@@ -55,7 +58,7 @@ class CheckedNumber:
 
 @dataclass(frozen=True, slots=True)
 class NumberSource:
-    """Something that numbers may come from; ``call`` is empty for what no call gave."""
+    """A text that numbers may come from; ``call`` is empty if it does not belong to a call."""
 
     text: str
     call: str = ""
@@ -64,8 +67,11 @@ class NumberSource:
 def check(
     answer: str, outputs: Sequence[NumberSource], given: Sequence[NumberSource] = (), code: Sequence[NumberSource] = ()
 ) -> tuple[CheckedNumber, ...]:
-    """The numbers of ``answer`` in order; ``outputs`` and the others from the oldest to the newest. Counts of 0, 1 and
-    2 are passed over, and years that come from nowhere."""
+    """Return the numbers of ``answer`` in order.
+
+    ``outputs``, ``given`` and ``code`` are ordered from oldest to newest. Counts of 0, 1 and 2 are ignored, and so are
+    years without an origin.
+    """
     wanted = list(_wanted(answer[:MAX_ANSWER]))
     if not wanted:
         return ()
@@ -83,8 +89,10 @@ def check(
 
 
 def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Message]) -> tuple[CheckedNumber, ...] | None:
-    """Of a turn: ``current`` are its messages, ``earlier`` those before it, as the model was shown them. None where no
-    tool gave anything back, neither in the turn nor before: then nothing can be computed."""
+    """Check the answer of a turn against its messages (``current``) and the earlier ones, as the model saw them.
+
+    Returns None if no tool returned anything, in this turn or before: then nothing can be computed.
+    """
     messages = [*earlier, *current]
     outputs = [NumberSource(message.text, message.call_id or "") for message in messages if message.role == "tool"]
     if not outputs:
@@ -95,7 +103,7 @@ def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Messag
 
 
 def claims(found: Iterable[CheckedNumber]) -> list[CheckedNumber]:
-    """Those that the answer brings; what a person said themselves is none."""
+    """Return the numbers that the answer introduces, without those that a person gave."""
     return [number for number in found if number.status != "given"]
 
 
@@ -124,7 +132,7 @@ def _placed(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> Checke
 
 @dataclass(frozen=True, slots=True, order=True)
 class NumberPosition:
-    """Ordered so that of equal values the newest text comes first, and of it the first number."""
+    """A number in a text. The order puts the newest text first among equal values, and the first number within it."""
 
     value: float
     age: int
@@ -133,7 +141,7 @@ class NumberPosition:
 
 
 class NumberIndex:
-    """The numbers of some texts, to be found by value."""
+    """The numbers of some texts, searchable by value."""
 
     def __init__(self, texts: Sequence[NumberSource]) -> None:
         self.texts = texts
@@ -155,7 +163,8 @@ class NumberIndex:
         self._values = {sign: [place.value for place in side] for sign, side in self._sides.items()}
 
     def find(self, number: ParsedNumber) -> NumberPosition | None:
-        """The nearest that rounds to it. One without a sign may be of either: a fall of 3.2 is written without."""
+        """Return the nearest number that rounds to this one. A number without a sign matches both signs: a fall of 3.2
+        is written without."""
         signs = (number.sign,) if number.sign else (1, -1)
         best: tuple[float, NumberPosition] | None = None
         for reading in number.readings:
@@ -178,7 +187,7 @@ class NumberIndex:
         return min((pair for pair in near if abs(pair[1].value - reading.value) <= most), default=None)
 
     def line(self, place: NumberPosition) -> tuple[int, str]:
-        """(its number from 1, its text)"""
+        """Return the number (from 1) and the text of the line."""
         text = self.texts[place.text].text
         begins = text.rfind("\n", 0, place.at) + 1
         ends = text.find("\n", place.at)
@@ -190,6 +199,6 @@ class NumberIndex:
 
 
 def _code(arguments: Mapping[str, Any]) -> str:
-    """What a call was given, without comments: a number in a comment is only said."""
+    """Return the arguments of a call without comments, because a number in a comment was not computed."""
     values = [value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values()]
     return COMMENT.sub("", "\n".join(values))

@@ -1,7 +1,8 @@
-"""Numbers as people and programs write them, in any language: where they stand and which values they can mean.
+"""Numbers as people and programs write them, in any language: their positions and the values they can mean.
 
-One spelling can mean several values (``1,234`` is 1234 or 1.234; ``7%`` is 7 or 0.07), so a number has readings. What
-only looks like one (a date, a time, a version, an identifier, the number of a list item) is none. Linear in the text.
+One spelling can mean several values (``1,234`` is 1234 or 1.234; ``7%`` is 7 or 0.07), so a number has several
+readings. Text that only looks like a number (a date, a time, a version, an identifier, a list item number) is ignored.
+The run time is linear in the text.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from agent_kernel.turn.number_check.units import ALPHABETS_WITH_SPACES, suffix
 
 MAX_DIGITS = 60
-"""Characters of one number; what is longer is no number that a person reads."""
+"""Maximum length of a number; longer ones are not read by people."""
 MINUS = "-\N{MINUS SIGN}"
 SIGN = "[+\\-\N{MINUS SIGN}]"
 SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 ARABIC_POINT, ARABIC_COMMA = "\N{ARABIC DECIMAL SEPARATOR}", "\N{ARABIC THOUSANDS SEPARATOR}"
 GROUPING = f"{APOSTROPHES}_{SPACES}{ARABIC_COMMA}"
-"""Between groups of digits, and nothing else."""
+"""Characters that only occur between groups of digits."""
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 
 NUMBER = re.compile(
@@ -32,9 +33,9 @@ NUMBER = re.compile(
 )
 WHOLE = re.compile(rf"[.,{ARABIC_POINT}]")
 GROUPED = re.compile(r"\d{1,3}(\D)\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}")
-"""1,234,567 and, in India, 12,34,567."""
+"""1,234,567 and the Indian form 12,34,567."""
 AFTER = ("_", "^", "#", "\\", "§")
-"""An index, an exponent, or the number of something."""
+"""Characters before an index, an exponent, or a reference number."""
 ABOUT = "~≈∼≃"
 NO_NUMBERS = (
     re.compile(r"\b[a-zA-Z][a-zA-Z+.-]{1,20}://[^\s<>)\]]+"),
@@ -47,13 +48,13 @@ NO_NUMBERS = (
     re.compile(r"\b\d{1,2}(?:st|nd|rd|th|er|[.º])?\s(?:de\s)?[^\W\d_]{3,12}\.?,?\s(?:de\s)?(?:19|20)\d{2}\b"),
     re.compile(r"\b[^\W\d_]{3,12}\.?\s\d{1,2}(?:st|nd|rd|th)?,?\s(?:19|20)\d{2}\b"),
 )
-"""Links, versions, dates, times. A number of three dotted groups of three digits each is one: it is kept."""
+"""Links, versions, dates and times. A number of dotted groups of three digits is kept."""
 DOTTED_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 
 
 @dataclass(frozen=True, slots=True)
 class NumberReading:
-    """``value`` without its sign; ``half`` of the last digit that was written: what rounds to it lies within."""
+    """One value of a number, without sign; ``half`` is half of its last written digit, the tolerance for rounding."""
 
     value: float
     half: float
@@ -61,7 +62,7 @@ class NumberReading:
 
 @dataclass(frozen=True, slots=True)
 class ParsedNumber:
-    """``sign`` is -1, 1 or 0 (none was written). ``plain``: digits alone, with nothing behind them."""
+    """A number in a text. ``sign`` is -1, 1, or 0 if none is written. ``plain`` means digits only, without a unit."""
 
     start: int
     end: int
@@ -72,7 +73,10 @@ class ParsedNumber:
 
 
 def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
-    """In order. ``lists``: what a program gave back, where ``1,234`` may also be two numbers; then it is all three."""
+    """Yield the numbers of a text in order.
+
+    With ``lists`` the text is program output, in which ``1,234`` may also be two numbers; then all three are returned.
+    """
     text = blank_non_numbers(text)
     for match in NUMBER.finditer(text):
         found = _written(text, match, program=lists)
@@ -83,7 +87,7 @@ def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
 
 
 def _listed(match: re.Match[str]) -> Iterator[ParsedNumber]:
-    """The parts of ``1,2.5,3``."""
+    """Yield the parts of a list such as ``1,2.5,3``."""
     start = match.start("digits")
     for part in match["digits"].split(","):
         if part.isdecimal() or part.replace(".", "", 1).isdecimal():
@@ -93,7 +97,7 @@ def _listed(match: re.Match[str]) -> Iterator[ParsedNumber]:
 
 
 def blank_non_numbers(text: str) -> str:
-    """Of the same length, without what only looks like a number."""
+    """Replace text that only looks like a number with spaces; the length stays the same."""
     for pattern in NO_NUMBERS:
         text = pattern.sub(_spaces, text)
     return text
@@ -132,7 +136,7 @@ def _written(text: str, match: re.Match[str], *, program: bool) -> ParsedNumber 
 
 
 def _continues(text: str, match: re.Match[str]) -> bool:
-    """Part of an identifier, an index or an exponent."""
+    """Return whether the digits are part of an identifier, an index or an exponent."""
     first = match.start() + len(match["sign"])
     before = text[first - 1 : first]
     if match["sign"]:
@@ -151,8 +155,10 @@ def _is_letter(char: str) -> bool:
 
 
 def _values(digits: str, *, program: bool) -> list[NumberReading]:
-    """What a spelling with separators can mean; empty: none, as of a list without spaces. A program's 1.234
-    is no thousand."""
+    """Return the possible values of a spelling with separators; empty for a list without spaces.
+
+    In program output 1.234 is never a thousand.
+    """
     for char in GROUPING:
         if char in digits:
             if GROUPED.fullmatch(WHOLE.split(digits, maxsplit=1)[0]) is None:
@@ -173,7 +179,7 @@ def _values(digits: str, *, program: bool) -> list[NumberReading]:
 
 
 def _mixed(digits: str) -> list[NumberReading]:
-    """The last mark is the decimal one, and the other groups."""
+    """Read a number with both marks: the last mark is the decimal one, and the other separates groups."""
     decimal = max(".,", key=digits.rfind)
     other = "," if decimal == "." else "."
     whole, _, part = digits.rpartition(decimal)
@@ -194,7 +200,7 @@ def _raised(value: NumberReading, power: str) -> NumberReading:
 
 
 def _about(value: NumberReading, digits: str) -> NumberReading:
-    """``~12,000`` is rounded to its last digit that is not zero."""
+    """Widen the tolerance of an approximate number: ``~12,000`` is rounded to its last non-zero digit."""
     bare = re.sub(r"\D", "", digits)
     zeros = len(bare) - len(bare.rstrip("0"))
     return NumberReading(value.value, value.half * 10.0**zeros) if value.half == 0.5 and zeros < len(bare) else value

@@ -1,4 +1,4 @@
-"""What of an answer's Markdown says numbers, and which of those are worth a question."""
+"""Selects the numbers of a Markdown answer that are worth checking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_kernel.turn.number_check.number_parser import ParsedNumber
 CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,200})\1(?!`)")
 VALUES = re.compile(r"[\s\d.,()\[\]{}%+*/:eE\N{MINUS SIGN}-]*")
-"""Inline code that is nothing but values: ``41.3``, ``(100, 5)``."""
+"""Inline code that contains only values: ``41.3``, ``(100, 5)``."""
 NOT_SAID = (
     re.compile(r"^[ \t>]*(?:[-*+][ \t]+)?\(?\d{1,3}[.)][ \t]", re.MULTILINE),
     re.compile(r"^ {0,3}#{1,6}[ \t]+\(?\d{1,3}(?:\.\d{1,3}){0,3}[.):]?[ \t]", re.MULTILINE),
@@ -23,15 +23,15 @@ NOT_SAID = (
     ),
     re.compile(r"第\d{1,4}"),
 )
-"""Numbers of list items, headings, links, notes, and of what is only pointed at."""
+"""Numbers of list items, headings, links, footnotes, and references such as "figure 3"."""
 SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w])")
-"""12 345, as people write it."""
+"""Numbers with spaces between groups of digits: 12 345."""
 YEARS = range(1800, 2200)
 COUNTED = (0.0, 1.0, 2.0)
 
 
 def blank_non_prose(answer: str) -> str:
-    """Of the same length, without code and what only numbers things."""
+    """Replace code and enumeration numbers with spaces; the length stays the same."""
     answer = CODE.sub(_blank, answer)
     answer = INLINE.sub(lambda match: match[0] if VALUES.fullmatch(match[2]) else _blank(match), answer)
     for pattern in NOT_SAID:
@@ -40,7 +40,7 @@ def blank_non_prose(answer: str) -> str:
 
 
 def is_small_count(number: ParsedNumber) -> bool:
-    """0, 1 or 2 things: too common to mean anything."""
+    """Return whether the number is a plain 0, 1 or 2, which is too common to be checked."""
     return number.plain and number.readings[0].value in COUNTED and number.text.isdecimal()
 
 

@@ -1,4 +1,4 @@
-"""Checked numbers in the record of a turn: where they stand and come from. Their words are in the items already."""
+"""Checked numbers in the record of a turn: their positions and origins. The texts are in the stored items."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ STATUSES = ("computed", "code", "given", "open")
 
 
 def to_record(numbers: Sequence[CheckedNumber] | None) -> dict[str, Any]:
-    """For the record of a turn; empty when nothing was checked."""
+    """Return the entry for the record of a turn; empty if nothing was checked."""
     if not numbers:
         return {}
     return {NUMBERS: [[one.start, one.end, one.status, one.call, one.line] for one in numbers]}
 
 
 def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[CheckedNumber, ...]:
-    """As they were announced, from the items of the turn; a line of an earlier turn is named without its text. What
-    does not fit the items (a record that somebody wrote) is left out."""
+    """Rebuild the checked numbers from the record and the items of the turn.
+
+    A line of an earlier turn is named without its text. Entries that do not match the items (an edited record) are
+    skipped.
+    """
     told = record.get(NUMBERS)
     answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
     if not isinstance(told, list):

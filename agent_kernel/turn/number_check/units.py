@@ -1,4 +1,4 @@
-"""What stands behind a number: percent, thousand, million, a unit with a prefix, or the end of an ordinal."""
+"""What follows a number: percent, thousand, million, a unit with a prefix, or an ordinal suffix."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PREFIXES = {
     "u": (1e-6,),
     "n": (1e-9,),
 }
-"""Of bytes, ``k`` may also be 1024."""
+"""Factors of unit prefixes; for bytes ``k`` may also be 1024."""
 ALPHABETS_WITH_SPACES = 0x2E80
-"""Letters from here on (Chinese, Japanese, Korean) stand beside numbers without a space."""
+"""Letters from this code point on (Chinese, Japanese, Korean) follow numbers without a space."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -51,7 +51,7 @@ BY_WORD = {word: scales for words, scales in SCALES for word in words}
 
 
 def suffix(tail: str, *, integer: bool) -> tuple[str, tuple[float, ...]] | None:
-    """(what of ``tail`` belongs to the number, by what else it may be multiplied); None: it is an ordinal."""
+    """Return (the part of ``tail`` that belongs to the number, factors it may stand for); None for an ordinal."""
     if words := PER_CENT.match(tail):
         return words[0], (0.01,)
     match = SUFFIX.match(tail)

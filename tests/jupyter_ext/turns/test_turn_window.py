@@ -25,6 +25,7 @@ from agent_kernel.permissions.decision import Answer
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, Note, TurnRequest
+from agent_kernel.turn.agent_options import TurnServices
 from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.turn_window import window
 from jupyter_ext.turns.turns import LiveTurn, Order
@@ -295,7 +296,7 @@ async def test_files_of_a_turn_stand_with_the_call_that_made_them(tmp_path: Path
         KEY,
         [Writes()],
         gate=Gate(Approvals(), answers=frozenset("*")),
-        files=FileRegistry(store, tmp_path, output_bytes=1 << 20, upload_bytes=1 << 20),
+        services=TurnServices(files=FileRegistry(store, tmp_path, output_bytes=1 << 20, upload_bytes=1 << 20)),
     )
     await agent.turn(TurnRequest("Write."), heard.append)
     [listed] = (await shown(store))["turns"]

@@ -21,6 +21,7 @@ from agent_kernel.sessions.export import jsonl_log
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts, read
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.compaction import Compactor
 from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY, Recorder, python
@@ -34,7 +35,7 @@ async def ask(transcripts: LiveTranscripts, prompt: str, store: MemoryStore | No
     store = store or MemoryStore()
     bodies: list[EventBody] = []
     engine = ScriptedEngine([{"calls": [python("abc")]}, {"text": "It is ABC.", "loop": True}])
-    agent = Agent(store, engine, KEY, [Recorder()], ledger=TurnWriter(store, transcripts=transcripts))
+    agent = Agent(store, engine, KEY, [Recorder()], services=TurnServices(TurnWriter(store, transcripts=transcripts)))
     await agent.turn(TurnRequest(prompt), bodies.append)
     return bodies
 

@@ -21,6 +21,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base import dispatch
 from agent_kernel.tools.base.dispatch import DispatchTools
 from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.agent_options import TurnServices
 from tests.core.net.web import Answer, Asked, Web, drips, floods, says, says_nothing, served
 from tests.tools.asking import context, occasion
 from tests.turns import stored
@@ -239,7 +240,13 @@ async def test_a_turn_goes_on_after_a_tool_that_never_answered() -> None:
         engine = ScriptedEngine([{"calls": [{"name": "order", "arguments": {"n": 1}}]}, {"text": "I could not."}])
         store = MemoryStore()
         gate = Gate(Approvals(), policy={"dispatch": "auto"})
-        agent = Agent(store, engine, "s1", gate=gate, sources=[DispatchTools(web.url(), "", EgressPolicy(), 0.1)])
+        agent = Agent(
+            store,
+            engine,
+            "s1",
+            gate=gate,
+            services=TurnServices(sources=[DispatchTools(web.url(), "", EgressPolicy(), 0.1)]),
+        )
         result = await agent.run(TurnRequest("order one", functions=(SPEC,)))
     assert (result.state, result.text) == ("committed", "I could not.")
     assert [message.status for message in await stored(store) if message.role == "tool"] == ["timeout"]

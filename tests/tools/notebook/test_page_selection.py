@@ -20,6 +20,7 @@ from agent_kernel.tools.base.notebook_access import SavedNotebook
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
 from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
 
 
 def cell(id: str, source: str, output: str = "", kind: str = "code") -> dict[str, Any]:
@@ -69,8 +70,8 @@ class World:
             self.store,
             self.engine,
             SessionKey("local", "s"),
-            sources=[NotebookTools(self.offers)],
-            notebook=self.notebook,
+            services=TurnServices(sources=[NotebookTools(self.offers)]),
+            notebook=TurnNotebook(access=self.notebook),
         )
         return [event async for event in agent.stream(TurnRequest(prompt, cell=id, **more))]
 

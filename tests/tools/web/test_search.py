@@ -26,6 +26,7 @@ from agent_kernel.tools.web.providers import SearchResult, WebQuery
 from agent_kernel.tools.web.search import WebSearch
 from agent_kernel.tools.web.web_tools import WebTools
 from agent_kernel.turn.agent import Agent
+from agent_kernel.turn.agent_options import TurnServices
 from tests.core.net.web import Web, html, moved, says, says_nothing, served
 from tests.tools.asking import context, occasion
 from tests.turns import stored
@@ -261,7 +262,9 @@ async def test_a_turn_searches_and_goes_on_after_what_fails() -> None:
     ]
     engine, store, events = ScriptedEngine([{"calls": calls}, {"text": "39 grams."}]), MemoryStore(), list[EventBody]()
     gate = Gate(Approvals(), policy={"web": "auto"})
-    agent = Agent(store, engine, "s1", gate=gate, sources=[WebTools(OWN, Guard(), EgressPolicy())])
+    agent = Agent(
+        store, engine, "s1", gate=gate, services=TurnServices(sources=[WebTools(OWN, Guard(), EgressPolicy())])
+    )
     result = await agent.turn(TurnRequest("how heavy?", web={}), events.append)
     assert (result.state, result.text) == ("committed", "39 grams.")
     results = {message.name: message for message in await stored(store) if message.role == "tool"}
@@ -275,7 +278,7 @@ async def test_a_turn_searches_and_goes_on_after_what_fails() -> None:
 async def test_the_web_asks_a_person_unless_told_otherwise() -> None:
     engine = ScriptedEngine([{"calls": [{"name": "web_search", "arguments": {"query": "x"}}]}, {"text": "no"}])
     store = MemoryStore()
-    agent = Agent(store, engine, "s1", sources=[WebTools(OWN, Guard(), EgressPolicy())])
+    agent = Agent(store, engine, "s1", services=TurnServices(sources=[WebTools(OWN, Guard(), EgressPolicy())]))
     await agent.run(TurnRequest("search", web={}))
     assert [message.status for message in await stored(store) if message.role == "tool"] == ["denied"]
 
