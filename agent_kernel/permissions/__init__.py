@@ -1,4 +1,4 @@
-"""The one permission gate: what may run, who is asked, and what is remembered."""
+"""The permission gate that every call passes: what may run, who is asked, and what is remembered."""
 
 from agent_kernel.permissions.admin_policy import AdminPolicy
 from agent_kernel.permissions.approvals import Approvals

@@ -1,4 +1,4 @@
-"""The administrator's policy: a file of the system's configuration. Whatever else is set can only be stricter.
+"""The administrator's policy: a file of the system's configuration. All other settings can only be stricter.
 
 permission = "ask"        # for every call
 [policy]                  # by kind of call, or by the name of a tool
@@ -25,8 +25,10 @@ MAX_BYTES = 1 << 20
 
 
 def policy_paths() -> tuple[Path, ...]:
-    """``/etc``, and the system's configuration of Jupyter: ``jupyter_core.paths.SYSTEM_CONFIG_PATH``, which no variable
-    moves."""
+    """Return the paths of policy files: below ``/etc`` and the system's Jupyter configuration.
+
+    These are ``jupyter_core.paths.SYSTEM_CONFIG_PATH``, which no environment variable changes.
+    """
     if sys.platform == "win32":
         return (Path(os.environ.get("PROGRAMDATA", r"C:\ProgramData")) / "jupyter" / NAME,)
     return tuple(Path(base) / NAME for base in ("/etc", "/usr/local/etc/jupyter", "/etc/jupyter"))
@@ -34,8 +36,11 @@ def policy_paths() -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AdminFile:
-    """``binding``: this process could not write the file, so it says what somebody else decided. One that it could
-    write holds all the same, for as long as it says so."""
+    """One policy file.
+
+    ``binding`` is true if this process could not write the file, so that it records another person's decision. A file
+    that the process could write applies too, as long as it exists.
+    """
 
     path: Path
     permission: Permission
@@ -45,21 +50,23 @@ class AdminFile:
 
 @dataclass(frozen=True, slots=True)
 class AdminPolicy:
+    """The policies of all administrator files together."""
+
     files: tuple[AdminFile, ...] = field(default=())
 
     @classmethod
     def read(cls, paths: Sequence[Path] | None = None) -> AdminPolicy:
-        """Of all files that are there. Raises InvalidRequest for one that can not be read or understood: no server
+        """Read all existing files. Raises InvalidRequest for one that is unreadable or invalid, because no server
         starts with half of a policy."""
         return cls(tuple(found for path in (policy_paths() if paths is None else paths) if (found := _read(path))))
 
     @property
     def policy(self) -> Mapping[str, Permission]:
-        """The names that are spoken of."""
+        """The permissions by name."""
         return {name: permission for file in self.files for name, permission in file.policy.items()}
 
     def rulings(self, kind: str, name: str) -> Iterator[tuple[Permission, str]]:
-        """All that is said of a tool."""
+        """Yield every permission that applies to a tool, with its origin."""
         for file in self.files:
             yield file.permission, f"the administrator ({file.path})"
             for word in {kind, name} & set(file.policy):
@@ -79,20 +86,20 @@ def _read(path: Path) -> AdminFile | None:
         policy = body.pop("policy", {})
         permission = _permission(body.pop("permission", "auto"))
         if body or not isinstance(policy, dict):
-            wrong = ", ".join(body) or "a policy that is no table"
+            wrong = ", ".join(body) or "a policy that is not a table"
             raise ValueError(f"it has {wrong}; it may have permission and [policy]")
         return AdminFile(path, permission, MappingProxyType(_flat(policy)), _binding(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(
-            f"The administrator's policy {path} can not be used: {error}.",
-            hint="Nothing runs without it. Have it mended by whoever keeps this machine.",
+            f"The administrator's policy {path} cannot be used: {error}.",
+            hint="The server does not start without it. Ask the administrator of this machine to correct the file.",
         ) from error
 
 
 def _flat(policy: Mapping[str, Any], above: str = "") -> dict[str, Permission]:
-    """``python.live = "ask"`` without quotes is a table in a table for TOML."""
+    """Flatten nested tables: ``python.live = "ask"`` without quotes is a table within a table in TOML."""
     found: dict[str, Permission] = {}
     for name, value in policy.items():
         if isinstance(value, dict):
@@ -109,7 +116,8 @@ def _permission(value: object) -> Permission:
 
 
 def _binding(path: Path) -> bool:
-    """Neither the file nor a directory on the way to it is this user's, or open to them. For root everything is."""
+    """Return whether this user can write neither the file nor any directory above it. For root every file is
+    binding."""
     user = getattr(os, "geteuid", lambda: -1)()
     real = path.resolve()
     for place in {path, real, *path.absolute().parents, *real.parents}:

@@ -1,4 +1,4 @@
-"""Questions about calls that wait for a person, in this process; each is answered once."""
+"""Questions about calls that wait for a person, in this process. Each is answered once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_kernel.permissions.decision import Answer, Verdict, to_verdict
 from agent_kernel.permissions.memory_grants import MemoryGrants
 
 GONE = {
-    "waiting": "it waits at another server, or its server stopped",
+    "waiting": "it is open at another server, or its server stopped",
     "cancelled": "its turn was stopped",
     "interrupted": "its server stopped before it was answered",
 }
@@ -23,7 +23,7 @@ GONE = {
 
 @dataclass(slots=True, eq=False)
 class PendingQuestion:
-    """A question that is shown as ``required``. ``grant`` makes of a remembered answer what is kept."""
+    """A question that is shown as ``required``. ``grant`` converts a remembered answer into the grant to store."""
 
     question: ApprovalQuestion
     required: ApprovalRequired
@@ -34,8 +34,11 @@ class PendingQuestion:
 
 
 class Approvals:
-    """``grants`` keeps questions, answers and what they hold for. The id of a question is a secret that only its event
-    carries, and the list of those that may answer it."""
+    """The open questions of this process.
+
+    ``grants`` stores questions, answers and grants. The id of a question is a secret: only its event contains it, and
+    the list for those who may answer.
+    """
 
     def __init__(self, grants: Grants | None = None, clock: Callable[[], float] = time.time) -> None:
         self.grants: Grants = grants or MemoryGrants()
@@ -46,14 +49,14 @@ class Approvals:
 
     @property
     def waiting(self) -> list[PendingQuestion]:
-        """The oldest first."""
+        """The open questions, oldest first."""
         return list(self._waiting.values())
 
     async def ask(
         self, question: ApprovalQuestion, required: ApprovalRequired, emit: Emit, grant: Callable[[Answer], Grant]
     ) -> Verdict:
-        """Waits until somebody answers, or until ``required.until``: then it is no. A turn that is stopped takes its
-        question back. Raises StoreError."""
+        """Wait for an answer, or until ``required.until``, which denies the call. A turn that is stopped withdraws its
+        question. Raises StoreError."""
         future = asyncio.get_running_loop().create_future()
         waiting = self._waiting[question.id] = PendingQuestion(question, required, grant, future)
         try:
@@ -73,19 +76,22 @@ class Approvals:
         return verdict
 
     async def find(self, namespace: str, id: str) -> ApprovalQuestion:
-        """Raises NotFound."""
+        """Return a question. Raises NotFound."""
         waiting = self._waiting.get(id)
         if waiting is not None and waiting.question.key.namespace == namespace:
             return waiting.question
         kept = await self.grants.question(namespace, id)
         if kept is None:
-            raise NotFound("There is no such approval.")
+            raise NotFound("This approval does not exist.")
         return kept
 
     async def answer(self, namespace: str, id: str, answer: Answer) -> Answer:
-        """What was answered: this, or the same before. Raises NotFound; Conflict when it was answered otherwise, when
-        nobody waits for it any more, or when the person saw something else; InvalidRequest for what can not be
-        remembered; StoreError, and then the question still waits."""
+        """Record an answer and return it, or return the same answer that was given before.
+
+        Raises NotFound; Conflict if the question was answered differently, is no longer open, or the person saw a
+        different call; InvalidRequest for a decision that cannot be remembered; StoreError, after which the question is
+        still open.
+        """
         waiting = self._waiting.get(id)
         if waiting is None or waiting.question.key.namespace != namespace:
             return self._same(await self.find(namespace, id), answer)
@@ -95,23 +101,23 @@ class Approvals:
             if waiting.answer is not None:
                 return _agreed(waiting.answer, answer)
             kept = to_answer(await self._kept(waiting, answer))
-            waiting.answer = kept  # not always this one: whoever was cancelled while it was kept has answered too
+            waiting.answer = kept  # may be an earlier answer whose caller was cancelled while it was being stored
             if not waiting.verdict.done():
                 waiting.verdict.set_result(to_verdict(kept))
             return _agreed(kept, answer)
 
     def fail(self, id: str, reason: str) -> None:
-        """It is no, whatever becomes of what is kept."""
+        """Deny the call, whether or not the answer can be stored."""
         waiting = self._waiting.get(id)
         if waiting is not None and not waiting.verdict.done():
             waiting.verdict.set_result(Verdict(False, reason))
 
     def stop(self) -> None:
-        """The server ends: turns that are cancelled from now on were interrupted while they waited."""
+        """Mark the server as stopping: turns cancelled from now on were interrupted while they waited."""
         self._stopping = True
 
     def interrupted(self, turn: str) -> bool:
-        """Whether the turn ended because its question could not be answered any more."""
+        """Return whether the turn ended because the server stopped before its question was answered."""
         return turn in self._unanswered
 
     async def _verdict(self, waiting: PendingQuestion) -> Verdict:
@@ -140,16 +146,16 @@ class Approvals:
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
     def _same(self, kept: ApprovalQuestion, answer: Answer) -> Answer:
-        """The answer to a question that does not wait here."""
+        """Compare an answer with the stored one of a question that is not open here."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
         return _agreed(to_answer(kept), answer)
 
 
 def to_answer(kept: ApprovalQuestion) -> Answer:
-    """Raises Conflict where nothing was answered, and nobody waits for it."""
+    """Return the stored answer. Raises Conflict if there is none and the question is not open."""
     if kept.outcome not in ("approve", "deny"):
-        raise Conflict(f"This call is not waited for: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
+        raise Conflict(f"This approval is no longer open: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
     return Answer(kept.outcome, kept.remember, kept.message, kept.shown)
 
 
@@ -158,7 +164,7 @@ def _check(waiting: PendingQuestion, answer: Answer) -> None:
         raise _other_call()
     if answer.remember not in ("once", *waiting.required.remember):
         can = ", ".join(waiting.required.remember) or "nothing"
-        raise InvalidRequest(f"For this call {answer.remember!r} can not be remembered; what can is: {can}.")
+        raise InvalidRequest(f"For this call {answer.remember!r} cannot be remembered; possible values: {can}.")
 
 
 def _agreed(first: Answer, again: Answer) -> Answer:
@@ -172,5 +178,5 @@ def _agreed(first: Answer, again: Answer) -> Answer:
 
 def _other_call() -> Conflict:
     return Conflict(
-        "The answer is for something else than what waits.", hint="Look at the call again and decide about that."
+        "The answer is for a different call than the one that waits.", hint="Look at the call again, then decide."
     )

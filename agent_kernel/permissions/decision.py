@@ -1,4 +1,4 @@
-"""What a person says to a question about a call."""
+"""A person's answer to a question about a call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from agent_kernel.core.permission_grant import Decision, Remember
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``remember``: for this call (``once``), for every call of this tool in this session (``session``; of a path also
-    ``folder``), or ``never`` again a question. A denial that is remembered is never. ``shown`` is the hash of what the
-    person saw; empty: not said. Raises InvalidRequest for an approval that is never."""
+    """A decision. Raises InvalidRequest for an approval with ``never``.
+
+    ``remember`` says how far it goes: this call (``once``), every call of this tool in this session (``session``; for a
+    path also ``folder``), or no further question (``never``). A denial that is remembered is always ``never``.
+    ``shown`` is the hash of what the person saw; empty if the client does not send it.
+    """
 
     decision: Decision
     remember: Remember = "once"
@@ -32,8 +35,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a call may run; ``reason`` completes "This call did not run: ..." where it may not. ``remember`` is how
-    far a person's yes goes."""
+    """Whether a call may run. ``reason`` completes "This call did not run: ..." if it may not; ``remember`` is the
+    scope of the person's approval."""
 
     allowed: bool
     reason: str
@@ -47,7 +50,7 @@ def to_verdict(answer: Answer) -> Verdict:
 
 
 def shown_hash(name: str, target: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 of ``{"arguments", "name", "target"}`` as JSON with sorted keys and without spaces, in hex."""
+    """Return the SHA-256 in hex of ``{"arguments", "name", "target"}`` as JSON with sorted keys and without spaces."""
     body = {"name": name, "target": target, "arguments": dict(arguments)}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""The one gate every call passes, on every route: allowed, denied, or asked for.
+"""The gate that every call passes on every route: allow, deny, or ask.
 
-A client says in its request which kinds it can have answered (``answers``): a person at the notebook can answer all
-(``*``), a notebook that ran ``%agent allow live`` answers ``python.live``, a headless client none. An ask that nobody
-can answer is denied at once, with that reason.
+A client declares in its request which kinds of calls it can have answered (``answers``): a person at the notebook can
+answer all (``*``), a notebook that ran ``%agent allow live`` answers ``python.live``, and a headless client none. A
+call that requires an answer which nobody can give is denied at once, with that reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
 
 log = logging.getLogger(__name__)
 Asker: TypeAlias = Callable[[ApprovalRequired], "bool | Answer | Awaitable[bool | Answer]"]
-"""Answers in the place of a person: True and False, or an Answer; it may be a coroutine."""
+"""Answers in place of a person with True, False or an Answer; may be a coroutine function."""
 NEVER = "the person does not want to be asked for it again in this session"
 
 
@@ -39,11 +39,11 @@ NEVER = "the person does not want to be asked for it again in this session"
 class Gate:
     """Decides for the turns of one request, or of one in-process agent.
 
-    ``policy`` is instead of the defaults, by kind or by the name of a tool; ``server`` and ``request`` apply to every
-    call and only make it stricter, as ``admin`` does. ``remembered``: what was granted for the session counts.
-    ``timeout_s`` until silence is no, where no person is there to be waited for (0: none). ``ask`` answers here, in
-    this process. What lies in or above one of ``hidden`` is never opened for sandboxed code. ``denied`` are kinds and
-    names of tools that the request does not want to run.
+    ``policy`` overrides the defaults by kind or by tool name. ``server``, ``request`` and ``admin`` apply to every call
+    and only make it stricter. With ``remembered`` the grants of the session count. ``timeout_s`` is how long to wait
+    before a call is denied, if no person is present (0: no limit). ``ask`` answers in this process. Paths in or above
+    one of ``hidden`` are never opened to sandboxed code. ``denied`` are kinds and names of tools that the request
+    excludes.
     """
 
     approvals: Approvals
@@ -68,7 +68,8 @@ class Gate:
         return self.rules.ruling(spec, self.request)
 
     async def decide(self, spec: ToolSpec, context: ToolContext) -> Verdict:
-        """Never raises what keeps a question or answers it: then it is no, and the reason says so."""
+        """Decide about a call. If storing or answering the question fails, the call is denied with that reason; nothing
+        is raised."""
         ruling = self.ruling(spec)
         if ruling.permission == "deny":
             return Verdict(False, f"{spec.name} was denied by policy: {ruling.because}")
@@ -98,7 +99,7 @@ class Gate:
         return None
 
     def _again(self, spec: ToolSpec, context: ToolContext) -> str:
-        """Why an earlier yes does not count: text of strangers may have brought this call about."""
+        """Return why an earlier approval does not count: text from strangers may have caused this call."""
         return f" ({context.foreign})" if spec.kind in LIVE and context.foreign else ""
 
     async def _asked(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:
@@ -130,7 +131,7 @@ class Gate:
         context: ToolContext,
         grant: Callable[[Answer], Grant],
     ) -> Verdict:
-        """Asks, and waits for the answer of this process if it has one, else of whoever follows the turn."""
+        """Ask, and wait for the answer of this process if it has one, else of any client that follows the turn."""
         tasks: list[asyncio.Task[None]] = []
 
         def emit(body: EventBody) -> None:
@@ -145,8 +146,8 @@ class Gate:
                 task.cancel()
 
     async def _answer(self, question: ApprovalQuestion, required: ApprovalRequired, ask: Asker) -> None:
-        """What ``ask`` says; it may block, so it is called in a thread. It is somebody else's code: one that fails, in
-        whatever way, has said no."""
+        """Call ``ask`` in a thread, because it may block. It is foreign code: if it fails in any way, the call is
+        denied."""
         try:
             said = await asyncio.to_thread(ask, required)
             if inspect.isawaitable(said):
@@ -170,7 +171,7 @@ def create_grant(answer: Answer, spec: ToolSpec) -> Grant:
 
 
 def shown_code(call: ToolCall, kind: str = "") -> str:
-    """Exactly what will run or change, for a person to read."""
+    """Return exactly what will run or change, for a person to read."""
     if kind == EDIT:
         return str(call.arguments.get("diff", ""))
     code = call.arguments.get("code")

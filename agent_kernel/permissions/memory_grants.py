@@ -1,4 +1,4 @@
-"""What people decided, for a store that keeps no grants: it lasts as long as this process."""
+"""Decisions of people for a store that does not support grants; they last as long as this process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.session import SessionKey
 
 MAX_QUESTIONS = 10_000
-"""The oldest ones are forgotten: an answer to one of them is then an answer to nothing."""
+"""The oldest questions beyond this number are forgotten; answers to them have no effect."""
 
 
 class MemoryGrants:
-    """A ``Grants``. It knows nothing of sessions and turns: what goes with them goes when ``revoke`` says so."""
+    """A ``Grants`` in memory. It does not know when sessions and turns end; ``revoke`` deletes their grants."""
 
     def __init__(self) -> None:
         self._grants: dict[SessionKey, dict[tuple[str, str], Grant]] = defaultdict(dict)
@@ -53,5 +53,5 @@ class MemoryGrants:
 
 
 def grants_of(store: object) -> Grants:
-    """The store's own, or in memory where it keeps none."""
+    """Return the grants of the store, or grants in memory if the store does not support them."""
     return store if getattr(store, "grants", None) is not None else MemoryGrants()  # type: ignore[return-value]

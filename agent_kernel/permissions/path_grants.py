@@ -1,4 +1,4 @@
-"""Paths beside the work directory that sandboxed code may open, because a person was asked."""
+"""Paths outside the work directory that a person has allowed sandboxed code to open."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ AllowedPaths = tuple[tuple[Path, ...], tuple[Path, ...]]
 
 
 class ApprovedPaths:
-    """The ``Paths`` of one call. A grant holds for a path as it was on the disk; one that leads elsewhere since then
-    (code with the right to write may have put a link there) does not count."""
+    """The ``PathPermissions`` of one call.
+
+    A grant applies to a path as it was on disk. It does not count if the path leads elsewhere since then, because code
+    with write access may have put a link there.
+    """
 
     def __init__(self, gate: Gate, context: ToolContext) -> None:
         self._gate = gate
@@ -75,7 +78,7 @@ class ApprovedPaths:
         return any(real.is_relative_to(place) or place.is_relative_to(real) for place in hidden)
 
     def _may_be_given(self, real: Path, folder: Path) -> bool:
-        """The folder of a file, but not the home directory or anything above it."""
+        """Return whether the folder of a file may be offered: not the home directory or anything above it."""
         above_home = Path.home().resolve().is_relative_to(folder)
         return not (real.is_dir() or above_home or self._is_hidden(folder))
 
@@ -112,5 +115,5 @@ def _leads_where_it_says(path: Path) -> bool:
 def _resolved(path: Path, *, there: bool) -> Path | None:
     try:
         return path.resolve(strict=there)
-    except (OSError, RuntimeError, ValueError):  # it is not there, a link leads to itself, or it has a NUL
+    except (OSError, RuntimeError, ValueError):  # the path does not exist, a link leads to itself, or it contains NUL
         return None

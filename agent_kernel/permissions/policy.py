@@ -1,4 +1,4 @@
-"""What may run, must be asked for, or may not: the strictest of defaults, server, administrator and request. Pure."""
+"""The policy: auto, ask or deny, as the strictest of defaults, server, administrator and request. No I/O."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ DEFAULTS: Mapping[str, Permission] = MappingProxyType(
         "path": "ask",
     }
 )
-"""By kind of call; a kind that is not listed asks. ``files.write`` and ``skills`` stay in the work directory."""
+"""Permission by kind of call; an unlisted kind asks. ``files.write`` and ``skills`` stay in the work directory."""
 EDIT = "notebook.edit"
 LIVE = frozenset({"python.live", EDIT, "notebook.run"})
-"""Kinds that act on the person's own kernel and notebook."""
+"""Kinds that act on the user's own kernel and notebook."""
 FOREIGN = frozenset({"web", "mcp", "dispatch"})
-"""Kinds whose results are words of strangers: what asks for LIVE after one of them may not be the person's wish."""
+"""Kinds whose results are text from strangers. A LIVE call after one of them may not be what the user wants."""
 
 
 def strictest(*permissions: Permission) -> Permission:
@@ -48,7 +48,8 @@ def strictest(*permissions: Permission) -> Permission:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """``because`` names what decided. A ``firm`` ask is asked each time: no grant stands in for the answer."""
+    """A permission and its origin (``because``). If ``firm``, every call is asked about: no grant replaces the
+    answer."""
 
     permission: Permission
     because: str
@@ -57,8 +58,11 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """``server`` is the setting ``permission``, ``own`` the setting ``policy``: by kind or by the name of a tool,
-    instead of the defaults. ``admin`` can only be made stricter."""
+    """The policy of a server.
+
+    ``server`` is the setting ``permission`` and ``own`` the setting ``policy``, which overrides the defaults by kind or
+    tool name. ``admin`` can only be made stricter.
+    """
 
     server: Permission = "auto"
     own: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
@@ -72,12 +76,13 @@ class Policy:
         return Ruling(permission, because, firm)
 
     def table(self) -> Iterator[tuple[str, Ruling]]:
-        """Of every kind, and of every name that the settings or the administrator speak of."""
+        """Yield the ruling of every kind, and of every name in the settings or the administrator's policy."""
         for name in sorted({*DEFAULTS, *self.own, *self.admin.policy}):
             yield name, self.ruling(ToolSpec(name, "", {}, kind=name))
 
     def _base(self, spec: ToolSpec) -> list[tuple[Permission, str]]:
-        """By name, else by kind, else the default. The name that a client gave its own tool makes nothing freer."""
+        """Return the ruling by name, else by kind, else the default. The name that a client gives its own tool never
+        relaxes a rule."""
         kind = self._of_kind(spec.kind)
         if spec.name in DEFAULTS or spec.name not in self.own:
             return [kind]

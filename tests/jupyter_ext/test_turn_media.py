@@ -25,7 +25,7 @@ async def test_a_picture_is_stored_with_the_question_and_a_text_model_s_blindnes
         items = (await client.get(f"agent/v1/sessions/{started['session']}/items")).json()["items"]
 
     notices = [event["data"]["text"] for event in events if event["type"] == "notice"]
-    assert notices == ["scripted reads text only: the 2 image(s) were not sent to it."]
+    assert notices == ["scripted reads text only; the 2 image(s) were not sent to it."]
     text, first, second = items[0]["message"]["content"]
     assert text["text"] == "hello"
     assert (first["mime"], first["size"]) == ("image/png", len(PNG))

@@ -88,13 +88,13 @@ def test_an_administrator_speaks_of_kinds_of_names_and_of_everything(tmp_path: P
     ],
 )
 def test_a_policy_that_can_not_be_understood_stops_the_server(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"policy\.toml can not be used"):
+    with pytest.raises(InvalidRequest, match=r"policy\.toml cannot be used"):
         written(tmp_path, text)
 
 
 def test_a_policy_that_can_not_be_read_stops_the_server(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").mkdir()
-    with pytest.raises(InvalidRequest, match="can not be used"):
+    with pytest.raises(InvalidRequest, match="cannot be used"):
         AdminPolicy.read([tmp_path / "policy.toml"])
 
 
@@ -153,7 +153,7 @@ async def test_a_server_has_the_administrators_policy_whatever_is_set(
     assert gate.ruling(ToolSpec("shell", "", {}, kind="shell")).permission == "deny"
     await runtime.aclose()
     path.write_text("permission = 'perhaps'")
-    with pytest.raises(InvalidRequest, match="can not be used"):
+    with pytest.raises(InvalidRequest, match="cannot be used"):
         Runtime.build(settings)
 
 

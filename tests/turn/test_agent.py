@@ -354,7 +354,11 @@ async def test_an_observer_hears_that_the_turn_was_taken_over() -> None:
 
     ledger = TurnWriter(store)
     it, _, _ = agent(
-        [{"calls": [python("x")]}, {"text": "ok"}], [Taken()], store=store, ledger=ledger, observers=[diary]
+        [{"calls": [python("x")]}, {"text": "ok"}],
+        [Taken()],
+        store=store,
+        services=TurnServices(ledger),
+        observers=[diary],
     )
     assert (await it.run("go")).state == "failed"
     assert ("conflict", "s1", "LeaseLost") in diary.entries

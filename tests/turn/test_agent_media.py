@@ -74,7 +74,7 @@ async def test_a_model_of_text_is_told_in_words_and_the_person_by_a_notice(store
         engine.requests[0].messages[-1].text.endswith("[2 image(s) or video(s) attached; this model can not see them]")
     )
     assert seen(engine, 0) == []
-    assert notices == ["scripted reads text only: the 2 image(s) were not sent to it."]
+    assert notices == ["scripted reads text only; the 2 image(s) were not sent to it."]
 
 
 async def test_a_model_that_sees_gives_no_notice(store: SessionStore) -> None:

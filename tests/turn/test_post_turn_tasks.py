@@ -161,7 +161,7 @@ async def test_one_that_was_asked_for_gives_way_and_says_so(worlds: list[World])
         await asyncio.sleep(0)
     await world.ask("now")
     for task in asked:
-        with pytest.raises(Conflict, match="A turn of this session began"):
+        with pytest.raises(Conflict, match="a turn of this session began"):
             await task
     assert sum(CONDENSE in request.messages[-1].text for request in world.engine.requests) <= 1
 

@@ -1,1 +1,2 @@
-"""What all tools share: schemas of functions, dispatch, limits, callbacks, calls that a client runs."""
+"""What all tools share: schemas of functions, sources of tools, time limits, dispatch, callbacks, and calls that a
+client runs."""

@@ -1,4 +1,4 @@
-"""A person's function, called so that it holds nothing up: neither the event loop, nor the turn, nor the server."""
+"""Calls a user's function with a time limit, so that it blocks neither the event loop, nor the turn, nor the server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from agent_kernel.tools.base.function_result import output_of
 
 TIMEOUT_S = 60.0
 HUNG = 4
-"""Calls of one function that did not end in time and still run; then there are no more."""
+"""Maximum number of overdue calls of one function that still run; after that the function is not called."""
 
 
 class BoundedFunction:
-    """``function``, sync or async; ``name`` is that of its tool. A sync one runs in a thread of its own. What takes
-    longer than ``timeout_s`` is answered for; an async function is cancelled, a thread can not be stopped."""
+    """Calls ``function``, sync or async, on behalf of the tool ``name``.
+
+    A sync function runs in a thread of its own. After ``timeout_s`` the call returns a timeout result; an async
+    function is cancelled, while a thread cannot be stopped.
+    """
 
     def __init__(self, function: Callable[..., Any], name: str, timeout_s: float = TIMEOUT_S) -> None:
         self._function = function
@@ -28,13 +31,15 @@ class BoundedFunction:
         self._late: list[threading.Event] = []
 
     async def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Raises what the function raises."""
+        """Call the function. Raises what the function raises."""
         self._late = [ended for ended in self._late if not ended.is_set()]
         if len(self._late) >= HUNG:
             return ToolOutput(f"{HUNG} earlier calls of it did not end and still run; it is not called.", "error")
         ended = threading.Event()
         work = asyncio.create_task(self._output(ended, *args, **kwargs))
-        work.add_done_callback(lambda work: work.cancelled() or work.exception())  # nobody may be left to ask
+        work.add_done_callback(
+            lambda work: work.cancelled() or work.exception()
+        )  # the caller may be gone, and asyncio would log an exception that nobody retrieves
         try:
             done, _ = await asyncio.wait([work], timeout=self._timeout_s)
         finally:
@@ -45,7 +50,7 @@ class BoundedFunction:
         return ToolOutput(f"It did not end within {self._timeout_s:g} s, and may still run.", "timeout")
 
     async def _output(self, ended: threading.Event, *args: Any, **kwargs: Any) -> ToolOutput:
-        """``ended`` is set when nothing of the call runs any more."""
+        """Run the call and set ``ended`` when no part of it runs any more."""
         if _is_async(self._function):
             try:
                 return output_of(await self._function(*args, **kwargs), self._name)

@@ -1,4 +1,4 @@
-"""Tools that a program brings as a schema and a callback apart, as mistral.rs's Python API has them."""
+"""Tools for which a program provides a schema and a separate callback, as in mistral.rs's Python API."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agent_kernel.tools.base.bounded_call import BoundedFunction
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 Callback = Callable[[str, dict[str, Any]], Any]
-"""Name and arguments -> text, or whatever a function that is a tool may return; sync or async."""
+"""Called with the name and the arguments. Returns text, or anything that a tool function may return; sync or async."""
 
 
 class CallbackTool:
-    """Its arguments were checked against the spec that the request declared."""
+    """A tool that runs a callback. Its arguments are checked against the spec that the request declared."""
 
     def __init__(self, spec: ToolSpec, callback: Callback) -> None:
         self.spec = replace(spec, kind="function", source="user")
@@ -26,7 +26,7 @@ class CallbackTool:
 
 
 class CallbackTools:
-    """``callbacks`` by name run those ``functions`` of a request that have the name."""
+    """Runs those ``functions`` of a request that have a callback of the same name."""
 
     def __init__(self, callbacks: Mapping[str, Callback]) -> None:
         self._callbacks = dict(callbacks)

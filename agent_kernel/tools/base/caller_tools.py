@@ -1,4 +1,4 @@
-"""Functions that a caller declares and runs itself: a call of one ends the turn, the next turn brings its result."""
+"""Functions that a caller declares and runs itself. A call ends the turn, and the next turn brings its result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 AWAITED = "The caller has not brought the result of this call."
-"""What stands as its result until then, and for good where it never comes."""
+"""Stored as the result of such a call until the caller brings the real one, and for good if it never does."""
 
 
 class CallerTool:
-    """Has a specification like any tool, for the model; the turn ends before it would run."""
+    """A specification for the model; the turn ends before the tool would run."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -23,7 +23,8 @@ class CallerTool:
 
 
 class CallerTools:
-    """They cost the server nothing, so a request has them also where it wants none of the server's tools."""
+    """Offers the caller's functions. They run nothing here, so they are offered even if the request disables the
+    server's tools."""
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         tools: list[Tool] = [CallerTool(spec) for spec in occasion.request.functions if spec.where == "caller"]

@@ -1,4 +1,4 @@
-"""Calls whose effect belongs to the notebook: offered to its clients, claimed by one, run there exactly once."""
+"""Calls that must run in the notebook: offered to its clients, claimed by one of them, and run there exactly once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 
 CLAIM_WITHIN_S = 10.0
 OTHERS_WITHIN_S = 2.0
-"""After one client has declined a call, the others get this long."""
+"""Time for the other clients to claim a call after one has declined it."""
 RENEW_S = 15.0
 LEASE_S = 90.0
 MAX_DECLINED = 8
-"""Clients whose reasons are remembered, per call."""
+"""Maximum number of clients of one call whose reasons are kept."""
 
 
 @dataclass(slots=True)
 class OfferedCall:
-    """``declined``: which clients can not run it, and why. ``news``: somebody has claimed or declined it."""
+    """A call on offer. ``declined`` maps clients that cannot run it to their reasons; ``news`` is set on a claim or a
+    decline."""
 
     context: ToolContext
     result: asyncio.Future[ToolOutput]
@@ -37,10 +38,10 @@ class OfferedCall:
 
 
 class ClientCallBroker:
-    """The calls on offer in this process. First claim wins; its token is needed for all that follows.
+    """The calls on offer in this process. The first claim wins; its token authorises everything that follows.
 
-    A claimer renews every RENEW_S seconds. One that lapses LEASE_S seconds is answered for: it may have run the code,
-    so nobody else is given the call.
+    A claimer renews every RENEW_S seconds. If it does not for LEASE_S seconds, the broker answers for it: the client
+    may have run the code, so no other client receives the call.
     """
 
     def __init__(self, *, claim_within_s: float = CLAIM_WITHIN_S, lease_s: float = LEASE_S) -> None:
@@ -49,7 +50,7 @@ class ClientCallBroker:
         self._lease_s = lease_s
 
     async def offer(self, context: ToolContext) -> ToolOutput:
-        """Waits for a client to claim, run and answer the call."""
+        """Offer a call and wait until a client has claimed, run and answered it."""
         loop = asyncio.get_running_loop()
         key = (context.turn, context.call.id)
         offer = self._offers[key] = OfferedCall(context, loop.create_future())
@@ -82,7 +83,7 @@ class ClientCallBroker:
         return bool(offer.token)
 
     def claim(self, turn: str, call: str, client: str) -> tuple[str, ToolCall]:
-        """The token and the call. Raises NotFound when it is not on offer, Conflict when somebody has it."""
+        """Return the token and the call. Raises NotFound if it is not on offer, Conflict if another client has it."""
         offer = self._find(turn, call)
         if offer.token:
             raise Conflict("Another client runs this call.")
@@ -94,8 +95,8 @@ class ClientCallBroker:
         return offer.token, offer.context.call
 
     def decline(self, turn: str, call: str, client: str, reason: str) -> None:
-        """This client can not run the call; another may. Raises NotFound when it is not on offer, Conflict when
-        somebody has it."""
+        """Record that this client cannot run the call; another may. Raises NotFound if it is not on offer, Conflict if
+        a client has it."""
         offer = self._find(turn, call)
         if offer.token:
             raise Conflict("Another client runs this call.")
@@ -104,7 +105,7 @@ class ClientCallBroker:
             offer.news.set()
 
     def renew(self, turn: str, call: str, token: str, where: str = "", state: str = "running") -> None:
-        """``where`` the call runs now and its ``state``, as its client shows them: a change is announced."""
+        """Renew the claim. A change of ``where`` or ``state`` is announced."""
         offer = self._held(turn, call, token)
         assert offer.claimed is not None, "its token was given out"
         claimed = replace(offer.claimed, where=where, state=state)
@@ -116,7 +117,8 @@ class ClientCallBroker:
         self._held(turn, call, token).context.emit(CallOutput(call, text, stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
-        """Raises NotFound when the turn no longer waits (stopped, or the lease lapsed), Conflict when answered."""
+        """Store the result. Raises NotFound if the turn no longer waits (stopped, or the lease lapsed), Conflict if
+        already answered."""
         offer = self._held(turn, call, token)
         if offer.result.done():
             raise Conflict("This call was answered already.")

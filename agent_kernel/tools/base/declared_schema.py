@@ -1,4 +1,4 @@
-"""Whether a JSON schema that somebody declared is one, and small enough to be read."""
+"""Checks that a JSON schema declared by a client is valid and within limits."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import is_too_deep
 
 MAX_CHARS = 256 << 10
-"""As JSON."""
+"""Maximum size as JSON."""
 MAX_DEPTH = 64
 MAX_VALUES = 2_000
-"""Nested ones counted: each costs about 0.1 ms."""
+"""Maximum number of values, including nested ones; each takes about 0.1 ms to check."""
 MAX_PATTERN = 1_000
-"""Characters of a regular expression in it: an engine may have to compile it."""
+"""Maximum length of a regular expression in a schema; an engine may have to compile it."""
 WHERE_CHARS = 200
 NO_FORMATS = jsonschema.FormatChecker(())
 KNOWN = 512
-"""Schemas of up to KNOWN_CHARS whose check is remembered."""
+"""Number of schemas, each up to KNOWN_CHARS, whose check is cached."""
 KNOWN_CHARS = 8 << 10
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Whether its patterns are any is not looked at: they are of ECMA 262, and one can take minutes to compile. Raises
-    InvalidRequest."""
+    """Raise InvalidRequest if the schema is invalid or too large.
+
+    Patterns are not validated: they use ECMA 262 syntax, and compiling one can take minutes.
+    """
     text = "" if has_too_many_values(schema, MAX_VALUES) or is_too_deep(schema, MAX_DEPTH) else json.dumps(schema)
     if not text or len(text) > MAX_CHARS:
         most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
@@ -41,7 +43,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def has_too_many_values(value: object, most: int) -> bool:
-    """Whether it has more than ``most`` values: lists, objects, and what is in them."""
+    """Return whether ``value`` contains more than ``most`` values, counting lists, objects and their contents."""
     left, waiting = most, [value]
     while waiting and left >= 0:
         left -= 1
@@ -52,7 +54,7 @@ def has_too_many_values(value: object, most: int) -> bool:
 
 
 def _longest_pattern(schema: object) -> int:
-    """Of what may be one: also a property that is called so."""
+    """Return the length of the longest possible pattern; a property named ``pattern`` counts too."""
     longest, waiting = 0, [schema]
     while waiting:
         here = waiting.pop()
@@ -67,7 +69,7 @@ def _longest_pattern(schema: object) -> int:
 
 @functools.lru_cache(KNOWN)
 def _known_problem(text: str) -> str:
-    """Clients declare the same tools with every request, and looking at a schema takes about 2 ms."""
+    """Check a schema with a cache: clients declare the same tools with every request, and a check takes about 2 ms."""
     return _problem(json.loads(text))
 
 
@@ -76,5 +78,5 @@ def _problem(schema: Mapping[str, Any]) -> str:
         jsonschema.Draft202012Validator.check_schema(schema, format_checker=NO_FORMATS)
     except jsonschema.SchemaError as error:
         where = "/".join(map(str, error.absolute_path))[:WHERE_CHARS]
-        return f"this is no JSON schema{f', at {where}' if where else ''}"
+        return f"this is not a valid JSON schema{f', at {where}' if where else ''}"
     return ""

@@ -1,6 +1,7 @@
 """Tools that a client declares and another program runs: each call is one POST to the server's ``dispatch_url``.
 
-The wire is mistral.rs's: ``{"name", "arguments"}`` out; back ``{"content": text}`` or the text itself, with a 2xx.
+The wire format is mistral.rs's: the request is ``{"name", "arguments"}``; the response is ``{"content": text}`` or
+plain text, with a 2xx status.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S = 30.0
-"""Of one call, with all its tries."""
+"""Limit for one call with all its attempts."""
 CONNECT_S = 5.0
 TRIES = 3
 PAUSE_S = 0.3
-"""Before a server that refused the connection is tried again; doubled each time."""
+"""Pause before a server that refused the connection is tried again; doubled each time."""
 MAX_ANSWER = 1 << 20
 TOLD = 300
-"""Characters that a model reads of an answer that is an error."""
+"""Characters of an error response that the model reads."""
 BUSY = (429, 503)
 NOBODY = "Nobody runs these tools, so the model does not have them: {names}. The server has no dispatch_url."
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchResponse:
-    """``wait`` are the seconds after which a busy server wants to be asked again; None: it does not say."""
+    """The response of the tool's server; ``wait`` is its Retry-After in seconds, None if it sent none."""
 
     status: int
     body: str
@@ -50,7 +51,7 @@ class DispatchResponse:
 
     @property
     def text(self) -> str:
-        """What the model reads: ``content`` where the body is an object that has it, else the body as it is."""
+        """What the model reads: ``content`` if the body is an object that has it, else the body as it is."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -60,11 +61,12 @@ class DispatchResponse:
 
 
 class DispatchRefused(Exception):
-    """The connection was not made: nothing was sent."""
+    """The connection was not established, so nothing was sent."""
 
 
 class Dispatcher:
-    """``key_env`` names the variable with the key for ``url``; it goes nowhere else."""
+    """Posts calls to ``url``. ``key_env`` names the variable with the key for this URL; the key is sent nowhere
+    else."""
 
     def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         if not url.startswith(("http://", "https://")):
@@ -75,7 +77,7 @@ class Dispatcher:
         self._timeout_s = timeout_s
 
     async def run(self, context: ToolContext) -> ToolOutput:
-        """Raises LocalOnly, InvalidRequest when the key is missing, FetchFailed."""
+        """Run one call. Raises LocalOnly, FetchFailed, and InvalidRequest if the key is missing."""
         self._exits.check(self.url, "the call of a tool")
         key = self._key()
         try:
@@ -93,8 +95,11 @@ class Dispatcher:
         return ToolOutput(told, "error", details=details)
 
     async def _answer(self, context: ToolContext, key: str) -> tuple[DispatchResponse, int]:
-        """Asked again only where nothing can have happened: the connection was refused, or the server says that it was
-        too busy, and when it will not be."""
+        """Post the call and return the response and the number of attempts.
+
+        It is retried only if nothing can have happened: the connection was refused, or the server was too busy and says
+        when to retry.
+        """
         for attempt in range(1, TRIES + 1):
             try:
                 answer = await self._posted(context, key)
@@ -150,8 +155,10 @@ class DispatchedTool:
 
 
 class DispatchTools:
-    """The functions of a request that its client does not run itself. ``url`` is the server's; a request inside this
-    process may name another, which is sent no key."""
+    """The functions of a request that its client does not run itself.
+
+    ``url`` is the setting of the server; a request inside this process may name another URL, which receives no key.
+    """
 
     def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         self._exits = exits
@@ -190,7 +197,7 @@ class DispatchTools:
 
 
 def _headers(context: ToolContext, key: str) -> dict[str, str]:
-    """Ids may hold any character; a header may not."""
+    """Build the headers. Ids may contain any character, so they are percent-encoded."""
     session = urllib.parse.quote(context.key.id, safe=_PLAIN)
     call = urllib.parse.quote(context.call.id, safe=_PLAIN)
     headers = {
@@ -209,7 +216,7 @@ _PLAIN = "!#$&'()*+,/:;=?@[]~"
 
 
 async def _body(response: httpx.Response) -> str:
-    """Raises FetchFailed for one that is too large or packed in a way that was not asked for."""
+    """Read the body. Raises FetchFailed if it is too large or has an unsupported encoding."""
     unpack = create_decompressor(response.headers.get("content-encoding", ""))
     body = bytearray()
     async with aclosing(response.aiter_raw()) as raws:  # type: ignore[type-var]  # it is an async generator
@@ -222,7 +229,7 @@ async def _body(response: httpx.Response) -> str:
 
 
 def _wait(response: httpx.Response) -> float | None:
-    """Of ``Retry-After``: seconds, or a date."""
+    """Parse ``Retry-After``: seconds, or a date."""
     said = response.headers.get("retry-after", "").strip()
     if said.isdecimal():
         return float(said)

@@ -1,6 +1,7 @@
-"""What a piece of Python code does beside computing, as far as reading it can tell: files, network, programs, waiting.
+"""Finds the side effects of Python code as far as static reading can: files, network, programs, waiting.
 
-A look before code is run again, not a wall: code can hide anything from it, and the sandbox holds all the same.
+This is a hint for people before code runs again, not a protection: code can hide anything from it, and the sandbox
+applies in any case.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _WRITES = {"write_text", "write_bytes", "savefig", "save", "savez", "savez_compr
 _WRITES |= {"mkdir", "makedirs", "imwrite", "imsave", "copy", "copyfile", "copytree", "symlink", "extractall"}
 _DELETES = {"remove", "unlink", "rmtree", "rmdir", "removedirs", "rename", "move"}
 _OWNERS = {"os", "shutil", "pathlib"}
-"""Of names that also belong to lists and sets: ``remove``, ``copy``, ``rename`` count with one of these before them."""
+"""Modules that make an ambiguous name count: lists and sets also have ``remove``, ``copy`` and ``rename``."""
 _AMBIGUOUS = {"remove", "copy", "rename", "move", "save"}
 _NETWORK = {"requests", "httpx", "urllib", "urllib3", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "boto3"}
 _PROGRAMS = {"subprocess", "multiprocessing"}
@@ -26,7 +27,7 @@ MAX_NAMED = 80
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """``what`` is the expression that does it, shortened; ``line`` is 1-based."""
+    """One effect. ``what`` is its expression, shortened; ``line`` is 1-based."""
 
     kind: Kind
     what: str
@@ -34,7 +35,7 @@ class Effect:
 
 
 def effects(code: str) -> tuple[Effect, ...]:
-    """In the order of the code, each expression once. Code that does not parse is ``unreadable``."""
+    """Return the effects in code order, each expression once. Code that does not parse is ``unreadable``."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
@@ -59,7 +60,7 @@ def _of(node: ast.AST) -> Iterator[Effect]:
 
 
 def _kind(call: ast.Call) -> Kind | None:
-    """Of one call, by its name and its first arguments."""
+    """Classify a call by its name and its first arguments."""
     name, owner = _named(call.func)
     if any(isinstance(word, ast.Constant) and _is_url(word.value) for word in ast.walk(call)):
         return "network"
@@ -79,14 +80,17 @@ def _kind(call: ast.Call) -> Kind | None:
 
 
 def _named(function: ast.expr) -> tuple[str, str]:
-    """(name, what stands before it)."""
+    """Return the name of the function and the name before the dot."""
     if isinstance(function, ast.Attribute):
         return function.attr, function.value.id if isinstance(function.value, ast.Name) else ""
     return (function.id, "") if isinstance(function, ast.Name) else ("", "")
 
 
 def _opens_to_write(call: ast.Call) -> bool:
-    """Path.open has its mode first, the function second; a mode that is not written out may be any."""
+    """Return whether the call may open a file for writing.
+
+    Path.open has its mode first, the function second. A mode that is not a constant may be any mode.
+    """
     given = [word.value for word in call.keywords if word.arg == "mode"]
     place = 0 if isinstance(call.func, ast.Attribute) else 1
     modes = given or call.args[place : place + 1]
@@ -97,7 +101,8 @@ def _opens_to_write(call: ast.Call) -> bool:
 
 
 def _names_a_file(call: ast.Call) -> bool:
-    """``df.to_csv()`` gives a text, ``df.to_csv("a.csv")`` writes it; ``to_numpy`` and others take no name."""
+    """Return whether a ``to_...`` call writes a file: ``df.to_csv()`` returns text, ``df.to_csv("a.csv")`` writes
+    it."""
     name, _ = _named(call.func)
     writers = {"csv", "excel", "parquet", "json", "pickle", "feather", "hdf", "sql", "stata", "html", "xml", "markdown"}
     named = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)

@@ -1,4 +1,4 @@
-"""What a person's function returned, as the result of a call: text, JSON, pictures, files."""
+"""Converts the return value of a user's function into a tool result: text, JSON, images, files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _SIGNATURES = {
 
 
 def output_of(value: Any, name: str) -> ToolOutput:
-    """Text as it is; pictures (PIL, matplotlib, bytes of an image) as media, other bytes as a file; dicts, lists,
-    dataclasses and pydantic models as JSON; anything else by its repr. A list or tuple may mix them. ``name`` is the
-    tool's. May raise what the value's own methods raise."""
+    """Convert a return value.
+
+    Text stays as it is. Images (PIL, matplotlib, image bytes) become media, and other bytes a file. Dicts, lists,
+    dataclasses and pydantic models become JSON, and anything else its repr. A list or tuple may mix them. ``name`` is
+    the name of the tool. May raise what the value's own methods raise.
+    """
     if isinstance(value, ToolOutput):
         return value
     if isinstance(value, (list, tuple)) and any(_drawn(each) or isinstance(each, bytes) for each in value):

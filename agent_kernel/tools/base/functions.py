@@ -1,4 +1,4 @@
-"""A person's own Python function as a tool: ``@agent_kernel.tool``, in a module that the server names or in a cell."""
+"""Python functions of the user as tools: ``@agent_kernel.tool``, in a module that the server names or in a cell."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ def tool(
     effects: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> F | Callable[[F], F]:
-    """Makes a typed function, sync or async, a tool; it stays the function that it is.
+    """Make a typed function, sync or async, available as a tool. The function itself is returned unchanged.
 
-    Its name, its docstring and its type hints are what the model reads: write them for a reader. ``effects``: it
-    changes something outside, and a person is asked each time. It has ``timeout_s`` seconds; what a thread does after
-    that can not be stopped. Raises InvalidRequest for parameters without a name (``*args``), and for types that JSON
-    does not have.
+    The model reads its name, docstring and type hints. With ``effects`` the function changes something outside, and a
+    person is asked each time. A call may take ``timeout_s`` seconds; a thread cannot be stopped after that. Raises
+    InvalidRequest for parameters without a name (``*args``) and for types that JSON cannot represent.
     """
 
     def mark(function: F) -> F:
@@ -68,7 +67,7 @@ class PythonFunctionTool:
         self._signature = Signature.of(function)
         name = name or getattr(function, "__name__", type(function).__name__)
         if not NAME.fullmatch(name):
-            raise InvalidRequest(f"A tool can not be called {name!r}: letters, digits, _ and -, at most 64.")
+            raise InvalidRequest(f"{name!r} is not a valid tool name: use letters, digits, _ and -, at most 64.")
         self._call = BoundedFunction(function, name, timeout_s)
         self.spec = ToolSpec(
             name,
@@ -85,10 +84,10 @@ class PythonFunctionTool:
         return await self._call(**given)
 
     def invoke(self, **arguments: Any) -> Any:
-        """As a cell calls it: here and now, with the value as it is, awaitable if the function is async. Raises
+        """Call the function directly, as a cell does, and return its value; awaitable if the function is async. Raises
         InvalidRequest, and what the function raises."""
         if self._signature.context:
-            raise InvalidRequest(f"{self.spec.name} wants a ToolContext, which there is only in a server.")
+            raise InvalidRequest(f"{self.spec.name} needs a ToolContext, which exists only in a server.")
         return self._function(**self._signature.arguments(arguments))
 
 
@@ -105,7 +104,8 @@ class FunctionTools:
 
 
 def as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    """A tool as it is; a function, marked with ``tool`` or not, as one. Raises InvalidRequest for what is neither."""
+    """Return a tool unchanged, and a function, marked with ``tool`` or not, as a tool. Raises InvalidRequest for
+    anything else."""
     if isinstance(getattr(given, "spec", None), ToolSpec):
         return given  # type: ignore[return-value]  # what has a spec is a tool
     marked = getattr(given, ATTRIBUTE, None)

@@ -1,4 +1,4 @@
-"""The notebook of a turn, as far as the server reaches it by itself: its saved document, and its kernel."""
+"""Access of the server to the notebook of a turn: its saved document and its kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 
 @dataclass(frozen=True, slots=True)
 class SavedNotebook:
-    """A notebook as it was last saved: nbformat 4. ``saved`` is seconds since the epoch, 0 = unknown."""
+    """A notebook as it was last saved, in nbformat 4. ``saved`` is in seconds since the epoch, 0 if unknown."""
 
     path: str
     saved: float
@@ -19,10 +19,10 @@ class SavedNotebook:
 
 
 class NotebookRunner(Protocol):
-    """Whoever runs calls in the notebook's kernel: its clients (``Offers``), or this server."""
+    """Runs calls in the notebook's kernel: the notebook's clients (``ClientCallBroker``), or this server."""
 
     async def offer(self, context: ToolContext) -> ToolOutput:
-        """Runs the call at most once, by its name; never raises for what the code does."""
+        """Run the call at most once, by its name. Never raises for what the code does."""
         ...
 
 
@@ -30,34 +30,33 @@ class DraftRunner(NotebookRunner, Protocol):
     """Runs code in a draft of the notebook's kernel."""
 
     async def unfit(self) -> str:
-        """Why no draft can be made of this kernel; empty if one can, or if the kernel is too busy to say."""
+        """Return why no draft of this kernel can be made; empty if one can, or if the kernel is too busy to answer."""
         ...
 
 
 class NotebookAccess(Protocol):
-    """Bound to one kernel and one notebook when the turn was submitted; a model can not name another."""
+    """Access to one kernel and one notebook, fixed when the turn was submitted; a model cannot name another."""
 
     @property
     def path(self) -> str:
-        """Below the contents root; empty for a kernel without a notebook."""
+        """Path below the contents root; empty for a kernel without a notebook."""
         ...
 
     @property
     def kernel(self) -> NotebookRunner | None:
-        """Runs calls in the kernel for this turn; None where only a client of the notebook may."""
+        """Runs calls in the kernel for this turn; None if only a client of the notebook may."""
         ...
 
     @property
     def drafts(self) -> DraftRunner | None:
-        """Runs calls in a draft of the kernel for this turn; None where only a client of the notebook may."""
+        """Runs calls in a draft of the kernel for this turn; None if only a client of the notebook may."""
         ...
 
     @property
     def jobs(self) -> NotebookRunner | None:
-        """Answers for what the server started in this kernel for the agent and still runs, or ended; None where only a
-        client may run code."""
+        """Reports on code that the server started in this kernel for the agent; None if only a client may run code."""
         ...
 
     async def document(self) -> SavedNotebook:
-        """Raises NotFound when it was never saved, InvalidRequest when it is too large to be read."""
+        """Return the saved notebook. Raises NotFound if it was never saved, InvalidRequest if it is too large."""
         ...

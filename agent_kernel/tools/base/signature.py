@@ -1,4 +1,4 @@
-"""What a typed function takes: its JSON schema for a model, and a model's arguments as the function wants them."""
+"""The signature of a typed function: its JSON schema for the model, and the conversion of the model's arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DATA = ("default", "const", "enum", "examples")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """``context`` is the parameter that gets the ToolContext, where the function has one."""
+    """A function's parameters; ``context`` is the parameter that receives the ToolContext, if there is one."""
 
     description: str
     parameters: Mapping[str, Any]
@@ -30,8 +30,10 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
-        """From type hints and docstring (Google, NumPy, reST or Epydoc style). Raises InvalidRequest for what can not
-        be called by names, or not be described as JSON."""
+        """Read type hints and docstring (Google, NumPy, reST or Epydoc style).
+
+        Raises InvalidRequest for a function that cannot be called with named arguments, or described as JSON.
+        """
         name = getattr(function, "__name__", type(function).__name__)
         said, each = _documented(function)
         hints = _hints(function, name)
@@ -43,13 +45,15 @@ class Signature:
                 hint = hints.get(parameter.name, Any)
                 fields[parameter.name] = _field(parameter, hint, each.get(parameter.name, ""))
             else:
-                raise InvalidRequest(f"{name} can not be a tool: {parameter} has no name of its own.")
+                raise InvalidRequest(f"{name} cannot be a tool: {parameter} has no name of its own.")
         adapter, schema = _adapter(name, fields)
         return cls(said[:MAX_DESCRIPTION], schema, context, adapter)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """As the hints say: enums, dates, dataclasses and models are made; what is not given is left out. Raises
-        InvalidRequest that names each wrong argument, for the model to read."""
+        """Convert arguments as the hints say, creating enums, dates, dataclasses and models; missing ones stay missing.
+
+        Raises InvalidRequest that names each wrong argument, for the model to read.
+        """
         import pydantic
 
         try:
@@ -60,7 +64,7 @@ class Signature:
 
 
 def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What the docstring says of the function, and of each parameter."""
+    """Return the docstring's description of the function, and of each parameter."""
     import docstring_parser
 
     parsed = docstring_parser.parse(inspect.getdoc(function) or "")
@@ -73,11 +77,11 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
-        raise InvalidRequest(f"The type hints of {name} can not be read: {error}.") from error
+        raise InvalidRequest(f"The type hints of {name} cannot be read: {error}.") from error
 
 
 def _field(parameter: inspect.Parameter, hint: Any, said: str) -> Any:
-    """One key of a TypedDict; a default is told to the model and stays the function's."""
+    """Build one key of a TypedDict. A default appears in the schema, and the function itself applies it."""
     import pydantic
     import typing_extensions
 
@@ -110,13 +114,14 @@ def _adapter(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], dict[
         adapter = pydantic.TypeAdapter(kind)
         schema = _without_titles(adapter.json_schema())
     except (pydantic.errors.PydanticUserError, pydantic.errors.PydanticUndefinedAnnotation) as error:
-        raise InvalidRequest(f"{name} can not be a tool: {str(error).splitlines()[0]}") from error
+        raise InvalidRequest(f"{name} cannot be a tool: {str(error).splitlines()[0]}") from error
     schema.setdefault("properties", {})
     return adapter, schema
 
 
 def _without_titles(schema: Any, *, named: bool = False) -> Any:
-    """Titles repeat the names, and cost tokens. ``named``: keys are names of parameters, not of the schema's words."""
+    """Remove titles, which repeat the names and cost tokens. ``named`` marks a mapping whose keys are parameter
+    names."""
     if isinstance(schema, list):
         return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Where the tools of a turn come from: one source per kind of tool, each asked at the beginning of every turn."""
+"""Sources of tools: one for each kind of tool, each asked at the beginning of every turn."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 
 @dataclass(frozen=True, slots=True)
 class ToolSourceContext:
-    """The turn for which tools are wanted. ``notebook_dir`` is the directory of its notebook, ``trusted``: settings
-    found there may be used. ``emit`` tells the person of what takes time or is missing. ``notebook`` is the notebook
-    itself, where a server has it; ``turn`` is the id of the turn, for what is asked of a page before its first round.
+    """The turn for which a source is asked.
+
+    ``notebook_dir`` is the directory of its notebook; with ``trusted`` the settings in it may be used. ``emit`` informs
+    the person about what takes time or is missing. ``notebook`` is the notebook itself, if the server has access to it.
+    ``turn`` is the id of the turn, for questions to a page before the first round.
     """
 
     key: SessionKey
@@ -30,14 +32,17 @@ class ToolSourceContext:
     turn: str = ""
 
     def wants(self, *names: str) -> bool:
-        """Whether the request leaves any of these tools or groups in."""
+        """Return whether the request allows any of these tools or groups."""
         return self.request.tools is None or any(name in self.request.tools for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """``notes`` are read by the model before the prompt of this turn, and only there. ``page`` are the cells that the
-    request wants in place of the conversation; None: the conversation."""
+    """What a source provides for a turn.
+
+    The model reads ``notes`` before the prompt of this turn only. ``page`` are the cells that replace the conversation;
+    None keeps the conversation.
+    """
 
     tools: tuple[Tool, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -45,9 +50,14 @@ class OfferedTools:
 
 
 class ToolSource(Protocol):
+    """Provides tools for turns."""
+
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        """The tools of this source for one turn. What can not be had is told by ``occasion.emit`` (a Notice) and left
-        out: a turn does not fail for want of a tool. Raises InvalidRequest for what the request itself has wrong."""
+        """Return the tools of this source for one turn.
+
+        A tool that is unavailable is reported as a Notice and left out, since a turn does not fail for want of a tool.
+        Raises InvalidRequest for an error in the request itself.
+        """
         ...
 
     async def aclose(self) -> None: ...
@@ -55,23 +65,25 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class StartableSource(Protocol):
-    """A source that has something to begin when the server starts, so that the first turn need not wait for it."""
+    """A source that prepares something when the server starts, so that the first turn need not wait."""
 
     async def start(self) -> None:
-        """Returns at once. What does not come about is told by ``offer``. Raises nothing."""
+        """Start in the background and return at once. Raises nothing; ``offer`` reports failures."""
         ...
 
 
 def runner_for(occasion: ToolSourceContext, name: str, clients: NotebookRunner) -> NotebookRunner | None:
-    """Who runs a call of this name in the notebook's kernel: its clients, if the one that asks declared it, else the
-    server where it may; None: nobody."""
+    """Return who runs calls of this name in the notebook's kernel.
+
+    These are its clients if the requesting one declared the tool, else the server if it may; None if nobody can.
+    """
     if name in occasion.request.client_tools:
         return clients
     return occasion.notebook.kernel if occasion.notebook is not None else None
 
 
 async def gather_tools(sources: Sequence[ToolSource], occasion: ToolSourceContext) -> OfferedTools:
-    """What all of them offer, in their order; of two tools with one name the first stays."""
+    """Combine the tools of all sources in order; of two tools with one name the first is used."""
     tools: dict[str, Tool] = {}
     notes: list[Note] = []
     page: tuple[PageCell, ...] | None = None

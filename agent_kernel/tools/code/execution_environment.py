@@ -1,4 +1,4 @@
-"""Where the calls of one turn run: the session's sandbox, what they may see there, and the files wanted of them."""
+"""The sandbox environment of a turn's calls: what they may access, and the files that are requested of them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.workdir_changes import WorkdirSnapshot, describe_requested_files
 
 STREAM_CHARS = 2_400
-"""Of each of stdout, stderr, value and error, for a model; more of one where the others leave room."""
+"""Characters that a model reads of stdout, stderr, value and error each; more of one if the others leave room."""
 TEXT_CHARS = 5_600
 LAST_WORDS = 32
-"""Lines of stderr that are told of a process that ended."""
+"""Lines of stderr that are reported for a process that ended."""
 READ_ONLY = "[Errno 30]"
 KEEP_S = 5.0
-"""For copying the files of a run that has used up its time."""
+"""Seconds for copying the files of a run that has used up its time."""
 TURNS = 256
-"""Of which is known what was allowed for the turn."""
+"""Number of turns for which allowed paths are remembered."""
 REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
-"""What a model is told of it, by the setting ``sandbox_network``."""
+"""What the model reads about the network, by the setting ``sandbox_network``."""
 OPEN = "the network of this machine"
-"""Instead of these where the sandbox is off."""
+"""The text used instead when the sandbox is off."""
 PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """``notes`` are for the model, behind what the code itself said; ``keep_s`` bounds the copying of the files."""
+    """A run with its files. ``notes`` follow the code's own output for the model; ``keep_s`` bounds copying the
+    files."""
 
     result: RunResult
     files: tuple[ProducedFile, ...] = ()
@@ -42,8 +43,10 @@ class RunOutcome:
 
 
 class PathsAllowedForTurn:
-    """Paths that a person allowed for one turn, known to all tools that run in the sandbox: when what it may see
-    changes, the process of a session starts again."""
+    """Paths that a person allowed for one turn, shared by all tools that run in the sandbox.
+
+    They are shared because a session's process is restarted whenever its visible paths change.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[str, list[tuple[Path, bool]]] = {}
@@ -59,9 +62,12 @@ class PathsAllowedForTurn:
 
 @dataclass(slots=True)
 class SandboxEnvironment:
-    """``read``: what code may read beside its work directory. ``wanted`` are the outputs that the request names,
-    ``surface``: files that nobody named are kept too. ``given`` are copies of variables, set before the first python
-    code of the turn. ``known_lost`` is what person and model have been told of lost variables in this turn."""
+    """The environment of one turn.
+
+    ``read`` are paths that code may read beside its work directory. ``wanted`` are the outputs that the request names;
+    with ``surface`` other new files are stored too. ``given`` are copies of variables, set before the first python code
+    of the turn. ``known_lost`` is the loss of variables that was already reported in this turn.
+    """
 
     sandbox: Sandbox
     read: tuple[Path, ...] = ()
@@ -74,7 +80,7 @@ class SandboxEnvironment:
     _less: str = ""
 
     async def run(self, work: Work, context: ToolContext, declared: Sequence[RequestedFile] = ()) -> RunOutcome:
-        """One run, announced while it goes on. Raises SandboxUnavailable, InvalidRequest."""
+        """Run ``work`` and announce its output. Raises SandboxUnavailable, InvalidRequest."""
 
         def announce(stream: str, text: str) -> None:
             context.emit(CallOutput(context.call.id, text, stream))
@@ -100,7 +106,7 @@ class SandboxEnvironment:
         return fetches(self.network)
 
     def description(self, of: str) -> str:
-        """What a model reads of a tool that runs here."""
+        """Return a tool description that states the network and the requested files."""
         return of.replace(REACH["none"], REACH.get(self.network, self.network)) + describe_requested_files(self.wanted)
 
     def take_given(self) -> tuple[Variable, ...]:
@@ -116,7 +122,7 @@ class SandboxEnvironment:
             context.emit(Notice("warning", result.less))
 
     async def _ask_for_path(self, result: RunResult, context: ToolContext) -> str:
-        """A path that the code named and could not open: a person may allow it."""
+        """Ask a person to allow a path that the code could not open."""
         if not result.denied or context.paths is None:
             return ""
         write = READ_ONLY in (result.error or "")
@@ -129,7 +135,7 @@ class SandboxEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class SandboxEnvironments:
-    """What all tools of a server share that run in its sandbox; the fields are as in Workplace."""
+    """What all sandbox tools of a server share; the fields are as in SandboxEnvironment."""
 
     sandbox: Sandbox
     surface: bool = True
@@ -143,19 +149,20 @@ class SandboxEnvironments:
     def of(
         self, occasion: ToolSourceContext, *, given: tuple[Variable, ...] = (), lost: str = ""
     ) -> SandboxEnvironment:
-        """For the calls of one turn."""
+        """Create the environment for the calls of one turn."""
         read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
         wanted = occasion.request.outputs
         return SandboxEnvironment(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
 
 
 def fetches(network: str) -> bool:
-    """Whether code with this network can bring in text of strangers."""
+    """Return whether code with this network can bring in text from strangers."""
     return network not in ("none", "loopback")
 
 
 def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
-    """What the model reads: output, value, figures, notes and, as its last line, the error; never an empty text."""
+    """Return what the model reads: output, value, figures, notes and, as the last line, the error; never an empty
+    text."""
     stderr = result.stderr.rstrip()
     if result.error and "lost its process" in result.error:
         stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])
@@ -166,7 +173,7 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def _fitted(texts: Sequence[str]) -> list[str]:
-    """Each with STREAM_CHARS at least, and what the short ones leave goes to the long ones."""
+    """Shorten the texts. Each keeps at least STREAM_CHARS, and long ones use the room that short ones leave."""
     spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
     found = []
     for text in texts:

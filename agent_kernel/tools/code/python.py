@@ -1,4 +1,4 @@
-"""The ``python`` tool, in three places: the kernel of the notebook, a draft of it, or the session's sandbox worker."""
+"""The ``python`` tool in three environments: the notebook's kernel, a draft of it, or the session's sandbox."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agent_kernel.tools.code.execution_environment import SandboxEnvironment, Sa
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
-NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking."
+NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
-"""Of a traceback in the facts for programs."""
+"""Limit for values in the details for programs."""
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {"type": "object", "properties": {"code": CODE}, "required": ["code"], "additionalProperties": False}
 )
@@ -65,7 +65,7 @@ RESET = ToolSpec(
 
 
 class LivePython:
-    """Runs in the kernel of the notebook the turn came from, by one of that notebook's clients or by the server."""
+    """Runs in the kernel of the turn's notebook, through one of that notebook's clients or the server."""
 
     spec = LIVE
 
@@ -77,8 +77,8 @@ class LivePython:
 
 
 class DraftPython:
-    """Runs in a copy of that kernel, which only the kernel itself can make: the magic of a cell's turn does, and for
-    other turns the server asks the kernel to."""
+    """Runs in a copy of the kernel, which only the kernel itself can make: the magic does it for a cell's turn, and for
+    other turns the server asks the kernel."""
 
     spec = DRAFT
 
@@ -90,6 +90,8 @@ class DraftPython:
 
 
 class SandboxPython:
+    """Runs in the session's sandbox."""
+
     def __init__(self, workplace: SandboxEnvironment, timeout_s: float = 60.0) -> None:
         self._workplace = workplace
         self._timeout_s = timeout_s
@@ -117,6 +119,8 @@ class SandboxPython:
 
 
 class ResetPython:
+    """Deletes the variables of the session's sandbox."""
+
     spec = RESET
 
     def __init__(self, workplace: SandboxEnvironment) -> None:
@@ -129,7 +133,7 @@ class ResetPython:
 
 
 class PythonTools:
-    """The ``python`` of each turn: where the request says it runs."""
+    """The ``python`` tool of each turn, in the environment that the request names."""
 
     def __init__(self, workplaces: SandboxEnvironments, offers: ClientCallBroker, timeout_s: float) -> None:
         self._workplaces = workplaces
@@ -152,7 +156,7 @@ class PythonTools:
         return OfferedTools(tools, tuple(_notes(lost, request.given)))
 
     async def _draft(self, occasion: ToolSourceContext) -> OfferedTools:
-        """Where no draft can be made: in the kernel itself, after asking."""
+        """Return the draft tool; if no draft can be made, the tool runs in the kernel itself after asking."""
         notebook = occasion.notebook
         drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
         if notebook is None or drafts is None:

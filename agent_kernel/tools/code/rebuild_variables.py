@@ -1,5 +1,4 @@
-"""Variables of a sandbox that are gone, made again: the code of the conversation's present branch that ran well, in its
-order."""
+"""Restores lost sandbox variables by running the successful code of the current branch again, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from agent_kernel.tools.code.python import RESET, SANDBOXED
 
 @dataclass(frozen=True, slots=True)
 class RebuildStep:
-    """One call of ``python`` that ran well in the sandbox. ``seconds`` is how long the turn waited for it."""
+    """One successful ``python`` call in the sandbox; ``seconds`` is how long the turn waited for it."""
 
     turn: str
     call: str
@@ -28,7 +27,7 @@ class RebuildStep:
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """``ran`` of the pieces ran again; when not all did, ``error`` is what the next one said."""
+    """How many steps ran again; if not all did, ``error`` is the error of the next one."""
 
     ran: int
     status: Status
@@ -36,7 +35,7 @@ class RebuildResult:
 
 
 async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[RebuildStep]:
-    """In their order, since Python was last started again by the model."""
+    """Return the steps in order, since the model last reset Python."""
     turns = {turn.id for turn in await store.turns(key) if turn.where == "sandbox"}
     return _pieces([item for item in await store.latest(key) if item.turn in turns])
 
@@ -44,8 +43,10 @@ async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[Rebui
 async def rebuild(
     sandbox: Sandbox, key: SessionKey, found: Sequence[RebuildStep], *, timeout_s: float, read: Sequence[Path] = ()
 ) -> RebuildResult:
-    """Runs the pieces in a fresh Python of the session; files stay as they are, and are written again by code that
-    writes them. Ends at the first that does not run well. Raises SandboxUnavailable."""
+    """Run the steps in a fresh Python of the session and stop at the first that fails.
+
+    Files stay as they are; code that writes files writes them again. Raises SandboxUnavailable.
+    """
     await sandbox.reset(key)
     for number, piece in enumerate(found):
         result = await sandbox.run(key, Work(piece.code, timeout_s=timeout_s), read=read)

@@ -1,4 +1,4 @@
-"""The ``shell`` tool: a script of ``sh`` in the session's sandbox, beside its python and in the same work directory."""
+"""The ``shell`` tool: an ``sh`` script in the session's sandbox, in the same work directory as python."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent_kernel.tools.code.execution_environment import (
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 DETAIL_CHARS = 20_000
-"""Of each stream in the facts for programs, unless the call says how much it wants."""
+"""Limit for each stream in the details for programs, unless the call sets one."""
 STDERR_CHARS = 1_600
-"""Of stderr for a model at most, while stdout is long too."""
+"""Characters of stderr that the model reads at most if stdout is long too."""
 SHELL = ToolSpec(
     "shell",
     "Run shell commands (sh) in an isolated session: no network, files only in its work directory, which Python "
@@ -43,7 +43,7 @@ SHELL = ToolSpec(
 
 
 class SandboxShell:
-    """``timeout_s`` is the most that a call may ask for, and what one gets that does not ask."""
+    """Runs the script. ``timeout_s`` is the default and the maximum timeout of a call."""
 
     def __init__(self, workplace: SandboxEnvironment, timeout_s: float = 600.0) -> None:
         self._workplace = workplace
@@ -74,7 +74,7 @@ class SandboxShell:
 
 
 class ShellTools:
-    """The ``shell`` of each turn."""
+    """The ``shell`` tool of each turn."""
 
     def __init__(self, workplaces: SandboxEnvironments, timeout_s: float) -> None:
         self._workplaces = workplaces
@@ -89,7 +89,7 @@ class ShellTools:
 
 
 def _told(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
-    """What the model reads: each stream, and how it ended where that was not well."""
+    """Return what the model reads: each stream, and how the script ended if it failed."""
     result = ran.result
     most = min(limit or TEXT_CHARS, TEXT_CHARS)
     stderr = shorten(result.stderr.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(result.stdout))))

@@ -1,4 +1,4 @@
-"""What code left in its work directory: the files that somebody asked for, then those that are new or changed."""
+"""Finds the files that code left in its work directory: the requested ones, then those that are new or changed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import NOT_PRODUCED, ProducedFile, RequestedFile, format_of
 
 SURFACED = 64
-"""Files of one call that are kept unasked."""
+"""Maximum number of files of one call that are stored without being requested."""
 WALKED = 20_000
-"""A work directory with more entries is not looked through: what is wanted of it has to be named."""
+"""Maximum number of entries to search; in a larger work directory, files have to be requested by name."""
 SKIPPED = frozenset({"skills", "__pycache__", "node_modules", "target", "tmp", "temp", "cache", "venv", "env"})
 SKIPPED_FORMATS = frozenset({"pyc", "pyo", "o", "so", "dylib", "dll", "rlib", "rmeta", "d", "class"})
 Stamps = Mapping[str, tuple[int, int]]
@@ -33,12 +33,12 @@ OUTPUTS: Mapping[str, Any] = MappingProxyType(
         },
     }
 )
-"""The schema of ``outputs`` among a tool's parameters."""
+"""JSON schema of the tool parameter ``outputs``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SurfacedFiles:
-    """``note`` tells the model what is not among the files, and why; empty if nothing is missing."""
+    """The files of a run. ``note`` says for the model which files are missing, and why; empty if none are."""
 
     files: tuple[ProducedFile, ...] = ()
     note: str = ""
@@ -46,8 +46,11 @@ class SurfacedFiles:
 
 @dataclass(frozen=True, slots=True)
 class WorkdirSnapshot:
-    """A work directory before a run: its files by name with (size, mtime in ns), those of ``wanted`` too wherever they
-    lie. Not ``complete``: there are too many to tell what is new."""
+    """The state of a work directory before a run.
+
+    ``stamps`` maps file names to (size, mtime in ns), including those of ``wanted`` wherever they are. ``complete`` is
+    false if there are too many files to find the new ones.
+    """
 
     workdir: Path
     wanted: tuple[RequestedFile, ...] = ()
@@ -59,8 +62,11 @@ class WorkdirSnapshot:
     async def taken(
         cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True
     ) -> WorkdirSnapshot:
-        """``wanted`` are the outputs that the request names; ``unasked``: what nobody named is surfaced too (the
-        setting ``surface``). The directory need not exist. About 1 ms per 1,000 files, in a thread."""
+        """Take a snapshot. The directory need not exist. Takes about 1 ms for 1,000 files, in a thread.
+
+        ``wanted`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
+        setting ``surface``).
+        """
         return await asyncio.to_thread(cls._of, workdir, tuple(wanted), unasked)
 
     @classmethod
@@ -73,9 +79,12 @@ class WorkdirSnapshot:
         return cls(workdir, wanted, unasked, stamps, complete)
 
     async def surfaced(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> SurfacedFiles:
-        """What the run left. ``declared`` are the outputs that the call itself names: each is among the files, with the
-        error ``not_produced`` where it is missing. Then come those of ``wanted``, and up to ``most`` others by name,
-        that are new or changed. Never raises for what code did to its directory."""
+        """Return the files that the run left.
+
+        ``declared`` are the outputs that the call names; each is included, with the error ``not_produced`` if it is
+        missing. Then follow those of ``wanted``, and up to ``most`` others by name, that are new or changed. Never
+        raises for what code did to its directory.
+        """
         return await asyncio.to_thread(self._surfaced, tuple(declared), most)
 
     def _surfaced(self, declared: tuple[RequestedFile, ...], most: int) -> SurfacedFiles:
@@ -93,12 +102,12 @@ class WorkdirSnapshot:
 
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
-    """The ``outputs`` of a call whose arguments fit the schema."""
+    """Return the ``outputs`` of a call whose arguments match the schema."""
     return tuple(RequestedFile(one["name"], one.get("format", "")) for one in arguments.get("outputs", ()))
 
 
 def describe_requested_files(wanted: Iterable[RequestedFile]) -> str:
-    """What the description of a tool says of the files that a request wants; empty without any."""
+    """Return the part of a tool description that lists the requested files; empty if there are none."""
     lines = [_line(one) for one in wanted]
     return "\n".join(["", "The person wants these files, written to the work directory:", *lines]) if lines else ""
 
