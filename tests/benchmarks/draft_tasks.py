@@ -127,7 +127,7 @@ def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
     found: dict[str, Any] = {"rss_mb": int(private_mb(os.getpid()))}
     may_fork = child._may_fork
     forking = DraftProcess.start(shell)
-    child._may_fork = lambda asked: False
+    child._may_fork = lambda call: False
     plain = DraftProcess.start(shell)
     child._may_fork = may_fork
     times: dict[str, list[float]] = {"plain_ms": [], "call_ms": [], "failed_ms": []}

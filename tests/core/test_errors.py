@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from agent_kernel.core import errors
-from agent_kernel.notebook.kernel.short_errors import line_of
+from agent_kernel.notebook.kernel.short_errors import to_short_error
 
 
 def test_a_code_is_the_name_of_its_class() -> None:
@@ -64,8 +64,8 @@ def test_texts_lead_to_no_page_that_an_installed_package_does_not_have() -> None
 
 
 def test_in_a_notebook_the_line_of_an_error_names_the_command_that_helps() -> None:
-    assert str(line_of(errors.ContextOverflow("Too long.", hint="Start another session."))).endswith(
+    assert str(to_short_error(errors.ContextOverflow("Too long.", hint="Start another session."))).endswith(
         "Start another session. %agent new starts one."
     )
-    assert "%agent model lists" in str(line_of(errors.UnknownModel("There is none.")))
-    assert str(line_of(errors.Conflict("Busy."))) == "Busy."
+    assert "%agent model lists" in str(to_short_error(errors.UnknownModel("There is none.")))
+    assert str(to_short_error(errors.Conflict("Busy."))) == "Busy."

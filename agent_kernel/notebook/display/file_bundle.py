@@ -17,7 +17,7 @@ SHOWN = 20
 def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) -> Bundle:
     """``server`` is its URL with the base URL: links are relative to its host, which the page comes from as well."""
     base = urllib.parse.urlsplit(server).path
-    lines = [f"{file['name']}, {told(file)}" for file in files[:SHOWN]]
+    lines = [f"{file['name']}, {describe_size(file)}" for file in files[:SHOWN]]
     rows = [
         _row(file, f"{base}agent/v1/files/{quote_segment(str(file['id']))}/content", session) for file in files[:SHOWN]
     ]
@@ -29,7 +29,7 @@ def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) 
     return {"text/html": body, "text/plain": "\n".join(f"[file] {line}" for line in lines)}
 
 
-def told(file: Mapping[str, Any]) -> str:
+def describe_size(file: Mapping[str, Any]) -> str:
     """Its size, or why there is none."""
     if file.get("code"):
         return str(file.get("message") or file["code"])
@@ -44,6 +44,6 @@ def told(file: Mapping[str, Any]) -> str:
 def _row(file: Mapping[str, Any], url: str, session: str) -> str:
     name = html.escape(str(file["name"]))
     if file.get("code"):
-        return f"{name}, {html.escape(told(file))}"
+        return f"{name}, {html.escape(describe_size(file))}"
     link = html.escape(f"{url}?session={urllib.parse.quote(session, safe='')}")
-    return f"<a href='{link}' target='_blank' rel='noopener'>{name}</a>, {html.escape(told(file))}"
+    return f"<a href='{link}' target='_blank' rel='noopener'>{name}</a>, {html.escape(describe_size(file))}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.notebook.display.render import Card, TurnSummary
-from agent_kernel.notebook.display.terminal_escape import Growing, printable
+from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -41,7 +41,7 @@ class RichScreen:
     def __init__(self, console: Console, *, markdown: bool = True) -> None:
         self._console = console
         self._markdown = markdown
-        self._growing = Growing()
+        self._growing = PartialText()
         self._tail = ""
         self._new: list[str] = []
         self._live: Live | None = None
@@ -112,7 +112,7 @@ class RichScreen:
 
     def _grow(self) -> None:
         """What came since the last time. Not for each word: the block that is open is read from its beginning."""
-        done, self._tail = finished(self._tail + "".join(self._new))
+        done, self._tail = split_finished(self._tail + "".join(self._new))
         self._new.clear()
         if done.strip():
             self._clear()
@@ -170,7 +170,7 @@ class RichScreen:
         self._console.print(self._styled(text, style), end=end, soft_wrap=True)
 
 
-def finished(text: str) -> tuple[str, str]:
+def split_finished(text: str) -> tuple[str, str]:
     """(blocks that no later word can change, the block that still grows)."""
     lines = text.split("\n")
     fence, cut = "", 0

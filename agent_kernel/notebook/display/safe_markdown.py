@@ -45,7 +45,7 @@ def safe_markdown(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Block:
+class MarkdownBlock:
     """Lines of prose (``fence`` None), or the inside of a fence with the width its opening line was indented by."""
 
     fence: str | None = None
@@ -58,8 +58,8 @@ class Block:
         return closes and not match["lead"].strip() and not match["info"] and not match["more"].strip()
 
 
-def _blocks(text: str) -> Iterator[Block]:
-    block = Block()
+def _blocks(text: str) -> Iterator[MarkdownBlock]:
+    block = MarkdownBlock()
     for line in text.split("\n"):
         match = FENCE.match(line)
         if match is None or (block.fence is not None and not block.ends_at(match)):
@@ -67,19 +67,19 @@ def _blocks(text: str) -> Iterator[Block]:
             continue
         if block.fence is not None:
             yield block
-            block = Block()
+            block = MarkdownBlock()
             continue
         if bullet := match["lead"].strip():
             block.lines.append(match["lead"][: match["lead"].index(bullet)] + bullet)
         if block.lines:
             yield block
         info = re.sub(r"[^\w+#.-]", "", match["info"])
-        block = Block(match["fence"], info, len(match["lead"].expandtabs(4)))
+        block = MarkdownBlock(match["fence"], info, len(match["lead"].expandtabs(4)))
     if block.fence is not None or block.lines:
         yield block
 
 
-def _code(block: Block) -> str:
+def _code(block: MarkdownBlock) -> str:
     code = "\n".join(_outdented(line, block.indent) for line in block.lines)
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", code)), default=0))
     return f"\n{ticks}{block.info}\n{code}\n{ticks}\n"
@@ -90,7 +90,7 @@ def _outdented(line: str, width: int) -> str:
     return expanded[min(width, len(expanded) - len(expanded.lstrip(" "))) :]
 
 
-def _prose(block: Block) -> str:
+def _prose(block: MarkdownBlock) -> str:
     """Nothing that a renderer may look for the end of in later lines: a bracket of nbconvert reaches into fences."""
     text = "\n".join(_brackets_closed(line) for line in block.lines)
     parts: list[str] = []

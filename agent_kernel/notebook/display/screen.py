@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from agent_kernel.notebook.display.media_bundle import media_bundle
 from agent_kernel.notebook.display.render import Bundle, Card, TurnSummary, line_bundle, reasoning_bundle, text_bundle
 from agent_kernel.notebook.display.rich_screen import rich_screen
-from agent_kernel.notebook.display.terminal_escape import Growing, printable
+from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
 INTERVAL_S = 0.1
 CHARS_PER_SECOND = 100_000
@@ -187,7 +187,7 @@ class TerminalScreen:
     def __init__(self) -> None:
         self._out = sys.stdout  # while the agent's code runs another stream stands in its place
         self._kind = ""
-        self._growing = Growing()
+        self._growing = PartialText()
         self._printed: dict[str, tuple[str, int]] = {}
 
     def text(self, delta: str) -> None:

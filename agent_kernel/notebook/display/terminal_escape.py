@@ -15,7 +15,7 @@ UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]{0,500
 """What may be the beginning of a sequence; a string that is longer than this is taken for none."""
 
 
-class Growing:
+class PartialText:
     """A text that comes in pieces, which may cut a sequence in two."""
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""A fork of the kernel in which code runs first; what it changed is applied on request."""
+"""Drafts: a jailed fork of the kernel in which the model's code runs first, and applying its changes on request."""

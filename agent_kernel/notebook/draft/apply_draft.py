@@ -1,4 +1,4 @@
-"""What a draft made, brought into the person's kernel: the same code, run for real, once, after they were shown it."""
+"""Applies a draft to the kernel: runs the draft's code once more, in the kernel, after the user agreed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import Card
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.draft.draft import Drafted, Drafts
+from agent_kernel.notebook.draft.draft import DraftedCall, Drafts
 from agent_kernel.notebook.kernel.capture import Show
-from agent_kernel.notebook.kernel.changed_names import loop_names, plain
+from agent_kernel.notebook.kernel.changed_names import loop_names, to_plain_python
 from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.kernel.variables import ONE_LETTER_WORDS
@@ -24,37 +24,37 @@ FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]
 LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
 NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."
 FIGURES = frozenset({"fig", "ax", "axes", "axs"})
-"""By convention, names of a plot's parts. Nobody needs to keep them: the picture was shown."""
+"""Conventional names for parts of a plot. They are not offered, because the picture was displayed."""
 NAME = r"[^\W\d]\w*"
 QUOTED = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|(?<!`)`({NAME})`(?!`)")
-"""``{x}`` and `x`."""
+"""Matches ``{x}`` and `x`."""
 BOUND = re.compile(rf"(?<![\w./-])({NAME}(?:[ \t]*,[ \t]*{NAME})*)[ \t]*=(?!=)")
-"""``x = ...`` and ``x, y = ...``."""
+"""Matches ``x = ...`` and ``x, y = ...``."""
 END = r"(?=[ \t]*(?:$|[,.;:!?)\n]|and\b|or\b))"
-"""A place where a list of names can end. ``as monthly and plot rain`` names only ``monthly``."""
+"""A position where a list of names may end: ``as monthly and plot rain`` names only ``monthly``."""
 CALLED = re.compile(
     r"(?<!such )(?<!same )(?<!well )\b(?i:as|called|named|into|call it|name it)\s+"
     rf"(?i:(?:(?:a|the) )?(?:new )?variable )?[\"'“‘]?(?P<first>{NAME})(?![\w(]|[./\\-]\w)"
     rf"(?P<more>(?:(?:\s*,\s*{NAME})*\s*,?\s+and\s+{NAME}{END})?)",
     re.MULTILINE,
 )
-"""``as x``, ``called x``, ``named x``, ``into x and y``; not ``as x.csv``."""
+"""Matches ``as x``, ``called x``, ``named x``, ``into x and y``; not ``as x.csv``."""
 TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
-"""``add a column to df``: for a variable that exists already."""
+"""Matches ``add a column to df``. Counts only for variables that exist already."""
 ARTICLE = re.compile(rf"[aAI]{END}")
-"""``a`` and ``I`` are words of the sentence, unless a list of names ends there: ``as a and b``."""
+"""``a`` and ``I`` are words of the sentence, except at the end of a list of names: ``as a and b``."""
 
 
-def _not_again(
+def _show_nothing(
     data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
 ) -> None:
-    """Shows nothing."""
+    """Display nothing: the draft has displayed its pictures and tables already."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftApplier:
-    """``denied`` says why no code of an agent may run in this kernel, empty if it may; a person's yes does not change
-    it."""
+    """Offers the changes of drafts to the user and applies them. ``denied`` returns why no code of the model may run
+    in this kernel, or ""; the user's consent does not override it."""
 
     shell: Any
     drafts: Drafts
@@ -64,8 +64,8 @@ class DraftApplier:
     denied: Callable[[], str]
 
     def after(self, turn: str, prompt: str, screen: Screen) -> None:
-        """At the end of a turn, ask once about the variables that the turn made or changed and that ``prompt`` marks
-        (see ``marked_names``). Name the others in a line; loop variables and parts of figures not even there."""
+        """After a turn, ask once about the new or changed variables that ``prompt`` marks (see ``marked_names``).
+        Other variables are named in one line; loop variables and parts of figures are not mentioned."""
         new, changed = self._made_by(turn)
         marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
         wanted = [name for name in new if name in marked]
@@ -75,23 +75,23 @@ class DraftApplier:
                 self._tell(others, screen)
             return
         calls = self.drafts.needed(wanted)
-        if self._asked(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
+        if self._ask_and_run(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
             self._tell(wanted, screen)
 
     def _made_by(self, turn: str) -> tuple[list[str], list[str]]:
-        """Names that the turn made, and names that it changed or deleted."""
+        """Return the names the turn created, and the names it changed or deleted."""
         new: dict[str, None] = {}
         changed: dict[str, None] = {}
         for call in self.drafts.done:
             if call.turn == turn:
-                incidental = FIGURES | loop_names(plain(self.shell, call.code))
+                incidental = FIGURES | loop_names(to_plain_python(self.shell, call.code))
                 new |= dict.fromkeys(name for name in call.changes.new if name not in incidental)
                 rest = (*call.changes.changed, *call.changes.deleted)
                 changed |= dict.fromkeys(name for name in rest if name not in incidental)
         return list(new), list(changed)
 
     def now(self, names: Sequence[str], screen: Screen) -> None:
-        """``%agent keep [NAME ...]``: those names, or all that the draft made. Raises AgentError."""
+        """Apply ``names``, or everything the draft made (``%agent keep``). Raises AgentError."""
         known = [name for call in self.drafts.done for name in call.changes.names]
         if unknown := [name for name in names if name not in known]:
             there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
@@ -110,9 +110,9 @@ class DraftApplier:
         if self._run(calls, card, screen).interrupted:
             raise KeyboardInterrupt
 
-    def for_real(self, turn: str, card: Card, screen: Screen) -> Outcome | None:
-        """A call that a draft may not do, with what earlier calls made for it. None: the person said no, or there is
-        nobody."""
+    def for_real(self, turn: str, card: Card, screen: Screen) -> ExecutionOutcome | None:
+        """Offer to run a call that a draft may not run in the kernel, together with the earlier calls it depends on.
+        Returns None if the user refuses or is not there."""
         if not self.person.is_there or self.denied():
             return None
         code = card.code
@@ -125,7 +125,9 @@ class DraftApplier:
             return None
         return self._run(before, card, screen, turn=turn, show=screen.show)
 
-    def _asked(self, calls: Sequence[Drafted], question: str, turn: str, screen: Screen) -> Outcome | None:
+    def _ask_and_run(
+        self, calls: Sequence[DraftedCall], question: str, turn: str, screen: Screen
+    ) -> ExecutionOutcome | None:
         card = _card(calls, turn)
         card.state = "waiting for your answer"
         screen.card(card)
@@ -139,10 +141,9 @@ class DraftApplier:
         return outcome
 
     def _run(
-        self, calls: Sequence[Drafted], card: Card, screen: Screen, *, turn: str = "", show: Show = _not_again
-    ) -> Outcome:
-        """Unless told otherwise nothing is shown but what stands in the card: pictures and tables were shown when the
-        draft made them."""
+        self, calls: Sequence[DraftedCall], card: Card, screen: Screen, *, turn: str = "", show: Show = _show_nothing
+    ) -> ExecutionOutcome:
+        """Run the code of ``calls`` in the kernel. Only the card is updated, unless ``show`` is given."""
         card.state, card.output = "running", ""
         started = time.monotonic()
 
@@ -165,8 +166,8 @@ class DraftApplier:
 
 
 def marked_names(prompt: str) -> set[str]:
-    """Names that a prompt asks for as names: ``{x}``, `x`, ``x = ...``, ``as x``, ``called x``, ``named x``,
-    ``into x``. A word of the sentence or the stem of a file's name is not marked."""
+    """Return the names that a prompt marks as variable names: ``{x}``, `x`, ``x = ...``, ``as x``, ``called x``,
+    ``named x``, ``into x``. Ordinary words and stems of file names do not count."""
     marked = {name for match in QUOTED.finditer(prompt) for name in match.groups() if name}
     marked |= {name for match in BOUND.finditer(prompt) for name in re.findall(NAME, match[1])}
     for match in CALLED.finditer(prompt):
@@ -175,7 +176,7 @@ def marked_names(prompt: str) -> set[str]:
     return marked
 
 
-def _card(calls: Sequence[Drafted], turn: str) -> Card:
+def _card(calls: Sequence[DraftedCall], turn: str) -> Card:
     return Card(f"keep-{turn}-{time.monotonic_ns()}", "python", "live", "\n\n".join(call.code for call in calls))
 
 

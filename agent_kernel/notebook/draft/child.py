@@ -1,9 +1,10 @@
-"""What runs in the fork: the person's kernel as it was, cut off from everything, running one piece of code at a time.
+"""The code of the forked processes: cut off from the kernel's resources, the draft runs one piece of code at a time.
 
-Three processes at most: the keeper, the draft, and while a call runs the draft as it was before that call.
+There are at most three processes: the keeper, the draft, and during a call the fallback, which is the draft as it was
+before the call.
 
-Each process is a copy of one thread of a kernel. It must not use the kernel's sockets, its other threads, or anything
-that waits for them; it ends by ``os._exit``, so that nothing of the kernel is flushed, closed or said goodbye to twice.
+Each is a copy of one thread of the kernel. It must not use the kernel's sockets or other threads, or wait for them. It
+ends with ``os._exit``, because a normal exit would flush and close what the kernel still uses.
 """
 
 from __future__ import annotations
@@ -30,26 +31,27 @@ from typing import Any, NoReturn
 from agent_kernel.notebook.draft import fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import keeper as draft_keeper
-from agent_kernel.notebook.draft.keeper import Ends, close
-from agent_kernel.notebook.kernel.changed_names import Held
-from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.draft.keeper import ChildEnds, close
+from agent_kernel.notebook.kernel.changed_names import StrongMark
+from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 
 MAX_FILES = 256
-"""Descriptors whose offsets a failed call gives back."""
+"""Number of file descriptors whose offsets are restored after a failed call."""
 REFUSALS = {1, 13, 30}
-"""EPERM, EACCES, EROFS."""
+"""The error numbers EPERM, EACCES and EROFS."""
 NO_FRONT_END = "a draft has no connection to the notebook: widgets, input and comms need your kernel"
 MATPLOTLIB = (".cache/matplotlib", ".config/matplotlib")
-"""In the home directory: its list of fonts, which takes seconds to make, and the person's settings."""
+"""Directories below the home directory with the user's settings and the font list, which takes seconds to rebuild."""
 
 
 class NoFrontEnd(PermissionError):
-    """Something asked for the person or the page."""
+    """Raised when code asks for input or uses widgets or comms."""
 
 
-def become_draft(shell: Any, ends: Ends) -> NoReturn:
-    """Right after the fork, in the child, which becomes the keeper of the draft: the parent of the process that runs
-    code, and of what that leaves behind. The keeper runs no code of the agent. Never returns."""
+def become_draft(shell: Any, ends: ChildEnds) -> NoReturn:
+    """Turn the process into the keeper of a draft; called in the child right after the fork. The keeper is the
+    parent of the process that runs code, and of orphans that code leaves behind. It runs no code of the model. Never
+    returns."""
     try:
         draft_keeper.prepare()
         _detach(ends)
@@ -62,31 +64,31 @@ def become_draft(shell: Any, ends: Ends) -> NoReturn:
         os._exit(1)
 
 
-def _run_draft(shell: Any, ends: Ends, keeper: int) -> NoReturn:
+def _run_draft(shell: Any, ends: ChildEnds, keeper: int) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         draft_keeper.lead(0)
         jail.follow_parent(keeper)
         close(ends.reports)
-        _give_back_random(ends.random)
-        channel = Channel(ends.results)
+        _restore_random(ends.random)
+        channel = DraftChannel(ends.results)
         _cut_off(shell)
         _own_directory(ends.directory)
         try:
             held = jail.confine(ends.directory)
         except (OSError, ValueError) as error:
-            channel.send(frames.of_json(frames.READY, {"refused": str(error)}))
+            channel.send(frames.json_frame(frames.READY, {"refused": str(error)}))
         else:
-            channel.send(frames.of_json(frames.READY, {"held": held}))
+            channel.send(frames.json_frame(frames.READY, {"held": held}))
             _serve(shell, ends, channel, keeper)
             code = 0
     finally:
         os._exit(code)
 
 
-class Channel:
-    """Frames to the kernel; any thread of the draft may send."""
+class DraftChannel:
+    """Sends frames to the kernel. Any thread of the draft may send."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -97,56 +99,56 @@ class Channel:
             frames.write_all(self._fd, frame)
 
     def renew(self) -> None:
-        """After a fork: a thread that was not copied may have held the lock."""
+        """Replace the lock after a fork: a thread that was not copied may have held it."""
         self._lock = threading.Lock()
 
     def text(self, stream: str, text: str) -> None:
-        for frame in frames.of_text(stream, text):
+        for frame in frames.text_frames(stream, text):
             self.send(frame)
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], up: bool
     ) -> None:
-        shown = {"data": _texts(data), "metadata": metadata, "transient": transient, "update": up}
+        shown = {"data": _encode_bytes(data), "metadata": metadata, "transient": transient, "update": up}
         try:
-            self.send(frames.of_json(frames.SHOW, shown))
+            self.send(frames.json_frame(frames.SHOW, shown))
         except frames.BadFrame as error:
             self.text("stderr", f"[an output was left out: {error}]\n")
 
 
-def _serve(shell: Any, ends: Ends, channel: Channel, keeper: int) -> None:
-    """Runs code until the kernel is gone. Before each call the process forks: when the call fails, this process ends,
-    and the fork goes on from here as if the call had not been."""
+def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> None:
+    """Run code until the kernel ends. The process forks before each call. When the call fails, this process ends and
+    the fork continues from the state before the call."""
     fallback: Fallback | None = None
     while True:
-        with contextlib.suppress(KeyboardInterrupt):  # it came when the code had ended already
+        with contextlib.suppress(KeyboardInterrupt):  # the interrupt arrived after the code had ended
             request = frames.read_frame(ends.requests)
             if request is None:
                 return
             if fallback is not None:
                 fallback.bury()
-            asked = frames.mapping(request[1])
-            fallback = Fallback.fork(ends, channel, keeper) if _may_fork(asked) else None
+            call = frames.parse_object(request[1])
+            fallback = Fallback.fork(ends, channel, keeper) if _may_fork(call) else None
             if fallback is not None and fallback.woke:
                 fallback = None
                 continue
-            answer = _ran(shell, str(asked["code"]), channel)
+            answer = _run_code(shell, str(call["code"]), channel)
             failed = answer["status"] != "success"
             if fallback is not None and not failed:
                 fallback.drop()
-            channel.send(frames.of_json(frames.DONE, answer))
+            channel.send(frames.json_frame(frames.DONE, answer))
             if failed:
                 return
 
 
-def _may_fork(asked: Mapping[str, Any]) -> bool:
-    return not fork_safety.unsafe_to_fork_again(fork_safety.Threads(**asked["threads"]))
+def _may_fork(call: Mapping[str, Any]) -> bool:
+    return not fork_safety.unsafe_to_fork_again(fork_safety.ThreadFacts(**call["threads"]))
 
 
 @dataclass(slots=True)
 class Fallback:
-    """The draft as it was before a call, in a process that sleeps. It ends when the call has succeeded, and takes the
-    place of its parent, which has ended then, when the kernel wakes it. ``woke``: this is that process."""
+    """The draft as it was before a call, in a process that sleeps. It ends when the call succeeds. When the call
+    fails and its parent has ended, the kernel wakes it to take the parent's place. ``woke`` is True in that process."""
 
     pid: int = 0
     _pipe: int = -1
@@ -156,8 +158,9 @@ class Fallback:
         return self.pid == 0
 
     @classmethod
-    def fork(cls, ends: Ends, channel: Channel, keeper: int) -> Fallback | None:
-        """Returns in both processes, in the new one when it was woken. None where the system has no room for it."""
+    def fork(cls, ends: ChildEnds, channel: DraftChannel, keeper: int) -> Fallback | None:
+        """Fork. Returns in both processes; in the new one only after the kernel has woken it. Returns None when the
+        system cannot create a process."""
         state, offsets = random.getstate(), _offsets()
         dropped, drop = os.pipe()
         try:
@@ -167,7 +170,7 @@ class Fallback:
             return None
         if pid:
             close(dropped)
-            channel.send(frames.of_json(frames.FORKED, {"pid": pid}))
+            channel.send(frames.json_frame(frames.FORKED, {"pid": pid}))
             return cls(pid, drop)
         close(drop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -176,10 +179,11 @@ class Fallback:
         close(dropped)
         jail.follow_parent(keeper)
         channel.renew()
-        _give_back_random(state)
-        for fd, offset in offsets.items():  # processes that share a descriptor share where it stands
+        _restore_random(state)
+        # a fork shares its file offsets with its parent, so the failed call has moved them
+        for fd, offset in offsets.items():
             os.lseek(fd, offset, os.SEEK_SET)
-        channel.send(frames.of_json(frames.READY, {}))
+        channel.send(frames.json_frame(frames.READY, {}))
         return cls()
 
     def drop(self) -> None:
@@ -188,14 +192,14 @@ class Fallback:
         close(self._pipe)
 
     def bury(self) -> None:
-        """Some time after ``drop``: giving much memory back takes the system a while."""
+        """Reap the dropped process. Done at the next call, because the system needs time to free much memory."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
 
 def _sleep(wake: int, dropped: int) -> None:
-    """Returns when the kernel wakes this process; ends it when the call has succeeded, or the kernel is gone. The end
-    of the parent alone means neither: the kernel will notice it."""
+    """Return when the kernel wakes this process. Exit when the call has succeeded or the kernel has ended. The end
+    of the parent alone is no reason to exit: the kernel will notice it and wake this process."""
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     poll.register(dropped, select.POLLIN)
@@ -210,16 +214,16 @@ def _sleep(wake: int, dropped: int) -> None:
 
 
 def _offsets() -> dict[int, int]:
-    """Where the files that are open stand."""
-    found = {}
+    """Return the offsets of the open files by descriptor."""
+    offsets = {}
     for fd in range(3, MAX_FILES):
         with contextlib.suppress(OSError):
-            found[fd] = os.lseek(fd, 0, os.SEEK_CUR)
-    return found
+            offsets[fd] = os.lseek(fd, 0, os.SEEK_CUR)
+    return offsets
 
 
-def _ran(shell: Any, code: str, channel: Channel) -> dict[str, Any]:
-    outcome = LiveCode(shell, Held).run(code, channel.text, channel.show)
+def _run_code(shell: Any, code: str, channel: DraftChannel) -> dict[str, Any]:
+    outcome = LiveCode(shell, StrongMark).run(code, channel.text, channel.show)
     sys.stdout.flush()
     sys.stderr.flush()
     return {
@@ -227,15 +231,15 @@ def _ran(shell: Any, code: str, channel: Channel) -> dict[str, Any]:
         "text": outcome.text,
         "traceback": outcome.traceback,
         "media": list(outcome.media),
-        "refused": _refused(shell, outcome),
+        "refused": _is_refused(shell, outcome),
         "new": outcome.changes.new,
         "changed": outcome.changes.changed,
         "deleted": outcome.changes.deleted,
     }
 
 
-def _refused(shell: Any, outcome: Outcome) -> bool:
-    """Whether the code failed for want of something that a draft does not give."""
+def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:
+    """Return True if the code failed because a draft does not allow what it tried."""
     result = getattr(shell, "last_execution_result", None)
     error = getattr(result, "error_in_exec", None)
     seen: set[int] = set()
@@ -252,9 +256,9 @@ def _refused(shell: Any, outcome: Outcome) -> bool:
 # ---------------------------------------------------------------------------------------------------- cutting off
 
 
-def _detach(ends: Ends) -> None:
-    """A session and signals of its own, and no descriptor of the kernel's: their numbers stay taken by something that
-    can be neither read nor written, so that nothing opened later is mistaken for a socket of before."""
+def _detach(ends: ChildEnds) -> None:
+    """Start a new session, reset signals and close the kernel's descriptors. Closed numbers are replaced by a
+    descriptor that can be neither read nor written, so that nothing opened later gets the number of a former socket."""
     os.setsid()
     jail.follow_parent(ends.parent, signal.SIGTERM)
     signal.set_wakeup_fd(-1)
@@ -265,81 +269,82 @@ def _detach(ends: Ends) -> None:
     for fd, source in enumerate((null, ends.out, ends.err)):
         os.dup2(source, fd)
     nothing = os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)
-    kept = {0, 1, 2, ends.requests, ends.results, ends.reports, ends.wake, nothing}
+    needed_fds = {0, 1, 2, ends.requests, ends.results, ends.reports, ends.wake, nothing}
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd not in kept:
-            with contextlib.suppress(OSError):  # the one that listed them
+        if fd not in needed_fds:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.dup2(nothing, fd, inheritable=False)
 
 
-def _give_back_random(state: object) -> None:
-    """A fork seeds ``random`` anew; with the kernel's state the code gives what it will give when it runs for real."""
+def _restore_random(state: object) -> None:
+    """Restore the random state of the kernel. A fork reseeds ``random``; with the kernel's state, code gives the
+    same result in a draft as later in the kernel."""
     if isinstance(state, tuple):
         random.setstate(state)
 
 
 def _cut_off(shell: Any) -> None:
-    """Whatever would go through a socket or a thread of the kernel fails, or goes to the draft's own streams."""
+    """Make everything that would use a socket or thread of the kernel fail, or write to the draft's own streams."""
     gc.freeze()
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
-    sys.stdout, sys.stderr = _written_to(1), _written_to(2)
+    sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)
     for name, stream in streams.items():
         _redirect(stream, name)
-    builtins.input = getpass.getpass = _nobody
+    builtins.input = getpass.getpass = _refuse_front_end
     shell.history_manager.enabled = False
-    shell.system = shell.system_raw  # the other way needs a terminal
-    shell.loop_runner = _apart
+    shell.system = shell.system_raw  # shell.system would need a terminal
+    shell.loop_runner = _run_in_new_loop
     if (kernel := getattr(shell, "kernel", None)) is not None:
         kernel._allow_stdin = False
-        kernel.session.send = _nobody
+        kernel.session.send = _refuse_front_end
     for name in ("pre_run_cell", "post_run_cell", "pre_execute"):
         shell.events.callbacks[name] = []
     with contextlib.suppress(RuntimeError):
         asyncio.set_event_loop(None)
 
 
-def _written_to(fd: int) -> io.TextIOWrapper:
+def _open_stream(fd: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(os.fdopen(fd, "wb", closefd=False), "utf-8", "replace", write_through=True)
 
 
 def _redirect(stream: Any, name: str) -> None:
-    """Whoever holds the kernel's stream (a logger, for example) writes to what stands in its place now."""
+    """Redirect a stream object that others still hold (a logger, for example) to the current stream of that name."""
     with contextlib.suppress(AttributeError, TypeError):
         stream.write = lambda text: getattr(sys, name).write(text)
         stream.flush = lambda: None
 
 
-def _nobody(*_: object, **__: object) -> NoReturn:
+def _refuse_front_end(*_: object, **__: object) -> NoReturn:
     raise NoFrontEnd(13, NO_FRONT_END)
 
 
-def _apart(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Top-level await: the kernel's own loop stayed behind."""
+def _run_in_new_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a top-level await in its own event loop; the kernel's loop was not copied."""
     with asyncio.Runner() as runner:
         return runner.run(coroutine)
 
 
 def _own_directory(directory: str) -> None:
-    """Temporary files go there, and what matplotlib wants to write when it is imported for the first time."""
+    """Use ``directory`` for temporary files and for matplotlib's configuration, which it writes on its first import."""
     os.environ["TMPDIR"] = tempfile.tempdir = directory
     if "matplotlib" in sys.modules:
         return
     own = os.path.join(directory, "matplotlib")
     os.makedirs(own, exist_ok=True)
-    for path in _of_matplotlib():
+    for path in _matplotlib_files():
         with contextlib.suppress(OSError):
             shutil.copy(path, own)
     os.environ["MPLCONFIGDIR"] = own
 
 
-def _of_matplotlib() -> Iterator[str]:
+def _matplotlib_files() -> Iterator[str]:
     for below in MATPLOTLIB:
         with contextlib.suppress(OSError), os.scandir(os.path.join(os.path.expanduser("~"), below)) as entries:
             yield from (entry.path for entry in entries if entry.is_file())
 
 
-def _texts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes of pictures can not travel in JSON; the kernel's own publisher would encode them too."""
+def _encode_bytes(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Encode bytes in base64, as the kernel's own publisher does, because JSON cannot hold them."""
     return {
         mime: base64.b64encode(value).decode() if isinstance(value, bytes) else value for mime, value in data.items()
     }

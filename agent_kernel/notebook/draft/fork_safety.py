@@ -1,4 +1,6 @@
-"""Why a kernel can not be copied by a fork. A copy has one thread; what waits for the others waits for ever."""
+"""Decides whether a process can be forked safely. A fork has one thread; what waits for the other threads waits
+forever.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,20 @@ from types import MappingProxyType
 from agent_kernel.notebook.draft import jail
 
 MAX_THREADS = 32
-"""Of Python. Each may hold a lock that is never given back in a copy."""
+"""Limit of Python threads. Each may hold a lock that is never released in a fork."""
 RESERVE_MB = 256
 POOLS: Mapping[str, str] = MappingProxyType({"polars": "polars-", "duckdb": "duckdb"})
-"""Libraries whose own threads can be told by name: they matter once they run."""
+"""Libraries whose threads are recognized by name; only running threads matter."""
 NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
-"""Their threads begin with the import, or a copy of theirs talks to the same other processes."""
+"""Libraries that start threads when imported, or whose copy would talk to the same external processes."""
 OPENMP = re.compile(r"\S*/libgomp[^/\s]*\.so[^/\s]*")
 OTHER_DEVICES = re.compile(r"/dev/(?!shm/|zero|mqueue)(\S+)")
 SOFT = 1
 
 
 def unsafe() -> str:
-    """Why the kernel must not be forked now, in words that end a sentence; empty if it may. Looks at what the process
-    has loaded and runs; calls nothing of it but OpenMP, which gives its idle threads back."""
+    """Return why the kernel must not be forked now, as the end of a sentence, or "". Only inspects what the process
+    has loaded and runs, except that OpenMP is asked to release its idle threads."""
     if reason := jail.missing():
         return reason
     if threading.current_thread() is not threading.main_thread():
@@ -38,10 +40,10 @@ def unsafe() -> str:
     loaded = next((name for name in NEVER if name in sys.modules), "")
     if loaded:
         return f"your kernel has loaded {loaded.partition('.')[0]}, which does not work in a copy"
-    return _of_devices() or _of_threads() or _of_memory()
+    return _device_problem() or _thread_problem() or _memory_problem()
 
 
-def _of_devices() -> str:
+def _device_problem() -> str:
     cuda = sys.modules.get("torch.cuda")
     if cuda is not None and getattr(cuda, "_initialized", False):
         return "your kernel uses CUDA, which does not work in a copy"
@@ -52,50 +54,50 @@ def _of_devices() -> str:
     return ""
 
 
-def _of_threads() -> str:
+def _thread_problem() -> str:
     if not isinstance(os.fork, types.BuiltinFunctionType) or (sys.gettrace() is not None and "pydevd" in sys.modules):
         return "your kernel is being debugged"
     if threading.active_count() > MAX_THREADS:
         return f"your kernel runs {threading.active_count()} threads"
-    if library := _of_pools(Threads.of(os.getpid())):
+    if library := _unsafe_pool(ThreadFacts.of(os.getpid())):
         return f"your kernel has used {library}, which does not work in a copy"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
-    """What a fork of a process could wait for: the names of its threads, and the files of GNU OpenMP that it has
-    loaded. A process with one thread has nothing of it."""
+class ThreadFacts:
+    """What a fork of a process could wait for: its thread names, and the GNU OpenMP libraries it has loaded. Empty
+    for a process with one thread."""
 
     names: Sequence[str] = ()
     openmp: Sequence[str] = ()
 
     @classmethod
-    def of(cls, pid: int) -> Threads:
+    def of(cls, pid: int) -> ThreadFacts:
         names = _thread_names(pid)
         if len(names) < 2:
             return cls()
-        found = {match[0] for line in _lines(f"/proc/{pid}/maps") if (match := OPENMP.search(line))}
-        return cls(names, sorted(found))
+        libraries = {match[0] for line in _lines(f"/proc/{pid}/maps") if (match := OPENMP.search(line))}
+        return cls(names, sorted(libraries))
 
 
-def unsafe_to_fork_again(threads: Threads) -> str:
-    """The library because of which this process, a draft, must not be forked; empty if it may. ``threads`` are those of
-    this process, which cannot look at them itself."""
-    return _of_pools(threads)
+def unsafe_to_fork_again(threads: ThreadFacts) -> str:
+    """Return the library that makes it unsafe to fork this process, a draft, or "". ``threads`` are those of this
+    process, which cannot read them itself in its jail."""
+    return _unsafe_pool(threads)
 
 
-def _of_pools(threads: Threads) -> str:
+def _unsafe_pool(threads: ThreadFacts) -> str:
     for library, begins in POOLS.items():
         if library in sys.modules and any(name.startswith(begins) for name in threads.names):
             return library
     if getattr(sys.modules.get("numba.np.ufunc.parallel"), "_is_initialized", False):
         return "numba's threads"
-    return _of_openmp(threads.openmp)
+    return _unsafe_openmp(threads.openmp)
 
 
-def _of_openmp(paths: Iterable[str]) -> str:
-    """GNU OpenMP's idle threads are given back, else a copy would wait for them; it starts them again when needed."""
+def _unsafe_openmp(paths: Iterable[str]) -> str:
+    """Ask GNU OpenMP to release its idle threads, which a fork would wait for. They start again when needed."""
     for path in paths:
         with contextlib.suppress(OSError):
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
@@ -104,8 +106,8 @@ def _of_openmp(paths: Iterable[str]) -> str:
     return ""
 
 
-def _of_memory() -> str:
-    """A copy shares the kernel's memory until one of them writes to it."""
+def _memory_problem() -> str:
+    """Return why memory does not suffice. A fork shares memory with the kernel until one of them writes to it."""
     used, free = _kib("/proc/self/status", "VmRSS:"), _kib("/proc/meminfo", "MemAvailable:")
     if (limit := _cgroup_free()) is not None:
         free = min(free, limit)
@@ -115,7 +117,7 @@ def _of_memory() -> str:
 
 
 def _cgroup_free() -> int | None:
-    """KiB; None without a limit."""
+    """Free memory of the control group in KiB; None without a limit."""
     with contextlib.suppress(OSError, ValueError):
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         return (int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())) >> 10
@@ -123,12 +125,12 @@ def _cgroup_free() -> int | None:
 
 
 def _thread_names(pid: int) -> list[str]:
-    found = []
+    names = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                found.append(Path(f"/proc/{pid}/task/{task}/comm").read_text().strip())
-    return found
+                names.append(Path(f"/proc/{pid}/task/{task}/comm").read_text().strip())
+    return names
 
 
 def _kib(path: str, name: str) -> int:

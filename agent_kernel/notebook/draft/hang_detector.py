@@ -1,5 +1,4 @@
-"""Whether a draft still gets on, and within bounds: a copy of one thread hangs when it waits for one that was not
-copied."""
+"""Detects a draft that hangs or exceeds its limits. A fork hangs when it waits for a thread that was not copied."""
 
 from __future__ import annotations
 
@@ -13,17 +12,18 @@ from pathlib import Path
 
 HANG_S = 10.0
 FUTEX = {"x86_64": "202", "aarch64": "98"}
-"""The system call in which locks wait. Sleeping, and waiting for a program, are others."""
+"""Number of the system call ``futex``, in which locks wait. Sleeping and waiting for a program use others."""
 PROCESSES = 256
 DISK_MB = 2048
 DISK_RESERVE_MB = 512
 MAX_LOOKED_AT = 20_000
-"""Files of a draft's directory; more than that are too many."""
+"""Limit of files in the draft's directory that are counted; more count as too many."""
 
 
-class Watch:
-    """Hanging is: no output and no processor time for HANG_S seconds, every thread waiting for a lock, and no program
-    of its own running. ``asleep`` is the fork that waits for the end of the call, and no such program."""
+class HangDetector:
+    """Watches the process of a draft. It hangs if for HANG_S seconds there is no output and no CPU time, every
+    thread waits for a lock, and no program it started runs. ``asleep`` is the fallback fork, which is not such a
+    program."""
 
     def __init__(self, pid: int, group: int, directory: str, memory_mb: int) -> None:
         self._pid = pid
@@ -34,20 +34,20 @@ class Watch:
         self._since = time.monotonic()
         self._used = -1
 
-    def alive(self) -> None:
+    def note_activity(self) -> None:
         self._since = time.monotonic()
 
     def hangs(self) -> bool:
         used = self._processor_time()
         if used != self._used or not self._all_wait():
             self._used = used
-            self.alive()
+            self.note_activity()
             return False
         return time.monotonic() - self._since >= HANG_S
 
     def excess(self) -> str:
-        """What all processes of the draft have too much of together, in words that end a sentence. The process limit of
-        a user holds by itself, but not for root."""
+        """Return which limit all processes of the draft together exceed, as the end of a sentence, or "". The
+        process limit of the user applies as well, but not for root."""
         pids = in_group(self._group)
         if len(pids) > PROCESSES:
             return f"it started more than {PROCESSES} processes"
@@ -62,7 +62,7 @@ class Watch:
         return -1
 
     def _all_wait(self) -> bool:
-        """False where it can not be known."""
+        """True if every thread waits for a lock and no program runs; False where that cannot be read."""
         futex, tasks = FUTEX.get(platform.machine()), f"/proc/{self._pid}/task"
         try:
             calls = [Path(tasks, task, "syscall").read_text().split()[0] for task in os.listdir(tasks)]
@@ -74,7 +74,7 @@ class Watch:
 
 
 def excess_of_disk(directory: str) -> str:
-    """What there is too much of, in words that end a sentence."""
+    """Return why the draft uses too much disk, as the end of a sentence, or ""."""
     if _written(directory) > DISK_MB << 20:
         return f"it wrote more than {DISK_MB} MB"
     with contextlib.suppress(OSError):
@@ -84,12 +84,12 @@ def excess_of_disk(directory: str) -> str:
 
 
 def parent_of(pid: int) -> int:
-    """0 for a process that does not exist."""
+    """Return the parent's process id, or 0 if the process does not exist."""
     return _parent_and_group(pid)[0]
 
 
 def in_group(group: int) -> list[int]:
-    """The processes of a process group."""
+    """Return the processes of a process group."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if _parent_and_group(pid)[1] == group]
 
@@ -102,14 +102,14 @@ def _parent_and_group(pid: int) -> tuple[int, int]:
 
 
 def _memory_mb(pids: Sequence[int], most_mb: int) -> int:
-    """Memory of the draft's processes that they do not share with this process, their kernel. A first look counts what
-    is shared again for each of them, which is never too little and costs next to nothing; only where that is more than
-    ``most_mb``, the exact figure is read, which takes the system some milliseconds for each gigabyte."""
+    """Return the memory of the draft's processes that they do not share with this process, their kernel. The first
+    estimate counts shared memory once per process, so it is never too low, and is cheap. Only if it exceeds
+    ``most_mb`` the exact figure is read, which takes some milliseconds per gigabyte."""
     roughly = sum(_kib(f"/proc/{pid}/status", ("RssAnon:", "VmSwap:")) for pid in pids) >> 10
     if roughly <= most_mb:
         return roughly
-    # What is shared counts in parts that add up to one, so that the pages of all of them together, less those that the
-    # kernel has, are the draft's own.
+    # The proportional set size (PSS) divides each shared page among its users. So the PSS of the kernel and the draft
+    # together, less the kernel's own anonymous memory, is what only the draft has.
     shares = [_kib(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "SwapPss:")) for pid in (os.getpid(), *pids)]
     return max(0, sum(shares) - _kib("/proc/self/smaps_rollup", ("Anonymous:", "Swap:"))) >> 10
 
@@ -122,7 +122,7 @@ def _kib(path: str, names: tuple[str, ...]) -> int:
 
 
 def _written(directory: str) -> int:
-    """Bytes of files; DISK_MB and more for too many of them."""
+    """Return the bytes of all files, or more than DISK_MB if there are too many files."""
     size, waiting, left = 0, [directory], MAX_LOOKED_AT
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:

@@ -1,7 +1,7 @@
-"""What holds a draft: it reads what the sandbox would see, writes nowhere but in a directory of its own, and reaches no
-network, no process and no memory outside itself.
+"""The jail of a draft. It can read what the sandbox can read, write only to its own directory, and reach no network and
+no process or memory outside.
 
-Runs in the fork, before any code of the agent. Nothing here can be undone.
+Applied in the fork before any code of the model runs; nothing of it can be undone.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ from agent_kernel.sandbox.jail import credentials, landlock, rlimits, seccomp, v
 from agent_kernel.sandbox.jail.syscalls import checked, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"
-"""Set by the server for its kernels: its own directories."""
+"""Set by the server for its kernels: the server's own directories, which drafts must not read."""
 MEMORY_MB = 4096
 PROCESSES = 256
 FILE_MB = 512
 SHARED_MEMORY = "/dev/shm"
 SHARED_MB = 128
 FILES = 4096
-"""Open files; more where the kernel has so many open already, whose numbers stay taken."""
+"""Limit of open files. Raised if the kernel has many open, because their numbers stay taken."""
 NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
 PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
-"""MS_REC | MS_PRIVATE; MS_NOSUID | MS_NODEV | MS_NOEXEC."""
+"""The mount flags MS_REC | MS_PRIVATE, and MS_NOSUID | MS_NODEV | MS_NOEXEC."""
 MAX_COVERED = 1000
-"""Hidden directories below one that is shown, at some 20 microseconds each; with more it cannot be listed."""
+"""Limit of hidden directories covered below a visible one (about 20 microseconds each). With more, it cannot be
+listed."""
 FIXED = 0x10
-"""MAP_FIXED on both architectures."""
+"""MAP_FIXED, the same on both architectures."""
 COPIED_MB = 512
-"""Of shared memory that belongs to no file."""
+"""Limit for shared memory without a file that is copied."""
 PROC = ("cgroup", "cmdline", "exe", "fd", "limits", "maps", "mountinfo", "stat", "statm", "status")
-"""Of the draft itself. Not environ: it still has what the kernel was started with."""
+"""Readable files of the draft's own /proc entry. Not ``environ``, which still has the kernel's initial environment."""
 SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh"),
     *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/agent-kernel"),
 )
-"""For a kernel of root, which may read them."""
+"""Hidden for a kernel of root, which could read them."""
 PACKAGES = ("site-packages", "dist-packages")
-"""Directories of installed packages, some of which keep libraries in dot directories."""
+"""Names of package directories. Some packages keep libraries in dot directories, so nothing in them is hidden."""
 OF_HOME = (".cache/matplotlib", ".config/matplotlib", ".cache/fontconfig", ".fonts", ".fonts.conf")
 
 
 def missing() -> str:
-    """Why this system can not hold a draft; empty if it can."""
+    """Return why this system cannot jail a draft, or ""."""
     if sys.platform != "linux":
         return "drafts need Linux"
     if not landlock.abi():
@@ -64,25 +65,30 @@ def missing() -> str:
 
 
 def confine(directory: str) -> str:
-    """``directory`` is where it may write. Returns what is in force. Raises OSError if anything of it can not be."""
+    """Apply every layer to this process. It may then write to ``directory`` only. Returns a description of what is
+    in force. Raises OSError if a layer cannot be applied."""
+    # The order matters: mounts need capabilities, Landlock and seccomp need no_new_privs, and seccomp comes last
+    # because it forbids the system calls that the layers before it use.
     unshare_memory()
     shared = _own_shared_memory()
     readable, listed = _view(directory if shared else "")
     _limit()
     credentials.no_new_privileges()
     held = landlock.restrict([*readable, directory], [directory, *visible_paths.DEVICES, *shared], listed=listed)
-    credentials.drop_capabilities()  # an ordinary user has them all in a user namespace of their own
+    credentials.drop_capabilities()  # an ordinary user has every capability inside a new user namespace
     refused = seccomp.rules(isolated=False, pid=os.getpid(), counted=False, scoped=landlock.scopes_signals())
     return f"Landlock {held}; {seccomp.install(refused, '')}"
 
 
 def _own_shared_memory() -> list[str]:
-    """Where locks between processes are made: of this draft alone, or not at all where the system allows no mounts."""
+    """Mount a private /dev/shm, where locks between processes are created. Returns [] where the system allows no
+    mounts."""
     assert libc is not None
     parent, user, group = os.getppid(), os.getuid(), os.getgid()
     try:
         try:
             checked(libc.unshare(NEW_MOUNTS), "unshare")
+        # Without the privilege, a new user namespace grants it; the maps keep the user's own ids.
         except OSError:
             checked(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
@@ -93,58 +99,62 @@ def _own_shared_memory() -> list[str]:
     except OSError:
         return []
     finally:
+        # unshare clears the parent-death signal of a process with changed credentials
         follow_parent(parent)
     return [SHARED_MEMORY]
 
 
 def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
-    """Sends this process the signal ``by`` when ``parent`` ends, however that ends; one that has ended already ends
-    this process now. Raises OSError."""
+    """Ask the system to send ``by`` to this process when ``parent`` ends; if it has ended already, this process ends
+    now. Raises OSError."""
     credentials.die_with_parent(by, parent)
 
 
 def readable_paths() -> list[str]:
-    """What a draft of this process may read; see ``_view``."""
+    """Return the paths a draft of this process may read; see ``_view``."""
     return _view("")[0]
 
 
 def _view(own: str) -> tuple[list[str], list[str]]:
-    """What may be read, and directories that may only be listed. Readable is what the sandbox would see: the system,
-    Python and its packages, and the directory of the notebook, without dot entries, sidecars and Jupyter's own
-    directories, at any depth. Other directories of ``sys.path`` are shown in the same way. Nothing of the notebook's
-    directory if it is the home directory or above it: nobody is asked before a draft runs, and a model elsewhere reads
-    what it prints.
+    """Return paths that may be read, and directories that may only be listed.
 
-    ``own`` is the draft's directory where this process has a mount namespace of its own, else empty. Without one, a
-    directory in which something is hidden cannot be listed."""
-    told = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
-    hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *told)})
+    Readable is what the sandbox would see: the system, Python and its packages, and the notebook's directory without
+    dot entries, sidecars and Jupyter's own directories, at any depth. Other directories of ``sys.path`` are treated
+    alike. If the notebook's directory is the home directory or above it, none of it is readable: a draft runs
+    without asking, and a remote model reads what it prints.
+
+    ``own`` is the draft's directory if this process has its own mount namespace, else "". Without one, a directory
+    that contains something hidden cannot be listed."""
+    configured = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *configured)})
     home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
     modules = [os.path.realpath(path) for path in (*sys.path, *site.getsitepackages()) if path]
     system = [
         os.path.realpath(path) for path in (*visible_paths.existing(visible_paths.SYSTEM), *visible_paths.interpreter())
     ]
     system += [path for path in modules if os.path.basename(path) in PACKAGES]
-    found = [path for directory in system for path in _around(directory, [home, here, *hidden])]
-    needed, listed = [*found, os.path.realpath(own)], list[str]()
-    # A directory of modules that holds the notebook's directory would show what lies beside that.
+    readable = [path for directory in system for path in _parts_without(directory, [home, here, *hidden])]
+    needed, listed = [*readable, os.path.realpath(own)], list[str]()
+    # A module directory that contains the notebook's directory would reveal that directory's neighbours.
     shown = [
         path
         for path in modules
-        if not visible_paths.holds(path, [here]) and not any(visible_paths.holds(p, [path]) for p in found)
+        if not visible_paths.holds(path, [here]) and not any(visible_paths.holds(p, [path]) for p in readable)
     ]
     for directory in dict.fromkeys([*shown, here]):
         if visible_paths.shareable(directory, hidden, home):
             parts = [entry.path for entry in visible_paths.entries(directory, hidden)]
-            found += parts
+            readable += parts
             listed += [directory] if own and parts != [directory] and _cover(directory, hidden, needed) else []
-    found += [os.path.join(home, name) for name in OF_HOME]
-    found += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [f"/proc/{name}" for name in visible_paths.PROC_FILES]
-    return found, listed
+    readable += [os.path.join(home, name) for name in OF_HOME]
+    readable += [f"/proc/{os.getpid()}/{name}" for name in PROC] + [
+        f"/proc/{name}" for name in visible_paths.PROC_FILES
+    ]
+    return readable, listed
 
 
-def _around(directory: str, hidden: Sequence[str]) -> list[str]:
-    """The largest parts of ``directory`` in which nothing hidden lies."""
+def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
+    """Return the largest parts of ``directory`` that contain nothing hidden."""
     if directory in hidden:
         return []
     if not visible_paths.holds(directory, hidden):
@@ -153,13 +163,13 @@ def _around(directory: str, hidden: Sequence[str]) -> list[str]:
         children = [entry.path for entry in os.scandir(directory) if not entry.is_symlink()]
     except OSError:
         return []
-    return [path for child in children for path in _around(child, hidden)]
+    return [path for child in children for path in _parts_without(child, hidden)]
 
 
 def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool:
-    """Mounts an empty directory that nobody can open on each hidden one below ``directory``, so that ``directory`` can
-    be listed without showing what they hold; but not on those in which something ``needed`` lies. False where they are
-    too many, or the system refuses."""
+    """Mount an empty, inaccessible directory over each hidden one below ``directory``, so that ``directory`` can be
+    listed without revealing their content. Directories that contain something ``needed`` are left open. Returns
+    False if there are too many or the system refuses."""
     inside = {
         path for path in (*visible_paths.private_below(directory), *hidden) if visible_paths.holds(directory, [path])
     }
@@ -182,6 +192,7 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def _limit() -> None:
+    """Set the resource limits. Memory counts on top of what the fork already uses."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
     wanted = {
         resource.RLIMIT_AS: used + (MEMORY_MB << 20),
@@ -200,8 +211,8 @@ def _limit() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """A shared mapping of this process, as /proc/self/maps tells it."""
+class SharedMapping:
+    """A shared mapping of this process, parsed from /proc/self/maps."""
 
     start: int
     length: int
@@ -211,7 +222,7 @@ class Shared:
     offset: int
 
     @classmethod
-    def of_line(cls, line: str) -> Shared | None:
+    def of_line(cls, line: str) -> SharedMapping | None:
         span, rights, offset, _, inode, *path = line.split(None, 5)
         if rights[3] != "s":
             return None
@@ -219,8 +230,8 @@ class Shared:
         protection = (rights[0] == "r") * mmap.PROT_READ | (rights[1] == "w") * mmap.PROT_WRITE
         return cls(start, end - start, protection, path[0] if path else "", int(inode), int(offset, 16))
 
-    def of_file(self) -> bool:
-        """Becomes the same part of the same file, privately. False where there is no file, or not any more."""
+    def remap_privately(self) -> bool:
+        """Map the same part of the same file privately. Returns False if there is no file or it was replaced."""
         if not self.path.startswith("/") or self.path.startswith("/dev/"):
             return False
         try:
@@ -235,8 +246,8 @@ class Shared:
             os.close(fd)
         return True
 
-    def copied(self) -> None:
-        """Becomes memory of this process alone, with the same in it."""
+    def copy_privately(self) -> None:
+        """Replace the mapping by private memory with the same content."""
         data = ctypes.string_at(self.start, self.length)
         self._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
         ctypes.memmove(self.start, data, self.length)
@@ -254,14 +265,14 @@ class Shared:
 
 
 def unshare_memory() -> None:
-    """Shared mappings become private ones, so that what is written through them stays here: a ``memmap`` that is
-    opened for writing, shared arrays. Raises OSError for what can not be made private."""
+    """Replace shared mappings by private ones, so that writes through them (a writable ``memmap``, shared arrays) do
+    not reach the kernel. Raises OSError for mappings that cannot be made private."""
     copied = 0
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    for shared in filter(None, map(Shared.of_line, maps.splitlines())):
-        if shared.of_file():
+    for shared in filter(None, map(SharedMapping.of_line, maps.splitlines())):
+        if shared.remap_privately():
             continue
         copied += shared.length
         if copied > COPIED_MB << 20 or not shared.protection & mmap.PROT_READ:
             raise OSError(f"{copied >> 20} MB of its memory are shared with other programs")
-        shared.copied()
+        shared.copy_privately()

@@ -1,7 +1,7 @@
-"""The keeper of a draft: the process between a kernel and its draft. It is the parent of the process that runs code,
-and of whatever loses its parent there; it reports to the kernel how each of them ended, and ends with the kernel.
+"""The keeper of a draft: the process between a kernel and its draft.
 
-It is a copy of the kernel as well, and runs no code of the agent.
+It is the parent of the process that runs code and adopts its orphans, reports to the kernel how each ended, and ends
+with the kernel. It is also a copy of the kernel, but runs no code of the model.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from agent_kernel.sandbox.jail import credentials
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """File descriptors of the child: requests come in, frames go out; ``out`` and ``err`` take what is written past
-    Python; ``reports`` are the keeper's; a byte from ``wake`` puts the fork from before a call in the place of the
-    process that ran it. ``directory`` is where the draft may write, ``parent`` the kernel."""
+class ChildEnds:
+    """File descriptors and state for the child. ``requests`` is read, ``results`` written; ``out`` and ``err``
+    receive output written past Python; ``reports`` belongs to the keeper; a byte on ``wake`` activates the fallback
+    fork. ``directory`` is where the draft may write, ``parent`` the kernel's process id."""
 
     requests: int
     results: int
@@ -36,20 +36,20 @@ class Ends:
 
 
 class _Ending(BaseException):
-    """The kernel ends the draft, or has ended itself."""
+    """Raised by SIGTERM: the kernel ends the draft or has ended itself."""
 
 
 def prepare() -> None:
-    """Before the draft is forked: SIGTERM, from the kernel or on its end, ends all. When memory runs out, the system
-    prefers to end a draft to the person's kernel. Raises OSError."""
+    """Prepare before the draft is forked: SIGTERM ends everything, orphans are adopted, and the system prefers to
+    kill the draft rather than the kernel when memory runs out. Raises OSError."""
     signal.signal(signal.SIGTERM, _end)
     credentials.adopt_orphans()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("600")
 
 
-def keep(draft: int, ends: Ends) -> None:
-    """Reports the end of every process of the draft, until none is left or the kernel wants none to be left."""
+def keep(draft: int, ends: ChildEnds) -> None:
+    """Report the start and end of every process of the draft until none is left or SIGTERM arrives."""
     try:
         lead(draft)
         close(ends.requests, ends.results, ends.wake, 1, 2)
@@ -62,33 +62,33 @@ def keep(draft: int, ends: Ends) -> None:
 
 
 def lead(pid: int) -> None:
-    """Makes a process group of ``pid``, in which all that it starts stays. Both sides of the fork do it, so that the
-    group is there for whoever comes first."""
+    """Put ``pid`` into a process group of its own, in which everything it starts stays. Both sides of the fork call
+    it, so that the group exists for whichever runs first."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, 0)
 
 
 def fork() -> int:
-    """Raises OSError."""
+    """Fork without Python's warning about threads. Raises OSError."""
     with warnings.catch_warnings():
-        # Python warns of what is true: the other threads are not copied. What waits for them is watched for.
+        # The warning is correct: other threads are not copied. The hang detector looks for code that waits for them.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def close(*fds: int) -> None:
-    """Harmless for those that are closed already."""
+    """Close descriptors; already closed ones are ignored."""
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
 
 
-def _report(ends: Ends, report: Mapping[str, int]) -> None:
-    frames.write_all(ends.reports, frames.of_json(frames.KEEPER, report))
+def _report(ends: ChildEnds, report: Mapping[str, int]) -> None:
+    frames.write_all(ends.reports, frames.json_frame(frames.KEEPER, report))
 
 
 def _end_all(group: int) -> None:
-    """Kills the group and buries it: a process whose parent ended comes here."""
+    """Kill the group and reap its processes, including orphans, until none is left."""
     with contextlib.suppress(ChildProcessError):
         while True:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The fork as its kernel sees it: started, given code, listened to, ended. What comes from it is not trusted."""
+"""The kernel's side of a draft: starts it, sends it code, reads its output and ends it. Nothing it sends is trusted."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from typing import Any, TypeAlias
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.child import become_draft
-from agent_kernel.notebook.draft.fork_safety import Threads
-from agent_kernel.notebook.draft.hang_detector import Watch, excess_of_disk, in_group, parent_of
-from agent_kernel.notebook.draft.keeper import Ends, close, fork
+from agent_kernel.notebook.draft.fork_safety import ThreadFacts
+from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, in_group, parent_of
+from agent_kernel.notebook.draft.keeper import ChildEnds, close, fork
 
 START_S = 20.0
 TIMEOUT_S = 600.0
-"""Of one call; code that takes longer is for the kernel itself."""
+"""Time limit of one call; longer code is meant for the kernel itself."""
 GRACE_S = 3.0
 END_S = 3.0
 LOOK_S = 1.0
 CHUNK = 1 << 16
 BESIDE_CHARS = 4_000
 MAX_LEFT = 1000
-"""Pieces of output that a dead process has left and that are thrown away; a pipe holds sixteen."""
+"""Limit of output chunks read and discarded after a process ended; a pipe holds sixteen."""
 PREFIX = "agent-draft-"
-"""Of the temporary directories; the number of the kernel's process follows."""
+"""Prefix of temporary directories; the process id of the kernel follows."""
 MAX_SHOWN = 96 << 20
-"""Bytes of pictures and values of one call; more of them are left out."""
+"""Limit in bytes of pictures and values displayed per call; further ones are left out."""
 
 OnText: TypeAlias = Callable[[str, str], None]
 OnShow: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 
 class DraftEnded(Exception):
-    """The process that ran a call is gone; ``str()`` says why, in words for a model and a person. ``restored``: the
-    draft as it was before that call has taken its place."""
+    """The process that ran a call has ended. ``str()`` gives the reason for the model and the user. ``restored``
+    means that the draft continues from the state before the call."""
 
     def __init__(self, reason: str, *, hung: bool = False, timeout: bool = False) -> None:
         super().__init__(reason)
@@ -56,8 +56,8 @@ class DraftEnded(Exception):
 
 
 class DraftProcess:
-    """Made by ``start``. One call at a time, from the kernel's main thread. ``pid`` is the process that runs code, 0
-    when the draft has ended."""
+    """A running draft, created by ``start``. Runs one call at a time, from the kernel's main thread. ``pid`` is the
+    process that runs code, or 0 when the draft has ended."""
 
     def __init__(self, keeper: int, ends: _KernelEnds, directory: str) -> None:
         self.pid = 0
@@ -68,14 +68,14 @@ class DraftProcess:
         self._ends = ends
         self._raw = dict(ends.raw)
         self._decoders = {fd: codecs.getincrementaldecoder("utf-8")("replace") for fd in self._raw}
-        self._frames = frames.Frames()
-        self._reports = frames.Frames()
+        self._frames = frames.FrameReader()
+        self._reports = frames.FrameReader()
         self._status: int | None = None
         self._beside = ""
 
     @classmethod
     def start(cls, shell: Any) -> DraftProcess:
-        """Forks. Raises DraftEnded when that, or the jail around it, is not possible."""
+        """Fork the kernel. Raises DraftEnded when the fork or its jail fails."""
         _sweep()
         directory = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         pipes = [os.pipe() for _ in range(6)]
@@ -84,7 +84,7 @@ class DraftProcess:
         )
         reports, reports_out = reporting
         theirs = (requests_in, results_out, out_in, err_in, reports_out, wake_in)
-        for_child = Ends(*theirs, directory, os.getpid(), random.getstate())
+        for_child = ChildEnds(*theirs, directory, os.getpid(), random.getstate())
         try:
             keeper = fork()
         except OSError as error:
@@ -112,13 +112,15 @@ class DraftProcess:
         *,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """What the call ended with, and ``beside``: what was written past Python. After a call that failed the draft is
-        what it was before; where the system could not keep that, the draft has ended and ``lost`` is True. Raises
-        DraftEnded when the process did not survive the call. An interrupt ends the call, also one that ``stopped``
-        tells of: what an interrupt raises is lost when it hits a finalizer."""
+        """Run code and return its result; ``beside`` is what was written past Python.
+
+        After a failed call the draft is in the state before it. Where that state could not be kept, the draft has
+        ended and ``lost`` is True. Raises DraftEnded when the process ended during the call. A keyboard interrupt
+        ends the call. ``stopped`` reports an interrupt as well, because a KeyboardInterrupt raised in a finalizer
+        gets lost."""
         try:
-            request = {"code": code, "threads": asdict(Threads.of(self.pid))}
-            frames.write_all(self._ends.requests, frames.of_json(frames.RUN, request))
+            request = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
+            frames.write_all(self._ends.requests, frames.json_frame(frames.RUN, request))
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except frames.BadFrame as error:
             self.end()
@@ -141,16 +143,16 @@ class DraftProcess:
         return {**answer, "lost": failed and not self._restore()}
 
     def end(self) -> None:
-        """Kills it and all that it started, and takes its files away. Harmless when it has ended."""
+        """Kill the draft and everything it started, and remove its files. Does nothing if it has ended."""
         if self._keeper == 0:
             return
         with contextlib.suppress(OSError):
             os.kill(self._keeper, signal.SIGTERM)
-        if not _buried(self._keeper, END_S):
+        if not _reap(self._keeper, END_S):
             for pid, kill in ((self._group or self._keeper, os.killpg), (self._keeper, os.kill)):
                 with contextlib.suppress(OSError):
                     kill(pid, signal.SIGKILL)
-            _buried(self._keeper, END_S)
+            _reap(self._keeper, END_S)
         self.pid = self._keeper = 0
         close(*self._ends.all(), *self._raw)
         self._raw = {}
@@ -159,7 +161,7 @@ class DraftProcess:
     # ------------------------------------------------------------------------------------------------ its processes
 
     def _begin(self) -> None:
-        """Waits until the draft runs in its jail. Raises DraftEnded."""
+        """Wait until the draft runs in its jail. Raises DraftEnded."""
         while not self._group:
             if not select.select([self._ends.reports], [], [], START_S)[0]:
                 raise DraftEnded("the copy of the kernel did not start", timeout=True)
@@ -170,8 +172,8 @@ class DraftProcess:
             raise DraftEnded(f"the copy of the kernel can not be jailed: {refused}")
 
     def _restore(self) -> bool:
-        """Ends what a failed call ran in and started; the fork from before that call goes on in its place. False where
-        there is none: then the draft has ended."""
+        """End the process of a failed call and everything it started, and wake the fallback fork in its place.
+        Returns False if there is none; the draft has then ended."""
         asleep, self._asleep = self._asleep, 0
         try:
             if asleep == 0 or not self._wait_for_end():
@@ -181,7 +183,8 @@ class DraftProcess:
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:
                 raise DraftEnded("it is no process of this draft")
-            if excess := excess_of_disk(self.directory):  # files are not taken back: every later call would end too
+            # files are not rolled back, so every later call would end as well
+            if excess := excess_of_disk(self.directory):
                 raise DraftEnded(excess)
             self._forget_output()
             self.pid, self._status = asleep, None
@@ -196,7 +199,7 @@ class DraftProcess:
         return True
 
     def _wait_for_end(self) -> bool:
-        """Of the process that runs code, which is killed. Raises DraftEnded."""
+        """Kill the process that runs code and wait for its end. Raises DraftEnded."""
         deadline = time.monotonic() + END_S
         while self._status is None and time.monotonic() < deadline:
             self._signal(signal.SIGKILL)
@@ -205,25 +208,26 @@ class DraftProcess:
         return self._status is not None
 
     def _signal(self, number: int) -> None:
-        """To the process that runs code, which only its keeper buries: no other process has its number meanwhile."""
+        """Signal the process that runs code. Only its keeper can reap it, so no other process can have its number
+        yet."""
         if self._status is None and parent_of(self.pid) == self._keeper:
             with contextlib.suppress(OSError):
                 os.kill(self.pid, number)
 
     def _read_reports(self) -> None:
-        """What the keeper says of the beginning and the end of processes. Raises DraftEnded at its own end."""
+        """Read the keeper's reports about starts and ends of processes. Raises DraftEnded when the keeper has ended."""
         data = os.read(self._ends.reports, CHUNK)
         if not data:
             raise DraftEnded("it ended")
         for _, body in self._reports.feed(data):
-            report = frames.mapping(body)
+            report = frames.parse_object(body)
             self._group = report.get("began", self._group)
             if report.get("ended") == self.pid:
                 self._status = report["status"]
 
     def _forget_output(self) -> None:
-        """What is left in the pipes of a process that is gone."""
-        self._frames = frames.Frames()
+        """Discard what an ended process left in its pipes."""
+        self._frames = frames.FrameReader()
         for _ in range(MAX_LEFT):
             ready = select.select([self._ends.results, *self._raw], [], [], 0)[0]
             if not ready:
@@ -241,7 +245,9 @@ class DraftProcess:
         timeout_s: float,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        watch = Watch(self.pid, self._group, self.directory, jail.MEMORY_MB)
+        """Read output until a frame of kind ``wanted`` arrives, and return its body. Raises DraftEnded,
+        KeyboardInterrupt."""
+        watch = HangDetector(self.pid, self._group, self.directory, jail.MEMORY_MB)
         rounds = _Rounds(watch, timeout_s)
         self._beside = ""
         shown = 0
@@ -251,14 +257,14 @@ class DraftProcess:
             ready = select.select(fds, [], [], LOOK_S if ended is None else 0)[0]
             for kind, body in self._read(ready, on_text):
                 if kind == wanted:
-                    self._rest(on_text)
+                    self._drain_raw(on_text)
                     late = {"status": "timeout"} if rounds.stopping else {}
-                    return {**frames.mapping(body), **late, "beside": self._beside}
+                    return {**frames.parse_object(body), **late, "beside": self._beside}
                 if kind == frames.FORKED:
-                    self._asleep = watch.asleep = _pid(frames.mapping(body))
+                    self._asleep = watch.asleep = _pid(frames.parse_object(body))
                 shown += len(body) if kind == frames.SHOW else 0
                 if kind == frames.SHOW and shown <= MAX_SHOWN:
-                    on_show(frames.mapping(body))
+                    on_show(frames.parse_object(body))
             if ended is not None and self._ends.results not in ready:
                 raise DraftEnded(_how_it_ended(ended))
             if self._ends.reports in ready:
@@ -269,7 +275,8 @@ class DraftProcess:
                 self._signal(signal.SIGINT)
 
     def _read(self, ready: list[int], on_text: OnText) -> Iterator[tuple[bytes, bytes]]:
-        """Printed text goes out in one piece for each stream. Raises DraftEnded at the end of the process."""
+        """Yield frames that are not printed text. Text is passed on in one piece per stream. Raises DraftEnded at
+        the end of the process."""
         for fd in ready:
             if fd in self._raw:
                 self._raw_text(fd, on_text)
@@ -280,17 +287,17 @@ class DraftProcess:
             self._wait_for_end()
             raise DraftEnded(_how_it_ended(self._status or 0))
         try:
-            found = self._frames.feed(data)
+            received = self._frames.feed(data)
         except frames.BadFrame as error:
             raise DraftEnded(f"what it sent can not be read: {error}") from error
-        for kind, bodies in itertools.groupby(found, key=operator.itemgetter(0)):
+        for kind, bodies in itertools.groupby(received, key=operator.itemgetter(0)):
             if (stream := frames.STREAMS.get(kind)) is not None:
                 on_text(stream, b"".join(body for _, body in bodies).decode(errors="replace"))
             else:
                 yield from bodies
 
     def _raw_text(self, fd: int, on_text: OnText) -> None:
-        """Written by C code or by programs that the code started."""
+        """Pass on output written by C code or by programs the code started."""
         data = os.read(fd, CHUNK)
         if text := self._decoders[fd].decode(data):
             self._beside = (self._beside + text)[-BESIDE_CHARS:]
@@ -299,7 +306,7 @@ class DraftProcess:
             os.close(fd)
             del self._raw[fd]
 
-    def _rest(self, on_text: OnText) -> None:
+    def _drain_raw(self, on_text: OnText) -> None:
         while ready := select.select([*self._raw], [], [], 0)[0]:
             for fd in ready:
                 self._raw_text(fd, on_text)
@@ -307,7 +314,7 @@ class DraftProcess:
 
 @dataclass(frozen=True, slots=True)
 class _KernelEnds:
-    """The kernel's ends of the pipes; ``raw``: descriptor -> stream."""
+    """The kernel's ends of the pipes. ``raw`` maps descriptors to stream names."""
 
     requests: int
     results: int
@@ -320,20 +327,20 @@ class _KernelEnds:
 
 
 def _pid(body: Mapping[str, Any]) -> int:
-    """As the draft says; whether it is a process of the draft is seen when it is woken."""
+    """Return the process id the draft reports. ``_restore`` checks that it belongs to the draft."""
     pid = body.get("pid")
     return pid if isinstance(pid, int) and pid > 1 else 0
 
 
-def _buried(pid: int, within_s: float) -> bool:
-    """Whether a child of this process has ended."""
+def _reap(pid: int, within_s: float) -> bool:
+    """Wait up to ``within_s`` seconds for a child and reap it. Returns True if it has ended."""
     deadline, pause = time.monotonic() + within_s, 0.001
     while time.monotonic() < deadline:
         try:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return True
         except OSError:
-            return True  # somebody else has buried it
+            return True  # it was reaped elsewhere
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
     return False
@@ -345,7 +352,7 @@ def _how_it_ended(status: int) -> str:
 
 
 def _sweep() -> None:
-    """What kernels that were killed left behind."""
+    """Remove directories of kernels that were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         pid = path.name.removeprefix(PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
@@ -354,9 +361,9 @@ def _sweep() -> None:
 
 
 class _Rounds:
-    """The time of one call: what is looked at now and then, and when it is over."""
+    """The clock of one call: runs the periodic checks and knows when the time is over."""
 
-    def __init__(self, watch: Watch, timeout_s: float) -> None:
+    def __init__(self, watch: HangDetector, timeout_s: float) -> None:
         self._watch = watch
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
@@ -364,10 +371,10 @@ class _Rounds:
         self.stopping = False
 
     def must_stop(self, *, heard: bool) -> bool:
-        """True once, when the time is over. Raises DraftEnded when it has to be ended."""
+        """Return True once, when the time limit is reached. Raises DraftEnded when the draft must be ended."""
         now = time.monotonic()
         if heard:
-            self._watch.alive()
+            self._watch.note_activity()
         if now - self._looked >= LOOK_S / 2:
             self._looked = now
             if excess := self._watch.excess():

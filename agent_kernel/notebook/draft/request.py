@@ -1,6 +1,6 @@
-"""The line by which a server has a kernel run code of a turn in a draft, and the type of what the kernel answers.
+"""The line by which the server asks a kernel to run code in a draft, and the MIME type of the answer.
 
-Imports nothing of ours, because every server loads it.
+Imports nothing of this package, because every server loads it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import base64
 import json
 
 OUTCOME = "application/vnd.agent-kernel.outcome+json"
-"""MIME type of the output in which the kernel publishes what came of the code: status, text for the model, and the
-variables that it made or changed in the draft."""
+"""MIME type of the output with the result: status, text for the model, and variables changed in the draft."""
 
 
 def draft_request(turn: str, code: str) -> str:

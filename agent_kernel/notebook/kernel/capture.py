@@ -26,7 +26,7 @@ Show = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], bool],
 
 
 @dataclass(slots=True)
-class Said:
+class CapturedOutput:
     """What was captured. ``values`` are the texts of shown values, ``images`` (MIME type, bytes)."""
 
     out: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Said:
 class Tee(io.TextIOBase):
     """Stands in for sys.stdout or sys.stderr; any thread may write."""
 
-    def __init__(self, name: str, lines: list[str], said: Said, listener: Listener) -> None:
+    def __init__(self, name: str, lines: list[str], said: CapturedOutput, listener: Listener) -> None:
         super().__init__()
         self.name = name
         self._lines = lines
@@ -79,7 +79,7 @@ class Publisher:
 
     is_publishing = False
 
-    def __init__(self, said: Said, show: Show) -> None:
+    def __init__(self, said: CapturedOutput, show: Show) -> None:
         self._said = said
         self._show = show
 
@@ -107,7 +107,7 @@ class Publisher:
 class ValueHook:
     """Stands in for ``sys.displayhook``: the value of the last expression."""
 
-    def __init__(self, shell: Any, publisher: Publisher, said: Said, listener: Listener) -> None:
+    def __init__(self, shell: Any, publisher: Publisher, said: CapturedOutput, listener: Listener) -> None:
         self._shell = shell
         self._publisher = publisher
         self._said = said
@@ -125,9 +125,9 @@ class ValueHook:
 
 
 @contextlib.contextmanager
-def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[Said]:
+def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[CapturedOutput]:
     """Takes over stdout, stderr, display, the last value and the traceback for one run, and gives them back."""
-    said = Said()
+    said = CapturedOutput()
     publisher = Publisher(said, show)
     kept = sys.stdout, sys.stderr, sys.displayhook, shell.display_pub
     own = vars(shell)
@@ -148,7 +148,7 @@ def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[Said]:
         sys.stdout, sys.stderr, sys.displayhook, shell.display_pub = kept
 
 
-def _keep_traceback(said: Said) -> Callable[[type[BaseException], BaseException, list[str]], None]:
+def _keep_traceback(said: CapturedOutput) -> Callable[[type[BaseException], BaseException, list[str]], None]:
     def keep(kind: type[BaseException], error: BaseException, lines: list[str]) -> None:
         said.traceback[:] = lines
 

@@ -17,7 +17,7 @@ class CellIdentity:
         self._lines = ("", 0)
 
     def id_of(self, source: str) -> str:
-        sent = parent(self._shell).get("metadata", {}).get("cellId")
+        sent = parent_request(self._shell).get("metadata", {}).get("cellId")
         if isinstance(sent, str) and sent:
             return sent
         digest = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()[:16]
@@ -26,7 +26,7 @@ class CellIdentity:
 
     def id_of_line(self, line: str) -> str:
         """Of a line that asks: several may stand in one cell, and each is the same in every run of it."""
-        request = parent(self._shell)
+        request = parent_request(self._shell)
         sent = request.get("metadata", {}).get("cellId")
         if not isinstance(sent, str) or not sent:
             return self.id_of(f"%agent {line}")
@@ -35,7 +35,7 @@ class CellIdentity:
         return sent if self._lines[1] == 1 else f"{sent}#{self._lines[1]}"
 
 
-def parent(shell: Any) -> dict[str, Any]:
+def parent_request(shell: Any) -> dict[str, Any]:
     """The request that this execution answers; empty outside of a kernel."""
     kernel = getattr(shell, "kernel", None)
     found = kernel.get_parent("shell") if kernel is not None else None

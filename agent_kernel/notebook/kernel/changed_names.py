@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.notebook.kernel.variable_fingerprints import Mark
+from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 
 MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
 MUTATORS |= {"setdefault", "sort", "update"}
@@ -19,7 +19,7 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class NameChanges:
     """Names of the person's namespace. ``changed`` existed before: bound anew, or changed in place, as far as that can
     be told from its shape and from the code."""
 
@@ -35,7 +35,7 @@ class Changes:
         return (*self.new, *self.changed, *self.deleted)
 
 
-class Held:
+class StrongMark:
     """An object as it was, kept alive, so that no other takes its address."""
 
     def __init__(self, value: object) -> None:
@@ -45,18 +45,21 @@ class Held:
         return self._value is value
 
 
-class Before:
+class NamespaceSnapshot:
     """A namespace as it was. ``mark`` remembers a value: Held where that costs nothing (a fork), else Mark, so that
     what the code lets go of is gone at once."""
 
     def __init__(
-        self, namespace: Mapping[str, Any], hidden: Iterable[str], mark: Callable[[object], Held | Mark] = Held
+        self,
+        namespace: Mapping[str, Any],
+        hidden: Iterable[str],
+        mark: Callable[[object], StrongMark | WeakMark] = StrongMark,
     ) -> None:
         self._hidden = frozenset(hidden)
         self._marks = {name: mark(value) for name, value in namespace.items() if self._counts(name, value)}
         self._shapes = {name: shape(namespace[name]) for name in self._marks}
 
-    def changes(self, namespace: Mapping[str, Any], code: str) -> Changes:
+    def changes(self, namespace: Mapping[str, Any], code: str) -> NameChanges:
         """``code`` is plain Python that ran since."""
         touched = in_place(code)
         new, changed = [], []
@@ -66,7 +69,7 @@ class Before:
             elif not self._marks[name].fits(value) or name in touched or shape(value) != self._shapes[name]:
                 changed.append(name)
         deleted = [name for name in self._marks if name not in namespace]
-        return Changes(tuple(new[:MAX_NAMES]), tuple(changed[:MAX_NAMES]), tuple(deleted[:MAX_NAMES]))
+        return NameChanges(tuple(new[:MAX_NAMES]), tuple(changed[:MAX_NAMES]), tuple(deleted[:MAX_NAMES]))
 
     def _counts(self, name: str, value: Any) -> bool:
         return not name.startswith("_") and name not in self._hidden and not isinstance(value, types.ModuleType)
@@ -86,7 +89,7 @@ def shape(value: Any) -> object:
     return None
 
 
-def plain(shell: Any, code: str) -> str:
+def to_plain_python(shell: Any, code: str) -> str:
     """The code without IPython's own syntax; as it is, where IPython can not read it: who runs it is told why."""
     try:
         return str(shell.transform_cell(code))

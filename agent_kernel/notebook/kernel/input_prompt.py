@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.error import StdinNotImplementedError
 
-from agent_kernel.notebook.kernel.cell_identity import parent
+from agent_kernel.notebook.kernel.cell_identity import parent_request
 
 TRIES = 3
 
@@ -28,7 +28,7 @@ class Person:
         """False under nbclient, papermill and whatever else says that it has no input."""
         if getattr(self._shell, "kernel", None) is None:
             return sys.stdin is not None and sys.stdin.isatty()
-        return bool(parent(self._shell).get("content", {}).get("allow_stdin"))
+        return bool(parent_request(self._shell).get("content", {}).get("allow_stdin"))
 
     def choose(self, question: str, answers: Mapping[str, str], otherwise: str) -> str:
         """``answers`` maps what may be typed (by its beginning, in any case) to what it means. ``otherwise`` is meant

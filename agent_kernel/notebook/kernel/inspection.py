@@ -89,7 +89,7 @@ def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
     return f"{place} failed. Its source:\n{_middle(source, half)}\n\n{_middle(told, half)}"
 
 
-def traced(error: BaseException, sources: Callable[[str], str]) -> str:
+def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str:
     """A traceback without colours and without the frames of IPython; ``sources`` names the place of a cell's file."""
     frames = [
         f"  {sources(frame.filename) or frame.filename}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
@@ -215,7 +215,7 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
     frames = traceback.extract_tb(error.__traceback__)
     number = next((numbers[frame.filename] for frame in frames if frame.filename in numbers), len(sources) - 1)
     source = sources[number] if 0 < number < len(sources) else ""
-    return number, "", source, traced(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
+    return number, "", source, format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
 
 
 def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:

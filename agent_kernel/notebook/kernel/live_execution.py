@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.core.messages import shorten
-from agent_kernel.notebook.kernel.capture import Listener, Said, Show, capturing
-from agent_kernel.notebook.kernel.changed_names import Before, Changes, Held, plain
+from agent_kernel.notebook.kernel.capture import CapturedOutput, Listener, Show, capturing
+from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot, StrongMark, to_plain_python
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
-from agent_kernel.notebook.kernel.variable_fingerprints import Mark
+from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 from agent_kernel.sandbox.worker.library_warnings import short_text
 
 RESULT_CHARS = 4_000
@@ -28,7 +28,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExecutionOutcome:
     """``text`` is for the model, ``traceback`` for the person. ``media``: ``{mime, data}``, data in base64.
     ``changes`` of the person's variables."""
 
@@ -37,7 +37,7 @@ class Outcome:
     traceback: str
     media: tuple[dict[str, str], ...]
     interrupted: bool
-    changes: Changes = field(default_factory=Changes)
+    changes: NameChanges = field(default_factory=NameChanges)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -48,30 +48,30 @@ class Outcome:
 class LiveCode:
     """Runs code as a cell of its own would run, without a number and without history. ``mark``: see Before."""
 
-    def __init__(self, shell: Any, mark: Callable[[object], Held | Mark] = Mark) -> None:
+    def __init__(self, shell: Any, mark: Callable[[object], StrongMark | WeakMark] = WeakMark) -> None:
         self._shell = shell
         self._mark = mark
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def prepared(self, code: str) -> str:
         """What will run: the code, after the imports it leaves out."""
-        return "\n".join([*missing_imports(plain(self._shell, code), self._shell.user_ns), code])
+        return "\n".join([*missing_imports(to_plain_python(self._shell, code), self._shell.user_ns), code])
 
-    def run(self, code: str, listener: Listener, show: Show) -> Outcome:
+    def run(self, code: str, listener: Listener, show: Show) -> ExecutionOutcome:
         """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
-        before = Before(self._shell.user_ns, self._shell.user_ns_hidden, self._mark)
+        before = NamespaceSnapshot(self._shell.user_ns, self._shell.user_ns_hidden, self._mark)
         with capturing(self._shell, listener, show) as said, interruptible() as interrupt, self._awaiting():
             try:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
             except (KeyboardInterrupt, RecursionError, MemoryError) as raised:
                 error = raised  # an interrupt between the code and its reporting; code too deep to be looked at
-        changes = before.changes(self._shell.user_ns, plain(self._shell, code))
+        changes = before.changes(self._shell.user_ns, to_plain_python(self._shell, code))
         return replace(_outcome(said, error, interrupted=interrupt.is_set()), changes=changes)
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show
-    ) -> Outcome:
+    ) -> ExecutionOutcome:
         """A function of the person, awaited if it is async. Text that it returns is told as it is, any other value as a
         cell would show it."""
         value, error = None, None
@@ -142,14 +142,14 @@ def interruptible() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _outcome(said: Said, error: BaseException | None, *, interrupted: bool) -> Outcome:
+def _outcome(said: CapturedOutput, error: BaseException | None, *, interrupted: bool) -> ExecutionOutcome:
     interrupted = interrupted or isinstance(error, KeyboardInterrupt)
     status = "interrupted" if interrupted else "error" if error else "success"
     media = tuple({"mime": mime, "data": base64.b64encode(data).decode()} for mime, data in said.images[:MAX_IMAGES])
-    return Outcome(status, _told(said, error), _as_seen(said, error), media, interrupted)
+    return ExecutionOutcome(status, _told(said, error), _as_seen(said, error), media, interrupted)
 
 
-def _told(said: Said, error: BaseException | None) -> str:
+def _told(said: CapturedOutput, error: BaseException | None) -> str:
     """What the model reads: output, values, figures and, as its last line, the error; never an empty text."""
     left_out = f"[{said.dropped} characters of output were dropped]" if said.dropped else ""
     figures = f"[{len(said.images)} figure(s) shown]" if said.images else ""
@@ -173,7 +173,7 @@ def _short_traceback(error: BaseException) -> str:
     return "\n".join(["Traceback (most recent call last):", *frames, raised] if frames else [raised])
 
 
-def _as_seen(said: Said, error: BaseException | None) -> str:
+def _as_seen(said: CapturedOutput, error: BaseException | None) -> str:
     if isinstance(error, SystemExit):
         return _short_traceback(error)
     return ANSI.sub("", "\n".join(said.traceback)) or (_short_traceback(error) if error else "")

@@ -25,6 +25,6 @@ class AgentInterrupted(KeyboardInterrupt):
         return [f"Agent: {self}"]
 
 
-def line_of(error: AgentKernelError) -> AgentError:
+def to_short_error(error: AgentKernelError) -> AgentError:
     """What happened and what to do next, in one line."""
     return AgentError(" ".join(f"{error} {COMMANDS.get(error.code, '')}".split()))

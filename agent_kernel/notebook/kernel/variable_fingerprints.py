@@ -21,7 +21,7 @@ SMALL = (int, float, complex, bool, str, bytes, type(None))
 NOTHING = object()
 
 
-class Mark:
+class WeakMark:
     """An object as it was, without keeping it alive. A small value is compared, what can not be referred to weakly (a
     list, a dict) is known by its address. With ``content``, another object of equal content fits too, as far as
     ``content_digest`` can tell."""
@@ -44,7 +44,7 @@ class Mark:
 class VariableTracker:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._turns: OrderedDict[str, dict[str, Mark] | None] = OrderedDict()
+        self._turns: OrderedDict[str, dict[str, WeakMark] | None] = OrderedDict()
 
     def ran(self, turn: str, code: str, *, drafted: bool = False) -> None:
         """The turn has run this code in the kernel, to its end or not; or, ``drafted``, in a draft of the kernel, where
@@ -54,7 +54,7 @@ class VariableTracker:
         if names is None or before is None:
             self._turns[turn] = None
         else:
-            marks = {name: Mark(namespace.get(name, NOTHING), content=True) for name in names}
+            marks = {name: WeakMark(namespace.get(name, NOTHING), content=True) for name in names}
             self._turns[turn] = before | marks
         self._turns.move_to_end(turn)
         while len(self._turns) > KEPT:

@@ -30,7 +30,7 @@ class TooLarge(Exception):
 
 
 @dataclass(slots=True)
-class Given:
+class CopiedVariables:
     """``variables`` as a turn's body has them; ``left_out``: name and reason of those that can not be copied."""
 
     variables: list[dict[str, str]] = field(default_factory=list)
@@ -38,12 +38,12 @@ class Given:
     size: int = 0
 
 
-def given(names: Iterable[str], namespace: Mapping[str, Any]) -> Given:
+def copy_variables(names: Iterable[str], namespace: Mapping[str, Any]) -> CopiedVariables:
     """As many as fit. Nothing is raised: what can not be copied is told."""
-    found = Given()
+    found = CopiedVariables()
     for name in names:
         try:
-            encoding, kind, data = copied(name, namespace, min(MAX_BYTES, MAX_TOGETHER - found.size))
+            encoding, kind, data = encode_variable(name, namespace, min(MAX_BYTES, MAX_TOGETHER - found.size))
         except TooLarge:
             size = f"{MAX_BYTES >> 20} MB each, {MAX_TOGETHER >> 20} MB together"
             found.left_out[name] = f"it is too large ({size}); put it into a file beside the notebook"
@@ -57,7 +57,7 @@ def given(names: Iterable[str], namespace: Mapping[str, Any]) -> Given:
     return found
 
 
-def copied(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
+def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
     """(encoding, type, data). Raises TooLarge before more than that is made, and whatever the value raises."""
     value = namespace[name]
     if _size(value) > most:
@@ -77,7 +77,7 @@ def copied(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str
     return "pickle", kind, target.getvalue()
 
 
-def read(name: str, encoding: str, kind: str, data: bytes) -> Any:
+def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
     """The value of a copy that the sandbox made. Raises AgentError; never reads a pickle."""
     if encoding not in SAFE:
         raise AgentError(f"{name} comes as {encoding or 'something unknown'}, which is not read here.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.kernel import inspection
-from agent_kernel.notebook.kernel.changed_names import UNREADABLE, plain
+from agent_kernel.notebook.kernel.changed_names import UNREADABLE, to_plain_python
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variables import summary
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
@@ -55,7 +55,7 @@ def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> F
 def is_same_code(shell: Any, one: str, other: str) -> bool:
     """Compare two cells, ignoring comments, blank lines and layout."""
     try:
-        first, second = (ast.dump(ast.parse(plain(shell, code))) for code in (one, other))
+        first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (one, other))
     except UNREADABLE:
         return one.split() == other.split()
     return first == second
@@ -86,7 +86,7 @@ def _names_in_statement(shell: Any, source: str, line: int) -> list[str]:
     lines = source.splitlines()
     text = lines[line - 1] if line <= len(lines) else ""
     try:
-        around = list(_statements(ast.parse(plain(shell, source)), line))
+        around = list(_statements(ast.parse(to_plain_python(shell, source)), line))
     except UNREADABLE:
         around = []
     smallest = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.kernel.changed_names import plain
+from agent_kernel.notebook.kernel.changed_names import to_plain_python
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
 from agent_kernel.notebook.magic.embedded_server import front_end_notebook
@@ -59,7 +59,7 @@ class FreezeCommand:
             raise AgentError(NOT_OURS.format(path=path.absolute(), frozen=frozen_path.name))
         if in_place and binding.get("open"):
             raise AgentError(OPEN.format(name=path.name, frozen=frozen_path.name))
-        made = freeze_notebook(_read(path), list(self._turns()), partial(plain, self._shell))
+        made = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._shell))
         backup_note = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")

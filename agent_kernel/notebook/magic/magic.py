@@ -18,7 +18,7 @@ from agent_kernel.notebook.draft.draft import Drafts
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
-from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, line_of
+from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.magic.commands import Commands, Table, interrupted
 from agent_kernel.notebook.magic.completion import MagicCompleter
@@ -305,7 +305,7 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except AgentKernelError as error:
-        raise line_of(error) from None
+        raise to_short_error(error) from None
     except KeyboardInterrupt as stop:
         if isinstance(stop, AgentInterrupted):
             raise

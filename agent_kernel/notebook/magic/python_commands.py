@@ -78,7 +78,7 @@ class PythonCommands:
             raise AgentError(f"{other!r} is not a valid variable name.")
         path = f"sessions/{quote_segment(self._session())}/variables/{quote_segment(name)}"
         data, headers = self._server().raw(path, most=variable_transfer.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
-        value = variable_transfer.read(
+        value = variable_transfer.decode_variable(
             name, headers.get("X-Variable-Encoding", ""), headers.get("X-Variable-Type", ""), data
         )
         replaced = " It replaces the variable of that name." if other in self._shell.user_ns else ""

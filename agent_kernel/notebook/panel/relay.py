@@ -17,7 +17,7 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, QuotaExceeded
 from agent_kernel.core.events import TurnFinished
-from agent_kernel.notebook.panel.session_poll import Say, Watch
+from agent_kernel.notebook.panel.session_poll import Say, SessionPoll
 from agent_kernel.notebook.server_client import NO_SERVER, ServerClient
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -35,8 +35,8 @@ class Relay:
         self._known = known
         self._say = say
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
-        self._followed: dict[tuple[str, str], Followed] = {}
-        self._watch = Watch(lambda: self.server, say)
+        self._followed: dict[tuple[str, str], RelayedTurn] = {}
+        self._watch = SessionPoll(lambda: self.server, say)
         self._closed = False
 
     @property
@@ -90,11 +90,11 @@ class Relay:
     def _request(self, to: str, id: int, method: str, path: str, body: Any) -> None:
         if method not in METHODS or not isinstance(body, Mapping | None):
             raise InvalidRequest("A request has a method, a path and a body of JSON.")
-        answer = self.server.call(method, below(path), prepared(method, path, body))
+        answer = self.server.call(method, check_path(path), with_sandbox(method, path, body))
         self._say({"to": to, "id": id, "body": answer})
 
     def _bytes(self, to: str, id: int, path: str) -> None:
-        data, headers = self.server.raw(below(path), most=MAX_BYTES)
+        data, headers = self.server.raw(check_path(path), most=MAX_BYTES)
         self._say({"to": to, "id": id, "body": {"mime": headers.get_content_type()}}, [data])
 
     def _fail(self, to: str, id: int, error: AgentKernelError) -> None:
@@ -107,7 +107,7 @@ class Relay:
         if not self._room.acquire(blocking=False):
             self._say({**about, "lost": turn})
             return
-        followed = self._followed[to, turn] = Followed(turn, after)
+        followed = self._followed[to, turn] = RelayedTurn(turn, after)
 
         def run() -> None:
             try:
@@ -128,7 +128,7 @@ class Relay:
             followed.leave()
 
 
-class Followed:
+class RelayedTurn:
     """A turn as it is read by a thread of its own, until its end or until somebody leaves."""
 
     def __init__(self, turn: str, after: int) -> None:
@@ -157,7 +157,7 @@ class Followed:
         self._connection = connection
 
 
-def below(path: str) -> str:
+def check_path(path: str) -> str:
     """The path, if it stays below ``agent/v1``. Raises InvalidRequest."""
     bare = path.partition("?")[0]
     steps = re.sub(r"%2e", ".", bare, flags=re.IGNORECASE).split("/")
@@ -166,7 +166,7 @@ def below(path: str) -> str:
     return path
 
 
-def prepared(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def with_sandbox(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Code of a turn that a kernel begins runs in the main thread of that kernel, which here nobody holds for it: it
     runs in the sandbox."""
     begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path.partition("?")[0])

@@ -26,14 +26,14 @@ class Say(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PollState:
     """Of a session when it was looked at last: when it changed and how long it was, and which turns ran."""
 
     changed: tuple[float, int] = (0.0, -1)
     runs: Mapping[str, bool] = field(default_factory=dict)
 
 
-class Watch:
+class SessionPoll:
     """One thread, as long as somebody watches. A target is ``session:ID``, or ``kernel`` for the session of this
     kernel's notebook, whichever that is."""
 
@@ -41,7 +41,7 @@ class Watch:
         self._server = server
         self._say = say
         self._until: dict[tuple[str, str], float] = {}
-        self._seen: dict[tuple[str, str], Seen] = {}
+        self._seen: dict[tuple[str, str], PollState] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -103,7 +103,7 @@ class Watch:
             return
         turns = call("GET", f"sessions/{quote_segment(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
         runs = {turn["turn"]: bool(turn["running"]) for turn in turns}
-        self._seen[to, target] = Seen(changed, runs)
+        self._seen[to, target] = PollState(changed, runs)
         known = runs if seen is None else seen.runs  # what had ended before the first look is no news
         for turn in turns:
             id, runs_now = turn["turn"], bool(turn["running"])

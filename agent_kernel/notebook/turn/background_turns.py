@@ -13,8 +13,8 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.kernel.cell_identity import parent
-from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, line_of
+from agent_kernel.notebook.kernel.cell_identity import parent_request
+from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.turn.cell_turn import CellTurn
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 
@@ -31,7 +31,7 @@ class CellPublisher:
         if kernel is None:
             raise AgentError(NO_KERNEL)
         self._kernel = kernel
-        self._parent = parent(shell)
+        self._parent = parent_request(shell)
         self._topic = shell.display_pub.topic
 
     def publish(
@@ -76,6 +76,6 @@ class BackgroundTurns:
             raise AssertionError("an interrupt reaches the main thread only") from None
         except AgentKernelError as error:
             with contextlib.suppress(Exception):  # a kernel that is shutting down can no longer display it
-                screen.line(str(line_of(error)))
+                screen.line(str(to_short_error(error)))
         finally:
             self.waiting.forget(turn.calls)

@@ -13,7 +13,7 @@ from agent_kernel.notebook.display.render import WAITING, Card
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel.capture import Listener, Show
-from agent_kernel.notebook.kernel.live_execution import Outcome
+from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.call_claim import Claim
@@ -32,7 +32,7 @@ class ClientCalls:
     touched: VariableTracker
     keep: DraftApplier
 
-    def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+    def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> ExecutionOutcome | None:
         """Run a call in this thread, the kernel's main thread, where an interrupt reaches the code. Returns None
         when another client runs the call or this kernel cannot."""
         ability = self.abilities.find(name) if card.where != "draft" else self._draft_ability(turn, card)
@@ -55,20 +55,22 @@ class ClientCalls:
         def prepared(arguments: Mapping[str, Any]) -> str:
             return self.keep.drafts.prepared(str(arguments.get("code", "")))
 
-        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
+        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
             drafted = self.keep.drafts.run(turn, card.code, listener, show)
             real = self.keep.for_real(turn, card, self.screen) if drafted.refused else None
             return real or drafted.outcome
 
         return ClientTool(run, code=prepared)
 
-    def _look(self, claim: Claim, ability: ClientTool, arguments: Mapping[str, Any]) -> Outcome:
+    def _look(self, claim: Claim, ability: ClientTool, arguments: Mapping[str, Any]) -> ExecutionOutcome:
         with claim:
             outcome = ability.run(arguments, lambda stream, text: None, self.screen.show)
             claim.finish(outcome.status, outcome.text, outcome.media)
         return outcome
 
-    def _do(self, claim: Claim, turn: str, card: Card, ability: ClientTool, arguments: Mapping[str, Any]) -> Outcome:
+    def _do(
+        self, claim: Claim, turn: str, card: Card, ability: ClientTool, arguments: Mapping[str, Any]
+    ) -> ExecutionOutcome:
         """Run the call with its output forwarded to the server and displayed in the card."""
         card.code = ability.code(arguments) or card.code
 

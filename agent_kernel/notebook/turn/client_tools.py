@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.capture import Listener, Show
-from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.user_functions import UserFunctions
 
-Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], Outcome]
+Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], ExecutionOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class ClientTools:
     def _prepared(self, arguments: Mapping[str, Any]) -> str:
         return self._live.prepared(str(arguments.get("code", "")))
 
-    def _run(self, arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
+    def _run(self, arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
         return self._live.run(self._prepared(arguments), listener, show)
 
     def _looking(self, look: Callable[[Mapping[str, Any]], str]) -> Run:
-        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> Outcome:
-            return Outcome("success", look(arguments), "", (), interrupted=False)
+        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
+            return ExecutionOutcome("success", look(arguments), "", (), interrupted=False)
 
         return run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from agent_kernel.notebook.kernel.cell_identity import parent
-from agent_kernel.notebook.kernel.inspection import traced
+from agent_kernel.notebook.kernel.cell_identity import parent_request
+from agent_kernel.notebook.kernel.inspection import format_traceback
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted
 
 KEPT = 500
@@ -38,7 +38,7 @@ class ExecutionHistory:
     def _after(self, result: Any) -> None:
         if not result.info.store_history or result.execution_count is None:
             return
-        cell = parent(self._shell).get("metadata", {}).get("cellId")
+        cell = parent_request(self._shell).get("metadata", {}).get("cellId")
         cell = cell if isinstance(cell, str) else ""
         error = result.error_before_exec or result.error_in_exec
         number = result.execution_count
@@ -47,5 +47,5 @@ class ExecutionHistory:
             self._ran.popitem(last=False)
         if error is not None and not isinstance(error, AgentError | AgentInterrupted | KeyboardInterrupt):
             numbers = getattr(self._shell.compile, "_filename_map", {})
-            traceback = traced(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
+            traceback = format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
             self.failure = (number, cell, str(result.info.raw_cell), traceback)

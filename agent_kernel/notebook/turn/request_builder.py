@@ -10,7 +10,7 @@ from agent_kernel.notebook.draft.draft import Drafts
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.kernel.variable_transfer import Given, given
+from agent_kernel.notebook.kernel.variable_transfer import CopiedVariables, copy_variables
 from agent_kernel.notebook.kernel.variables import (
     EARLIER,
     data_mentioned,
@@ -143,7 +143,7 @@ class RequestBuilder:
             return {"client_tools": [], "functions": []}
         return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
 
-    def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> Given:
+    def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> CopiedVariables:
         """Return copies of the named variables for the sandbox. Where the sandbox replaces a draft, tables in the
         prompt are copied too."""
         namespace = self._shell.user_ns
@@ -151,15 +151,15 @@ class RequestBuilder:
             if name not in namespace:
                 raise AgentError(f"there is no variable {name!r} in this kernel.")
         if place != "sandbox":
-            return Given()
+            return CopiedVariables()
         tables = tables_mentioned(prompt, namespace) if request.where == "draft" or request.background else []
-        copies = given(dict.fromkeys([*request.variables, *named, *tables]), namespace)
+        copies = copy_variables(dict.fromkeys([*request.variables, *named, *tables]), namespace)
         for name, reason in copies.left_out.items():
             text = f"{name} is not in the sandbox; the model gets only its description: {reason}."
             self._shell.display_pub.publish(line_bundle(text))
         return copies
 
-    def _facts(self, request: CellOptions, prompt: str, named: list[str], copies: Given) -> list[Note]:
+    def _facts(self, request: CellOptions, prompt: str, named: list[str], copies: CopiedVariables) -> list[Note]:
         namespace = self._shell.user_ns
         names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
         lines = [summary(name, namespace[name]) for name in names]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agent_kernel.notebook.kernel.cell_identity import parent
+from agent_kernel.notebook.kernel.cell_identity import parent_request
 
 TOGETHER_S = 0.025
 WAIT_S = 0.05
@@ -51,7 +51,7 @@ class RunAllDetector:
 
     def together(self) -> bool:
         """True if the running cell was sent within TOGETHER_S of another one. False where that is unknown."""
-        request = parent(self._shell)
+        request = parent_request(self._shell)
         self._note(request)
         mine = self._seen.get(str(request.get("header", {}).get("msg_id")))
         if mine is None:
@@ -67,7 +67,7 @@ class RunAllDetector:
             self._shell.events.unregister("pre_run_cell", self._runs)
 
     def _runs(self, info: Any) -> None:
-        self._note(parent(self._shell))
+        self._note(parent_request(self._shell))
 
     def _near(self, mine: CellRequest) -> bool:
         self._receive()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.notebook.display.file_bundle import files_bundle, told
+from agent_kernel.notebook.display.file_bundle import describe_size, files_bundle
 
 FILE = {"id": "file_ab_r0_0", "name": "a <b>.csv", "bytes": 1234}
 
@@ -32,4 +32,4 @@ def test_of_many_files_the_first_are_lines_and_the_rest_is_counted() -> None:
     [({"bytes": 0}, "0 bytes"), ({"bytes": 999}, "999 bytes"), ({"bytes": 5_000_000}, "5 MB"), ({"code": "x"}, "x")],
 )
 def test_a_size_is_said_in_words(file: dict[str, Any], words: str) -> None:
-    assert told(file) == words
+    assert describe_size(file) == words

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from agent_kernel.notebook.display.render import Card, TurnSummary
-from agent_kernel.notebook.display.rich_screen import RichScreen, finished, rich_screen
+from agent_kernel.notebook.display.rich_screen import RichScreen, rich_screen, split_finished
 from agent_kernel.notebook.display.screen import TerminalScreen, screen_for
-from agent_kernel.notebook.display.terminal_escape import Growing, printable
+from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_what_commands_a_terminal_is_taken_out(text: str, harmless: str) -> None
 def test_a_sequence_that_comes_in_pieces_is_taken_out_as_well() -> None:
     text = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md\r\ne\x1b"
     for size in (1, 2, 3, 5):
-        growing = Growing()
+        growing = PartialText()
         pieces = [growing.add(text[at : at + size]) for at in range(0, len(text), size)]
         assert "".join(pieces) + growing.end() == "abcd\ne"
 
@@ -52,8 +52,8 @@ def test_a_sequence_that_comes_in_pieces_is_taken_out_as_well() -> None:
     ],
 )
 def test_only_what_no_later_word_can_change_is_finished(text: str, done: str) -> None:
-    assert finished(text)[0] == done
-    before, after = finished(text)
+    assert split_finished(text)[0] == done
+    before, after = split_finished(text)
     assert (f"{before}\n{after}" if before else after) == text
 
 
@@ -96,9 +96,9 @@ def test_an_open_block_is_read_when_it_is_drawn_and_not_for_each_word(monkeypatc
 
     def counted(text: str) -> tuple[str, str]:
         read.append(len(text))
-        return finished(text)
+        return split_finished(text)
 
-    monkeypatch.setattr("agent_kernel.notebook.display.rich_screen.finished", counted)
+    monkeypatch.setattr("agent_kernel.notebook.display.rich_screen.split_finished", counted)
     monkeypatch.setattr("agent_kernel.notebook.display.rich_screen.time.monotonic", lambda: now[0])
     screen, out = drawn(60, no_color=True)
     screen.text("```python\n")

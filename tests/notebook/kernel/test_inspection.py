@@ -11,7 +11,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.notebook.kernel import inspection
-from agent_kernel.notebook.kernel.inspection import executions, last_error, traced, variables
+from agent_kernel.notebook.kernel.inspection import executions, format_traceback, last_error, variables
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 
 
@@ -157,4 +157,4 @@ def test_an_error_whose_text_can_not_be_had_is_told_by_its_type() -> None:
         def __str__(self) -> str:
             raise ValueError
 
-    assert "Odd" in traced(Odd(), lambda file: "")
+    assert "Odd" in format_traceback(Odd(), lambda file: "")

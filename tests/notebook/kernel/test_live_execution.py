@@ -11,8 +11,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.notebook.draft.draft import Drafts
 from agent_kernel.notebook.kernel import live_execution
-from agent_kernel.notebook.kernel.changed_names import Before, Changes
-from agent_kernel.notebook.kernel.live_execution import LiveCode, Outcome
+from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot
+from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 
 UNREADABLE = {
     "badly indented": ("def f():\n        a = 1\n    b = 2\n", "IndentationError"),
@@ -31,7 +31,7 @@ def shell() -> Iterator[Any]:
     InteractiveShell.clear_instance()
 
 
-def ran(code: LiveCode, source: str) -> Outcome:
+def ran(code: LiveCode, source: str) -> ExecutionOutcome:
     return code.run(source, lambda stream, text: None, lambda *shown: None)
 
 
@@ -61,9 +61,9 @@ def test_a_draft_prepares_it_as_it_is_too(shell: Any, what: str) -> None:
 
 
 def test_the_variables_are_looked_at_once(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[Before] = []
+    looked: list[NamespaceSnapshot] = []
 
-    class Counted(Before):
+    class Counted(NamespaceSnapshot):
         def __init__(self, *given: Any) -> None:
             looked.append(self)
             super().__init__(*given)
@@ -71,6 +71,6 @@ def test_the_variables_are_looked_at_once(shell: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(live_execution, "Before", Counted)
     shell.user_ns |= {"old": 1, "kept": 2}
     outcome = ran(LiveCode(shell), "made = 1\nkept = 3\ndel old")
-    assert outcome.changes == Changes(("made",), ("kept",), ("old",))
+    assert outcome.changes == NameChanges(("made",), ("kept",), ("old",))
     assert outcome.variables == ("made", "kept")
     assert len(looked) == 1

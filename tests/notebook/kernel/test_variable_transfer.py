@@ -33,7 +33,7 @@ class Evil:
 
 def arrived(value: Any) -> tuple[str, Any]:
     """As the sandbox reads it."""
-    [one] = variable_transfer.given(["value"], {"value": value}).variables
+    [one] = variable_transfer.copy_variables(["value"], {"value": value}).variables
     found: dict[str, Any] = {}
     inside.give(found, [{**one, "data": base64.b64decode(one["data"])}])
     return one["encoding"], found["value"]
@@ -68,7 +68,7 @@ def test_what_is_too_large_or_can_not_be_copied_is_left_out_and_the_rest_goes() 
         "small": 1,
     }
     values["hidden"].value = "x" * (variable_transfer.MAX_BYTES + 1)  # type: ignore[attr-defined]  # seen when it is pickled
-    found = variable_transfer.given(values, values)
+    found = variable_transfer.copy_variables(values, values)
     assert [one["name"] for one in found.variables] == ["small"]
     assert {name for name, reason in found.left_out.items() if "too large" in reason} == {
         "big",
@@ -81,18 +81,18 @@ def test_what_is_too_large_or_can_not_be_copied_is_left_out_and_the_rest_goes() 
 
 def test_all_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variable_transfer, "MAX_TOGETHER", 2_500)
-    found = variable_transfer.given("abc", dict.fromkeys("abc", "x" * 1_000))
+    found = variable_transfer.copy_variables("abc", dict.fromkeys("abc", "x" * 1_000))
     assert ([one["name"] for one in found.variables], list(found.left_out)) == (["a", "b"], ["c"])
 
 
 @pytest.mark.parametrize("encoding", ["pickle", "", "yaml"])
 def test_nothing_is_read_but_data(encoding: str) -> None:
     with pytest.raises(AgentError, match="is not read here"):
-        variable_transfer.read("x", encoding, "Evil", pickle.dumps(Evil()))
+        variable_transfer.decode_variable("x", encoding, "Evil", pickle.dumps(Evil()))
 
 
 def test_objects_in_arrays_and_broken_data_are_refused() -> None:
     raw = np.array([Evil()], dtype=object).dumps()
     for encoding, data in (("npy", raw), ("npy", b""), ("json", b"{"), ("arrow", b"nonsense")):
         with pytest.raises(AgentError, match="can not be read here"):
-            variable_transfer.read("x", encoding, "", data)
+            variable_transfer.decode_variable("x", encoding, "", data)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.panel.relay import MAX_AT_ONCE, Relay, below, prepared
+from agent_kernel.notebook.panel.relay import MAX_AT_ONCE, Relay, check_path, with_sandbox
 from agent_kernel.notebook.server_client import ServerClient
 from tests.notebook.panel.page import WAIT_S, Page
 from tests.server import AgentServer, Json, start_turn
@@ -204,16 +204,16 @@ def test_of_a_turn_that_was_left_nothing_is_said() -> None:
 
 def test_code_of_a_turn_runs_in_the_sandbox_however_its_path_is_written() -> None:
     for path in ("turns", "turns?kernel=k", "sessions/s/turns", "sessions/s/turns?x"):
-        assert prepared("POST", path, {"prompt": "p", "where": "live"}) == {"prompt": "p", "where": "sandbox"}
-    assert prepared("POST", "turns/t/cancel?x", {"where": "live"}) == {"where": "live"}
+        assert with_sandbox("POST", path, {"prompt": "p", "where": "live"}) == {"prompt": "p", "where": "sandbox"}
+    assert with_sandbox("POST", "turns/t/cancel?x", {"where": "live"}) == {"where": "live"}
 
 
 @pytest.mark.parametrize("path", ["", ".", "a/../b", "a/%2e%2E/b", "//host/x", "a b", "a\nb", "a\\b", "ä", "x" * 5_000])
 def test_a_path_that_could_leave_the_agents_routes_is_none(path: str) -> None:
     with pytest.raises(InvalidRequest):
-        below(path)
+        check_path(path)
 
 
 def test_paths_of_the_panel_are_left_as_they_are() -> None:
     for path in ("binding?kernel=1-2", "sessions/s_1/turns?limit=20&before=t%2F1", "turns/t.1/cancel", "models/a:b"):
-        assert below(path) == path
+        assert check_path(path) == path

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from agent_kernel.notebook.panel import session_poll
-from agent_kernel.notebook.panel.session_poll import Watch
+from agent_kernel.notebook.panel.session_poll import SessionPoll
 from agent_kernel.notebook.server_client import ServerClient
 
 WAIT_S = 30.0
@@ -69,7 +69,7 @@ Begun = tuple[Sessions, Told, Callable[[], None]]
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
     monkeypatch.setattr(session_poll, "EVERY_S", 0.01)
     sessions, told = Sessions(), Told()
-    watched = Watch(lambda: cast(ServerClient, sessions), told)
+    watched = SessionPoll(lambda: cast(ServerClient, sessions), told)
     yield sessions, told, lambda: watched.renew("v", "session:s")
     watched.close()
 

@@ -51,7 +51,7 @@ SCRIPT = [
 ]
 
 REGISTER = """
-from agent_kernel.notebook.turn.user_functions import Registered
+from agent_kernel.notebook.turn.user_functions import UserFunction
 functions = get_ipython().magics_manager.registry["AgentMagics"].functions
 schema = {"type": "object", "properties": {"amount": {"type": "number"}}}
 paid = []
@@ -68,10 +68,10 @@ def fails():
 def sleeps():
     import time
     time.sleep(60)
-functions.add(Registered("tax", tax, "The tax.", schema, effects=False))
-functions.add(Registered("pay", pay, "Pays.", schema))
-functions.add(Registered("fails", fails, "Fails.", {"type": "object"}, effects=False))
-functions.add(Registered("sleeps", sleeps, "Sleeps.", {"type": "object"}, effects=False))
+functions.add(UserFunction("tax", tax, "The tax.", schema, effects=False))
+functions.add(UserFunction("pay", pay, "Pays.", schema))
+functions.add(UserFunction("fails", fails, "Fails.", {"type": "object"}, effects=False))
+functions.add(UserFunction("sleeps", sleeps, "Sleeps.", {"type": "object"}, effects=False))
 """
 
 
