@@ -44,7 +44,7 @@ def test_run_all_shows_stored_answers_and_a_cell_run_alone_is_another_version(la
 
     lab.run(0)
     expect(lab.cell(0)).to_contain_text("The Danube, then.")
-    expect(lab.cell(0)).to_contain_text("1 later turn stays on the branch main. Back: %agent switch main")
+    expect(lab.cell(0)).to_contain_text("1 later turn stays on the branch main. To return: %agent switch main")
     expect(lab.cell(0)).to_contain_text("version 2 of 2 · branch name-a-river · %agent versions shows the others")
     lab.picture("a-cell-run-again-is-a-version")
 

@@ -1,1 +1,1 @@
-"""What a cell shows: text, tables, media, errors."""
+"""The display of a turn in a notebook cell or a terminal: text, tables, media, status lines."""

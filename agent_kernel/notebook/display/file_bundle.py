@@ -1,4 +1,4 @@
-"""The files that a call made, as one output: a line for each, with a link to its content on the server."""
+"""Displays the files a call produced as one output: a line for each, with a link to its content on the server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from agent_kernel.notebook.display.render import QUIET, Bundle
 from agent_kernel.notebook.server_client import quote_segment
 
 SHOWN = 20
-"""Lines; the others are counted."""
+"""Number of files listed; the rest are counted."""
 
 
 def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) -> Bundle:
-    """``server`` is its URL with the base URL: links are relative to its host, which the page comes from as well."""
+    """Render the files. ``server`` is the URL with the base URL. Links are relative to its host, from which the page
+    comes too."""
     base = urllib.parse.urlsplit(server).path
     lines = [f"{file['name']}, {describe_size(file)}" for file in files[:SHOWN]]
     rows = [
@@ -30,7 +31,7 @@ def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) 
 
 
 def describe_size(file: Mapping[str, Any]) -> str:
-    """Its size, or why there is none."""
+    """Return the size of the file, or why it has no content."""
     if file.get("code"):
         return str(file.get("message") or file["code"])
     size, unit = float(file.get("bytes", 0)), "bytes"

@@ -1,7 +1,7 @@
-"""What a turn looks like: pure functions from what happened to MIME bundles.
+"""Renders the parts of a turn as MIME bundles. Pure functions.
 
-Each bundle has text/plain, so it reads in any front end, and nothing in it depends on a script, a style sheet or a live
-kernel: it is the same when the notebook is opened again untrusted, or printed.
+Each bundle has text/plain, so every front end can display it. None depends on a script, a style sheet or a running
+kernel, so it looks the same in a reopened, untrusted or printed notebook.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_kernel.notebook.display.safe_markdown import safe_markdown
 
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
 MAX_SHOWN = 16_000
-"""Characters of output in a card; of more, head and tail."""
+"""Limit of output characters in a card; longer output keeps its head and tail."""
 PLACES = {
     "live": "in your kernel",
     "draft": "in a draft (sees your variables, changes nothing)",
@@ -27,7 +27,7 @@ PLACES = {
     "client": "in the notebook",
 }
 WAITING = "waiting for your answer"
-"""The state of a call whose cell asks the person."""
+"""The state of a call whose cell waits for the user."""
 QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
 BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
 PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"
@@ -37,7 +37,7 @@ Bundle = dict[str, Any]
 
 @dataclass(slots=True)
 class Card:
-    """One tool call. ``state`` is in a person's words; ``open`` while it matters now."""
+    """One tool call. ``state`` is text for the user; ``open`` means that the call is running or waiting."""
 
     call: str
     name: str
@@ -64,7 +64,7 @@ class Card:
 
     @property
     def shown_code(self) -> str:
-        """The code as a person decides by it. ``code`` is what runs."""
+        """The code for display, with invisible characters marked. ``code`` is what runs."""
         return mark_invisible(self.code)
 
     def bundle(self) -> Bundle:
@@ -79,7 +79,8 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class AnswerVersion:
-    """Which of the answers of its cell a turn is; ``later`` turns that followed ``replaces`` stay on ``kept_on``."""
+    """The position of a turn among the answers of its cell. ``later`` turns after the replaced one stay on the
+    branch ``kept_on``."""
 
     branch: str = ""
     number: int = 1
@@ -96,11 +97,11 @@ class AnswerVersion:
 
     @property
     def left_behind(self) -> str:
-        """What a person should know whose conversation goes on from an earlier place."""
+        """A notice for the user when the conversation continues from an earlier turn, or ""."""
         if not self.later:
             return ""
         turns = "1 later turn stays" if self.later == 1 else f"{self.later} later turns stay"
-        return f"Asked again from here: {turns} on the branch {self.kept_on}. Back: %agent switch {self.kept_on}"
+        return f"Asked again from here: {turns} on the branch {self.kept_on}. To return: %agent switch {self.kept_on}"
 
     @property
     def record(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class AnswerVersion:
 
 @dataclass(slots=True)
 class TurnSummary:
-    """How a turn ended, in a line and for programs. ``stored``: when the answer was given, if it is not of now."""
+    """How a turn ended, as a line for people and as data for programs. ``stored`` is the time of a stored answer."""
 
     turn: str
     session: str
@@ -132,7 +133,7 @@ class TurnSummary:
         parts += ["private: kept in memory only"] if self.private else []
         if usage.get("prompt_tokens"):
             about = "about " if usage.get("estimated") else ""
-            known = not self.host or usage.get("reused_tokens")  # few servers tell how much they reused
+            known = not self.host or usage.get("reused_tokens")  # few servers report how many tokens they reused
             reused = f", {usage.get('reused_tokens', 0):,.0f} of them reused" if known else ""
             parts.append(f"{about}{usage['prompt_tokens']:,.0f} tokens read{reused}")
             parts.append(f"{about}{usage.get('completion_tokens', 0):,.0f} written")
@@ -170,7 +171,7 @@ def moment(seconds: float) -> str:
 
 
 def place(local: bool, host: str) -> str:
-    """Where the conversation went, in a person's words."""
+    """Describe for the user where the model runs."""
     return ("local" if local else "remote") + (f": {host}" if host else "")
 
 
@@ -188,7 +189,7 @@ def line_bundle(text: str) -> Bundle:
 
 
 def image_bundle(mime: str, data: str, alt: str) -> Bundle:
-    """``data`` in base64."""
+    """Render an image; ``data`` is base64."""
     return {mime: data, "text/plain": f"[{alt}]"}
 
 
@@ -211,7 +212,7 @@ def table_bundle(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Bundl
 
 
 def json_bundle(value: Any) -> Bundle:
-    """For programs and for people who want to see everything."""
+    """Render JSON, for programs and for users who want every detail."""
     return {"application/json": value, "text/plain": json.dumps(value, ensure_ascii=False, indent=1)}
 
 

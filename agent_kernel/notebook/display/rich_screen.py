@@ -1,4 +1,4 @@
-"""A turn on a terminal: Markdown that grows, a row for each call, nothing of it able to command the terminal.
+"""A turn on a terminal: growing Markdown and a row per call. Control sequences in the text have no effect.
 
 What is finished is printed and stays; only the last block, which still grows, is drawn again.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.1
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 THEME = "ansi_dark"
-"""Of code: the sixteen colours that the person has chosen for their terminal."""
+"""The theme of code: the sixteen colors of the user's terminal."""
 OUTPUT = "  "
 
 
 def rich_screen(*, markdown: bool) -> RichScreen | None:
-    """None where there is no terminal that can take lines back, or no rich in this kernel's environment."""
+    """Return a screen, or None if the output is not a terminal that can erase lines, or rich is not installed."""
     try:
         from rich.console import Console
     except ImportError:
@@ -36,7 +36,7 @@ def rich_screen(*, markdown: bool) -> RichScreen | None:
 
 
 class RichScreen:
-    """``console`` writes to the stream that there was: while the agent's code runs another one stands in its place."""
+    """``console`` writes to the original stream, which is replaced while the model's code runs."""
 
     def __init__(self, console: Console, *, markdown: bool = True) -> None:
         self._console = console
@@ -64,14 +64,15 @@ class RichScreen:
         self._print(self._growing.add(delta), "dim italic", end="")
 
     def card(self, card: Card) -> None:
-        """What is new of it: its code, its output, its state."""
+        """Print what is new in the card: its code, its output, its state."""
         self._end()
         state, printed = self._printed.get(card.call, ("", 0))
         if not state:
             self._print(printable(f"[{card.title}]"), "bold")
             if card.code:
                 self._console.print(self._code(card.shown_code))
-        end = len(card.output) if card.state != "running" else card.output.rfind("\n") + 1  # a line is printed whole
+        # running output is printed in whole lines
+        end = len(card.output) if card.state != "running" else card.output.rfind("\n") + 1
         if end > printed:
             new = printable(card.output[printed:end]).rstrip("\n")
             self._print("\n".join(OUTPUT + line for line in new.split("\n")), "dim")
@@ -108,10 +109,11 @@ class RichScreen:
             self._drawn = time.monotonic()
 
     def flush_from_aside(self, card: Card) -> None:
-        """Printed when it came; a terminal has one writer."""
+        """Do nothing: only the main thread writes to a terminal, and it has printed the output already."""
 
     def _grow(self) -> None:
-        """What came since the last time. Not for each word: the block that is open is read from its beginning."""
+        """Redraw the open block with the text received since the last time. Limited in frequency, because the whole
+        block is parsed again."""
         done, self._tail = split_finished(self._tail + "".join(self._new))
         self._new.clear()
         if done.strip():
@@ -121,7 +123,7 @@ class RichScreen:
             self._draw(self._words(self._tail))
 
     def _end(self) -> None:
-        """What grew is finished; what was waited for is gone."""
+        """Finish the open block and remove the waiting line."""
         self._clear()
         self._tail += "".join(self._new) + self._growing.end()
         self._new.clear()
@@ -153,7 +155,7 @@ class RichScreen:
     def _words(self, text: str) -> RenderableType:
         from rich.markdown import Markdown
 
-        # Without hyperlinks the address of a link is there to be read.
+        # Without hyperlinks, the address of a link is printed and can be read.
         return Markdown(text, code_theme=THEME, hyperlinks=False) if self._markdown else self._styled(text.rstrip("\n"))
 
     def _code(self, code: str) -> RenderableType:
@@ -171,7 +173,7 @@ class RichScreen:
 
 
 def split_finished(text: str) -> tuple[str, str]:
-    """(blocks that no later word can change, the block that still grows)."""
+    """Split Markdown into (blocks that more text cannot change, the block that still grows)."""
     lines = text.split("\n")
     fence, cut = "", 0
     for number, line in enumerate(lines[:-1]):

@@ -19,7 +19,7 @@ FENCE = re.compile(
 )
 CODE_SPAN = re.compile(r"(?<![\\`])(?P<ticks>`+)(?!`)(?P<code>[^\n]*?[^`\n])(?P=ticks)(?!`)")
 OPENER = re.compile(r"^(?P<lead>[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
-"""What only looks like a fence once the code spans of its line are gone."""
+"""Matches what looks like a fence only after the code spans of its line are removed."""
 MATH = re.compile(
     r"(?<![\\$])\$\$[^$`\n]+\$\$(?!\$)"
     r"|^[ ]{0,3}\$\$[ \t]*\n[^$`]+\n[ ]{0,3}\$\$[ \t]*$"
@@ -32,13 +32,13 @@ LINK = re.compile(r"\]\((?=\s*(?P<target>[^)\s>]{0,200}))")
 REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]{0,200}))", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 LONGEST_TARGET = 200
-"""Characters of a link that are looked at; a scheme does not begin after that, unless somebody hides it there."""
+"""Number of characters of a link target that are checked. A scheme that starts later is hidden on purpose."""
 SAFE_SCHEMES = ("http:", "https:", "mailto:")
 MEANT = re.compile(r"[^\w ,.=/'\"]")
 
 
 def safe_markdown(text: str) -> str:
-    """The same to read. Safe for any beginning of a text that still grows."""
+    """Return Markdown that reads the same and is safe for every prefix of a growing text."""
     if not SUSPICIOUS.search(text):
         return text
     return "\n".join(_prose(block) if block.fence is None else _code(block) for block in _blocks(text))
@@ -46,7 +46,7 @@ def safe_markdown(text: str) -> str:
 
 @dataclass(slots=True)
 class MarkdownBlock:
-    """Lines of prose (``fence`` None), or the inside of a fence with the width its opening line was indented by."""
+    """A block of prose (``fence`` is None), or the inside of a fence with the indentation of its opening line."""
 
     fence: str | None = None
     info: str = ""
@@ -91,7 +91,7 @@ def _outdented(line: str, width: int) -> str:
 
 
 def _prose(block: MarkdownBlock) -> str:
-    """Nothing that a renderer may look for the end of in later lines: a bracket of nbconvert reaches into fences."""
+    """Escape everything whose end a renderer might look for in later lines: brackets in nbconvert reach into fences."""
     text = "\n".join(_brackets_closed(line) for line in block.lines)
     parts: list[str] = []
     end = 0
@@ -138,12 +138,12 @@ def _plain(text: str) -> str:
     text = AUTOLINK.sub(r"[\1](\1)", text).replace("\\<", "<")
     if "<" not in text:
         return text
-    # A renderer that takes these dollars for math would show the escapes.
+    # Renderers that take these dollar signs for math would display the escapes.
     return re.sub(r"(?<!\\)\$", r"\$", text).replace("<", "&lt;")
 
 
 def _is_safe(target: str) -> bool:
-    """Relative, or of a scheme that only opens a page; escapes and entities can not hide another one."""
+    """True for relative targets and schemes that only open a page. Escapes and entities cannot hide another scheme."""
     plain = re.sub(r"[\x00-\x20\\]|&lt;", "", html.unescape(html.unescape(target.replace("&lt;", ""))))
     scheme = SCHEME.match(plain)
     return (

@@ -25,35 +25,35 @@ ATTRIBUTE = re.compile(
 LOWER_END = {name: re.compile(rf"</{name}[^<>]*>", re.IGNORECASE) for name in DROPPED_WITH_CONTENT}
 MAX_DEEP = 100
 MAX_HTML = 500_000
-"""Characters; of longer HTML the text alone is shown."""
+"""Limit of HTML characters; longer HTML is displayed as plain text."""
 MAX_MARKDOWN = 50_000
 INTERACTIVE = "[interactive output, which is not shown from here]"
 
 
 def safe_bundle(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a MIME bundle what is harmless, never empty; ``text/plain`` is always there."""
-    kept: dict[str, Any] = {mime: data[mime] for mime in PICTURES if isinstance(data.get(mime), str)}
+    """Return the harmless parts of a MIME bundle. Always contains ``text/plain``."""
+    safe: dict[str, Any] = {mime: data[mime] for mime in PICTURES if isinstance(data.get(mime), str)}
     plain = data.get("text/plain")
     if isinstance(table := data.get("text/html"), str) and len(table) <= MAX_HTML and "<table" in table:
-        kept["text/html"] = safe_html(table)
+        safe["text/html"] = safe_html(table)
     if isinstance(written := data.get("text/markdown"), str) and len(written) <= MAX_MARKDOWN:
-        kept["text/markdown"] = safe_markdown(written)
-    return {**kept, "text/plain": plain if isinstance(plain, str) else INTERACTIVE}
+        safe["text/markdown"] = safe_markdown(written)
+    return {**safe, "text/plain": plain if isinstance(plain, str) else INTERACTIVE}
 
 
 def safe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Only the size of pictures."""
-    kept: dict[str, Any] = {}
+    """Keep only the sizes of pictures."""
+    sizes: dict[str, Any] = {}
     for mime in PICTURES:
         size = metadata.get(mime)
         if isinstance(size, Mapping):
-            kept[mime] = {name: size[name] for name in ("width", "height") if isinstance(size.get(name), int | float)}
-    return kept
+            sizes[mime] = {name: size[name] for name in ("width", "height") if isinstance(size.get(name), int | float)}
+    return sizes
 
 
 def safe_html(text: str) -> str:
-    """Tables and words; no style, no link, no picture, no script. What is no plain tag is text. It takes time in
-    proportion to the text, whatever stands in it: ``html.parser`` needs minutes for some."""
+    """Reduce HTML to tables and text, without style, links, pictures or scripts. Anything but a plain tag becomes
+    text. Runs in linear time for every input, whereas ``html.parser`` needs minutes for some."""
     parts: list[str] = []
     still_open: list[str] = []
     for kind, words in _tokens(text):
@@ -76,8 +76,8 @@ def safe_html(text: str) -> str:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Tags and the text between them. What stands in DROPPED_WITH_CONTENT is left out, to the end of the text if it has
-    no end."""
+    """Yield tags and the text between them. Elements in DROPPED_WITH_CONTENT are skipped with their content, to the
+    end of the text if they are not closed."""
     at = 0
     while at < len(text):
         begins = text.find("<", at)

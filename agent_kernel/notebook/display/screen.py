@@ -1,4 +1,4 @@
-"""Where a turn is shown: the outputs of a notebook cell, or the lines of a terminal."""
+"""The screens a turn is displayed on: outputs of a notebook cell, or lines of a terminal."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
 INTERVAL_S = 0.1
 CHARS_PER_SECOND = 100_000
-"""A long text is sent whole at each update, so it is updated more slowly: 50,000 characters twice a second."""
+"""Bandwidth limit: each update sends the whole text, so long texts update less often (50,000 characters twice a
+second)."""
 
 
 class Screen(Protocol):
-    """Segments appear in the order of their first call. ``text`` and ``reasoning`` add to the segment that is open."""
+    """Displays a turn. Segments appear in the order of their first call; ``text`` and ``reasoning`` extend the open
+    segment."""
 
     def text(self, delta: str) -> None: ...
 
     def reasoning(self, delta: str) -> None: ...
 
     def card(self, card: Card) -> None:
-        """Shows a card, or what has become of one that is shown."""
+        """Show a card, or update one that is shown."""
         ...
 
     def image(self, mime: str, data: str, alt: str) -> None: ...
 
     def status(self, text: str) -> None:
-        """What is being waited for; gone as soon as there is something else to show."""
+        """Show what is being waited for. Replaced by the next output."""
         ...
 
     def line(self, text: str) -> None: ...
@@ -41,22 +43,22 @@ class Screen(Protocol):
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
     ) -> None:
-        """A bundle of the person's own kernel, as it is."""
+        """Show a bundle of the user's own kernel unchanged."""
         ...
 
     def summary(self, summary: TurnSummary) -> None: ...
 
     def flush(self, *, force: bool = False) -> None:
-        """Sends what is due; everything when forced."""
+        """Send what is due, or everything if ``force``."""
         ...
 
     def flush_from_aside(self, card: Card) -> None:
-        """What was added to a card, sent by another thread while the main thread is busy."""
+        """Send new output of a card from another thread, while the main thread is busy."""
         ...
 
 
 class OutputSegment:
-    """One output that is replaced as it grows, at most each INTERVAL_S seconds."""
+    """One output that is replaced as it grows, at most every INTERVAL_S seconds."""
 
     def __init__(self, publisher: Any, bundle: Callable[[], Bundle], display_id: str = "") -> None:
         self.bundle = bundle
@@ -80,7 +82,7 @@ class OutputSegment:
                 self._send()
 
     def flush_from_aside(self) -> None:
-        """From another thread: never waits for the main thread."""
+        """Send from another thread without waiting for the main thread."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._dirty:
@@ -98,7 +100,7 @@ class OutputSegment:
 
 
 class CellScreen:
-    """Outputs of one cell. ``words`` makes a bundle of the text so far."""
+    """The outputs of one cell. ``words`` renders the text received so far."""
 
     def __init__(self, publisher: Any, words: Callable[[str], Bundle] = text_bundle) -> None:
         self._publisher = publisher
@@ -167,12 +169,12 @@ class CellScreen:
         self._segment(lambda: bundle).touch(force=True)
 
     def _segment(self, bundle: Callable[[], Bundle]) -> OutputSegment:
-        """Takes the place of the line that said what is being waited for, so that nothing empty stays behind."""
+        """Start a segment. It replaces the waiting line, so that no empty output remains."""
         waiting, self._waiting = self._waiting, None
         return OutputSegment(self._publisher, bundle, waiting.display_id if waiting else "")
 
     def _end(self) -> None:
-        """Sends the last words of the segment that is open; reasoning closes."""
+        """Send the rest of the open segment and collapse reasoning."""
         if self._current is not None:
             words = "".join(self._words)
             final = reasoning_bundle(words, is_open=False) if self._kind == "reasoning" else self._bundle(words)
@@ -182,10 +184,10 @@ class CellScreen:
 
 
 class TerminalScreen:
-    """Lines, as they come: for a pipe, a file, and a terminal that knows nothing else."""
+    """Prints lines as they arrive: for pipes, files, and terminals without other support."""
 
     def __init__(self) -> None:
-        self._out = sys.stdout  # while the agent's code runs another stream stands in its place
+        self._out = sys.stdout  # replaced while the model's code runs
         self._kind = ""
         self._growing = PartialText()
         self._printed: dict[str, tuple[str, int]] = {}
@@ -201,7 +203,7 @@ class TerminalScreen:
         self._out.write(self._growing.add(delta))
 
     def card(self, card: Card) -> None:
-        """What is new of it: its code, its output, its state."""
+        """Print what is new in the card: its code, its output, its state."""
         self._open("")
         state, printed = self._printed.get(card.call, ("", 0))
         if not state:
@@ -216,7 +218,7 @@ class TerminalScreen:
         self.line(f"[{alt}]")
 
     def status(self, text: str) -> None:
-        """Lines can not be taken back."""
+        """Do nothing: printed lines cannot be removed."""
 
     def line(self, text: str) -> None:
         self._open("")
@@ -235,7 +237,7 @@ class TerminalScreen:
         self._out.flush()
 
     def flush_from_aside(self, card: Card) -> None:
-        """Lines were printed when they came."""
+        """Do nothing: lines are printed when they arrive."""
 
     def _open(self, kind: str) -> None:
         if self._kind and self._kind != kind:
@@ -247,8 +249,8 @@ class TerminalScreen:
 
 
 def screen_for(shell: Any, words: Callable[[str], Bundle] = text_bundle) -> Screen:
-    """Of the cell that runs. Its publisher is kept from the beginning: while the agent's code runs another one stands
-    in its place."""
+    """Return the screen of the running cell. The publisher is taken now, because it is replaced while the model's
+    code runs."""
     if getattr(shell, "kernel", None) is not None:
         return CellScreen(shell.display_pub, words)
     return rich_screen(markdown=words is text_bundle) or TerminalScreen()

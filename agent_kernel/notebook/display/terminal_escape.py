@@ -1,4 +1,4 @@
-"""Text of others on a terminal: without what moves its cursor, changes its colours or its title, or turns its lines."""
+"""Removes from text what could control a terminal: cursor movement, colors, titles, text direction."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import re
 SEQUENCE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
 )
-"""Control sequences (ECMA-48): CSI, strings such as OSC with what stands in them, and short ones."""
+"""Matches control sequences (ECMA-48): CSI, strings such as OSC with their content, and short ones."""
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]{0,500}\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*|\r)\Z")
-"""What may be the beginning of a sequence; a string that is longer than this is taken for none."""
+"""Matches the possible start of a sequence. A string longer than this is not treated as one."""
 
 
 class PartialText:
-    """A text that comes in pieces, which may cut a sequence in two."""
+    """Text that arrives in pieces, which may split a sequence."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """What can be printed of it now."""
+        """Add a piece and return what can be printed now."""
         text = self._held + piece
-        found = UNFINISHED.search(text)
-        self._held = found[0] if found else ""
+        start = UNFINISHED.search(text)
+        self._held = start[0] if start else ""
         return printable(text[: len(text) - len(self._held)])
 
     def end(self) -> str:
@@ -34,6 +34,6 @@ class PartialText:
 
 
 def printable(text: str) -> str:
-    """The words, with line ends and tabs. A carriage return, as progress bars write it, ends a line."""
+    """Return the text with line ends and tabs only. A carriage return, as progress bars print it, ends a line."""
     plain = CONTROL.sub("", SEQUENCE.sub("", text.replace("\r\n", "\n")))
     return re.sub(r"\r+", "\n", plain)

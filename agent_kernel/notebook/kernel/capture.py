@@ -1,6 +1,6 @@
-"""Everything that code says while it runs in the person's kernel: streams, shown values, figures, its traceback.
+"""Captures what code produces while it runs in the user's kernel: streams, displayed values, figures, its traceback.
 
-What it displays goes on to the notebook at once, as outputs of their own; printed text goes to a listener.
+Displayed bundles go to the notebook at once as outputs of their own; printed text goes to a listener.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from agent_kernel.sandbox.worker import library_warnings
 
 IMAGES = ("image/png", "image/jpeg")
 MAX_KEPT = 200_000
-"""Characters of printed text kept; the middle of more is dropped. The listener is given all of it."""
+"""Limit of printed characters kept; longer text loses its middle. The listener receives all of it."""
 
 Listener = Callable[[str, str], None]
 Show = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], bool], None]
-"""``show(data, metadata, transient, update)`` puts a bundle before the person."""
+"""``show(data, metadata, transient, update)`` displays a MIME bundle."""
 
 
 @dataclass(slots=True)
 class CapturedOutput:
-    """What was captured. ``values`` are the texts of shown values, ``images`` (MIME type, bytes)."""
+    """The captured output. ``values`` are texts of displayed values, ``images`` pairs of MIME type and bytes."""
 
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
@@ -47,13 +47,13 @@ class CapturedOutput:
 
 
 class Tee(io.TextIOBase):
-    """Stands in for sys.stdout or sys.stderr; any thread may write."""
+    """Replaces sys.stdout or sys.stderr. Any thread may write."""
 
-    def __init__(self, name: str, lines: list[str], said: CapturedOutput, listener: Listener) -> None:
+    def __init__(self, name: str, lines: list[str], captured: CapturedOutput, listener: Listener) -> None:
         super().__init__()
         self.name = name
         self._lines = lines
-        self._said = said
+        self._captured = captured
         self._listener = listener
         self._lock = threading.Lock()
 
@@ -62,7 +62,7 @@ class Tee(io.TextIOBase):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if text:
             with self._lock:
-                self._said.keep(self._lines, text)
+                self._captured.keep(self._lines, text)
             self._listener(self.name, text)
         return len(text)
 
@@ -70,17 +70,17 @@ class Tee(io.TextIOBase):
         return True
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # TextIOBase says None; programs ask real streams for a name
+    def encoding(self) -> str:  # type: ignore[override]  # TextIOBase returns None; programs expect a name
         return "utf-8"
 
 
 class Publisher:
-    """Stands in for ``shell.display_pub``."""
+    """Replaces ``shell.display_pub``."""
 
     is_publishing = False
 
-    def __init__(self, said: CapturedOutput, show: Show) -> None:
-        self._said = said
+    def __init__(self, captured: CapturedOutput, show: Show) -> None:
+        self._captured = captured
         self._show = show
 
     def publish(
@@ -94,23 +94,23 @@ class Publisher:
         **_: Any,
     ) -> None:
         images = [(mime, _bytes(data[mime])) for mime in IMAGES if mime in data]
-        if not update:  # what is shown again under its display id is told once
-            self._said.images += images
+        if not update:  # an update of a display counts once
+            self._captured.images += images
             if not images and "text/plain" in data:
-                self._said.values.append(str(data["text/plain"]))
+                self._captured.values.append(str(data["text/plain"]))
         self._show(data, metadata or {}, transient or {}, update)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Nothing: it would clear what the agent has said in this cell."""
+        """Do nothing: it would clear the agent's own output in this cell."""
 
 
 class ValueHook:
-    """Stands in for ``sys.displayhook``: the value of the last expression."""
+    """Replaces ``sys.displayhook`` for the value of the last expression."""
 
-    def __init__(self, shell: Any, publisher: Publisher, said: CapturedOutput, listener: Listener) -> None:
+    def __init__(self, shell: Any, publisher: Publisher, captured: CapturedOutput, listener: Listener) -> None:
         self._shell = shell
         self._publisher = publisher
-        self._said = said
+        self._captured = captured
         self._listener = listener
 
     def __call__(self, value: object) -> None:
@@ -118,7 +118,7 @@ class ValueHook:
             return
         data, metadata = self._shell.display_formatter.format(value)
         if set(data) == {"text/plain"}:
-            self._said.values.append(data["text/plain"])
+            self._captured.values.append(data["text/plain"])
             self._listener("value", data["text/plain"] + "\n")
         elif data:
             self._publisher.publish(data, metadata)
@@ -126,48 +126,48 @@ class ValueHook:
 
 @contextlib.contextmanager
 def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[CapturedOutput]:
-    """Takes over stdout, stderr, display, the last value and the traceback for one run, and gives them back."""
-    said = CapturedOutput()
-    publisher = Publisher(said, show)
-    kept = sys.stdout, sys.stderr, sys.displayhook, shell.display_pub
+    """Capture stdout, stderr, displays, the last value and the traceback of one run; restore everything afterwards."""
+    captured = CapturedOutput()
+    publisher = Publisher(captured, show)
+    saved = sys.stdout, sys.stderr, sys.displayhook, shell.display_pub
     own = vars(shell)
-    overridden = {"_showtraceback": _keep_traceback(said), "ask_exit": _exit_the_code}
+    overridden = {"_showtraceback": _keep_traceback(captured), "ask_exit": _exit_the_code}
     before = {name: own[name] for name in overridden if name in own}
-    sys.stdout = Tee("stdout", said.out, said, listener)
-    sys.stderr = Tee("stderr", said.err, said, listener)
-    sys.displayhook = ValueHook(shell, publisher, said, listener)
+    sys.stdout = Tee("stdout", captured.out, captured, listener)
+    sys.stderr = Tee("stderr", captured.err, captured, listener)
+    sys.displayhook = ValueHook(shell, publisher, captured, listener)
     shell.display_pub = publisher
     own.update(overridden)
     try:
         with library_warnings.installed():
-            yield said
+            yield captured
     finally:
         for name in overridden:
             own.pop(name, None)
         own.update(before)
-        sys.stdout, sys.stderr, sys.displayhook, shell.display_pub = kept
+        sys.stdout, sys.stderr, sys.displayhook, shell.display_pub = saved
 
 
-def _keep_traceback(said: CapturedOutput) -> Callable[[type[BaseException], BaseException, list[str]], None]:
+def _keep_traceback(captured: CapturedOutput) -> Callable[[type[BaseException], BaseException, list[str]], None]:
     def keep(kind: type[BaseException], error: BaseException, lines: list[str]) -> None:
-        said.traceback[:] = lines
+        captured.traceback[:] = lines
 
     return keep
 
 
 def _exit_the_code() -> None:
-    """``exit()`` and ``quit()`` written by a model end its code, not the person's kernel."""
+    """End the model's code, not the user's kernel, on ``exit()`` and ``quit()``."""
     raise SystemExit("exit")
 
 
 def _is_plot(value: object) -> bool:
-    """What matplotlib's calls return says nothing beside the figure itself."""
+    """True for the return values of matplotlib calls, which add nothing to the figure itself."""
     item = value[0] if isinstance(value, list | tuple) and value else value
     return type(item).__module__.startswith("matplotlib.") and not hasattr(type(item), "savefig")
 
 
 def _is_open_figure(value: object) -> bool:
-    """The inline backend shows every open figure when the code ends; as a value it would be shown twice."""
+    """True for a figure the inline backend displays when the code ends; as a value it would be displayed twice."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None or type(value).__module__ != "matplotlib.figure" or "inline" not in pyplot.get_backend():
         return False

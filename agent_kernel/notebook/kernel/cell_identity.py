@@ -1,4 +1,4 @@
-"""Which cell a turn comes from, the same for the same cell in every run of the notebook."""
+"""Identifies the cell of a turn, with the same id for the same cell in every run of the notebook."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class CellIdentity:
-    """The front end's own cell id where it sends one (JupyterLab, VS Code). Elsewhere the source's hash and how often
-    that source was met in this life of the kernel, which a Run All repeats in the same order."""
+    """Uses the cell id of the front end where it sends one (JupyterLab, VS Code). Elsewhere the id is a hash of the
+    source with the number of times it occurred since the kernel started, which Run All repeats in the same order."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._met: Counter[str] = Counter()
+        self._occurrences: Counter[str] = Counter()
         self._lines = ("", 0)
 
     def id_of(self, source: str) -> str:
@@ -21,11 +21,12 @@ class CellIdentity:
         if isinstance(sent, str) and sent:
             return sent
         digest = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()[:16]
-        self._met[digest] += 1
-        return f"{digest}:{self._met[digest]}"
+        self._occurrences[digest] += 1
+        return f"{digest}:{self._occurrences[digest]}"
 
     def id_of_line(self, line: str) -> str:
-        """Of a line that asks: several may stand in one cell, and each is the same in every run of it."""
+        """Return the id of an ``%agent ask`` line. A cell may have several; each gets the same id in every run of
+        the cell."""
         request = parent_request(self._shell)
         sent = request.get("metadata", {}).get("cellId")
         if not isinstance(sent, str) or not sent:
@@ -36,7 +37,7 @@ class CellIdentity:
 
 
 def parent_request(shell: Any) -> dict[str, Any]:
-    """The request that this execution answers; empty outside of a kernel."""
+    """Return the request message that is being executed; {} outside a kernel."""
     kernel = getattr(shell, "kernel", None)
-    found = kernel.get_parent("shell") if kernel is not None else None
-    return dict(found) if found else {}
+    request = kernel.get_parent("shell") if kernel is not None else None
+    return dict(request) if request else {}

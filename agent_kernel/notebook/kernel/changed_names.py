@@ -1,4 +1,6 @@
-"""Which variables a piece of code made or changed, by looking before and after; no value is compared in full."""
+"""Finds the variables that code created or changed by comparing the namespace before and after. Values are not compared
+in full.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 
 MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
 MUTATORS |= {"setdefault", "sort", "update"}
-"""Methods of lists, dictionaries, sets and arrays that change the object itself."""
+"""Methods of lists, dictionaries, sets and arrays that modify the object in place."""
 MAX_NAMES = 200
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What Python and IPython raise of code that they can not read: of its grammar, its characters, its depth."""
+"""What Python and IPython raise for code they cannot parse, because of grammar, characters or nesting depth."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameChanges:
-    """Names of the person's namespace. ``changed`` existed before: bound anew, or changed in place, as far as that can
-    be told from its shape and from the code."""
+    """Changed names in the user's namespace. ``changed`` names existed before and were rebound, or modified in place
+    as far as their shape and the code show it."""
 
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -36,7 +38,7 @@ class NameChanges:
 
 
 class StrongMark:
-    """An object as it was, kept alive, so that no other takes its address."""
+    """Identifies an object by keeping it alive, so that no other object gets its address."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -46,8 +48,8 @@ class StrongMark:
 
 
 class NamespaceSnapshot:
-    """A namespace as it was. ``mark`` remembers a value: Held where that costs nothing (a fork), else Mark, so that
-    what the code lets go of is gone at once."""
+    """A namespace before code runs. ``mark`` remembers a value: StrongMark where keeping values alive is free (in a
+    fork), else WeakMark, so that values the code releases are freed at once."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class NamespaceSnapshot:
         self._shapes = {name: shape(namespace[name]) for name in self._marks}
 
     def changes(self, namespace: Mapping[str, Any], code: str) -> NameChanges:
-        """``code`` is plain Python that ran since."""
+        """Compare with ``namespace`` after ``code``, which is plain Python, has run."""
         touched = in_place(code)
         new, changed = [], []
         for name, value in namespace.items():
@@ -76,7 +78,7 @@ class NamespaceSnapshot:
 
 
 def shape(value: Any) -> object:
-    """What is cheap to look at of an object: its size, columns, types. None where nothing is."""
+    """Return cheap facts of a value: size, columns, types. None if there are none."""
     try:
         if type(value).__name__ in ("DataFrame", "GeoDataFrame"):
             return tuple(value.shape), tuple(map(str, value.columns)), tuple(map(str, value.dtypes))
@@ -90,7 +92,8 @@ def shape(value: Any) -> object:
 
 
 def to_plain_python(shell: Any, code: str) -> str:
-    """The code without IPython's own syntax; as it is, where IPython can not read it: who runs it is told why."""
+    """Transform IPython syntax to plain Python. Code IPython cannot parse is returned unchanged; running it raises
+    the error."""
     try:
         return str(shell.transform_cell(code))
     except UNREADABLE:
@@ -98,7 +101,7 @@ def to_plain_python(shell: Any, code: str) -> str:
 
 
 def names_in(code: str) -> set[str]:
-    """Every name that stands in plain Python, read or made; empty if it is none."""
+    """Return every name that plain Python reads or binds; empty if it cannot be parsed."""
     try:
         tree = ast.parse(code)
     except UNREADABLE:
@@ -107,7 +110,7 @@ def names_in(code: str) -> set[str]:
 
 
 def loop_names(code: str) -> set[str]:
-    """Names that plain Python binds only as the variable of a loop."""
+    """Return names that plain Python binds only as loop variables."""
     try:
         tree = ast.parse(code)
     except UNREADABLE:
@@ -123,7 +126,7 @@ def loop_names(code: str) -> set[str]:
 
 
 def in_place(code: str) -> set[str]:
-    """Names whose objects the code changes where they are: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
+    """Return names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
     ``inplace=True``."""
     try:
         tree = ast.parse(code)

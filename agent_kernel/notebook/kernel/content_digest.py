@@ -1,6 +1,6 @@
-"""Whether two variables have equal content: a digest of well-known types, bounded in size.
+"""A digest of a variable's content, to find out if two variables are equal. Limited to well-known types and sizes.
 
-No unknown object is asked for anything: neither its text, nor its hash, nor its pickle. Standard library only.
+Never calls methods of unknown objects such as ``__str__``, ``__hash__`` or pickling. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_BYTES = 64 << 20
-"""Of an array."""
+"""Limit in bytes of an array."""
 MAX_CELLS = 2_000_000
-"""Of a table: below half a second, the most where its cells are objects."""
+"""Limit in cells of a table; below half a second even if the cells are objects."""
 MAX_NODES = 100_000
-"""Of nested lists and dictionaries, all of them counted."""
+"""Limit of items in nested lists and dictionaries together."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 END = object()
 DATES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
 def content_digest(value: Any) -> str:
-    """The same for values of equal type and content, empty where that cannot be told: of other types and of large
-    values."""
+    """Return the same digest for values of equal type and content, or "" for other types and large values."""
     try:
         parts = _parts(value)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and unhashable cells raise TypeError
@@ -68,7 +67,7 @@ def _columns(table: Any, pandas: Any) -> list[Any]:
 
 
 def _is_plain(column: Any) -> bool:
-    """False where a cell is an object whose hash or text would be asked for."""
+    """False if the column has objects whose hash or text would be computed by their own code."""
     return column.dtype != object or all(type(cell) in (*PLAIN, *DATES) for cell in column.to_list())
 
 

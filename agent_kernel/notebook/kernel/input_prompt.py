@@ -1,5 +1,4 @@
-"""The person at the front end, if there is one: asked through its input, not through widgets, which wait while a cell
-runs."""
+"""Asks the user through the kernel's input request. Widgets would not answer while a cell runs."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ TRIES = 3
 
 
 class Person:
-    """``waited_s`` counts the seconds in which answers were awaited."""
+    """The user at the front end. ``waited_s`` counts the seconds spent waiting for answers."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -25,26 +24,27 @@ class Person:
 
     @property
     def is_there(self) -> bool:
-        """False under nbclient, papermill and whatever else says that it has no input."""
+        """False under nbclient, papermill and other front ends that offer no input."""
         if getattr(self._shell, "kernel", None) is None:
             return sys.stdin is not None and sys.stdin.isatty()
         return bool(parent_request(self._shell).get("content", {}).get("allow_stdin"))
 
     def choose(self, question: str, answers: Mapping[str, str], otherwise: str) -> str:
-        """``answers`` maps what may be typed (by its beginning, in any case) to what it means. ``otherwise`` is meant
-        by silence and by TRIES answers that mean nothing."""
+        """Ask ``question``. ``answers`` maps words, of which a prefix in any case suffices, to their meaning.
+        Returns ``otherwise`` when there is no input or after TRIES invalid answers."""
         for _ in range(TRIES):
-            asked = time.monotonic()
+            started = time.monotonic()
             try:
                 typed = builtins.input(question).strip().lower()
             except (EOFError, StdinNotImplementedError):
                 return otherwise
             finally:
-                self.waited_s += time.monotonic() - asked
-            meant = [meaning for word, meaning in answers.items() if typed and word.startswith(typed)]
-            if meant:
-                return meant[0]
+                self.waited_s += time.monotonic() - started
+            meanings = [meaning for word, meaning in answers.items() if typed and word.startswith(typed)]
+            if meanings:
+                return meanings[0]
         return otherwise
 
     def agrees(self, question: str) -> bool:
+        """Ask a yes/no question. False if no user is there."""
         return self.is_there and self.choose(f"{question} [y]es / [n]o: ", {"yes": "yes", "no": "no"}, "no") == "yes"

@@ -1,8 +1,7 @@
-"""What the agent may look at in the person's kernel: its variables, one of them closely, what ran, what failed last.
+"""Describes the user's kernel to the model: its variables, one variable in detail, executed cells, the last failure.
 
-Nothing is changed, and no unknown object is asked for its text. Whatever a value does when it is looked at, it has
-PATIENCE_S seconds. Standard library and ``variables`` only: the server sends both files into kernels that do not have
-them.
+Changes nothing and never calls ``str()`` on unknown objects. Inspecting one value is limited to PATIENCE_S seconds.
+Standard library and ``variables`` only: the server sends the source of both files into kernels without this package.
 """
 
 from __future__ import annotations
@@ -33,26 +32,27 @@ from agent_kernel.notebook.kernel.variables import (
 )
 
 PATIENCE_S = 0.5
-"""For one value."""
+"""Time limit in seconds for one value."""
 ALL_S = 5.0
 LINE = 200
 ROWS = 5
 COLUMNS = 12
 FIELDS = 20
 MAX_CELLS = 5_000_000
-"""Of a table whose missing values are counted: about 0.1 s for numbers, 1 s for objects."""
+"""Tables with more cells get no count of missing values. Counting takes about 0.1 s for numbers, 1 s for objects."""
 CHARS = 4_000
 OWN = ("In", "Out", "exit", "quit", "get_ipython")
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class TookTooLong(BaseException):
-    """A BaseException, so that ``except Exception`` in a person's object does not swallow it."""
+    """Raised when inspecting takes too long. A BaseException, so that ``except Exception`` in the user's object does
+    not catch it."""
 
 
 def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
-    """All of the person's variables, the newest first, a line each; or ``name`` closely. At most ``chars`` characters
-    and a line."""
+    """Describe all variables of the user in one line each, newest first, or ``name`` in detail. Limited to ``chars``
+    characters plus a line."""
     namespace: Mapping[str, Any] = shell.user_ns
     if name:
         if name not in namespace:
@@ -68,8 +68,8 @@ def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
 
 
 def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
-    """What ran in this life of the kernel, the newest last, a line each; or the source, value and error of
-    ``numbers``. ``ran`` is an Executions, or None in a kernel that does not have one."""
+    """Describe executed cells in one line each, newest last, or source, value and error of ``numbers``. ``ran`` is
+    an ExecutionHistory, or None in a kernel without one."""
     sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
@@ -79,7 +79,7 @@ def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int =
 
 
 def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
-    """The last cell of the person that failed, and its traceback."""
+    """Describe the user's last failed cell with its traceback."""
     failure = ran.failure if ran is not None else _last_failure(shell)
     if not failure:
         return "No cell has failed in this life of the kernel."
@@ -90,7 +90,7 @@ def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
 
 
 def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str:
-    """A traceback without colours and without the frames of IPython; ``sources`` names the place of a cell's file."""
+    """Format a traceback without colors and without IPython's frames. ``sources`` returns the name of a cell's file."""
     frames = [
         f"  {sources(frame.filename) or frame.filename}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -143,7 +143,7 @@ def _missing(column: Any) -> int:
 
 
 def _head(table: Any) -> list[str]:
-    """The first rows, one line each, of plain values only."""
+    """Return the first rows in one line each, plain values only."""
     if not is_frame(table):
         return []
     names = list(table.columns)[:COLUMNS]
@@ -154,7 +154,7 @@ def _head(table: Any) -> list[str]:
 
 
 def _inside(value: Any) -> list[str]:
-    """Of an object we do not know: what its class says, and its fields, read past whatever it overrides."""
+    """Describe an object of unknown type by its class docstring and its fields, bypassing methods it overrides."""
     kind = type(value)
     lines: list[str] = []
     if isinstance(doc := kind.__dict__.get("__doc__"), str) and doc.strip():
@@ -169,7 +169,7 @@ def _inside(value: Any) -> list[str]:
 
 
 def _memory(value: Any) -> str:
-    """Where it is known at once; for tables without what their objects hold."""
+    """Return the memory size where it is cheap to know; for tables without the content of objects."""
     if is_frame(value) or is_series(value):
         size = value.estimated_size() if hasattr(value, "estimated_size") else value.memory_usage(deep=False)
         size = int(size.sum()) if hasattr(size, "sum") else int(size)
@@ -206,7 +206,7 @@ def _ran(shell: Any, number: int, sources: list[str], ran: Any) -> str:
 
 
 def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
-    """Of a kernel that does not count its executions: what Python itself remembers."""
+    """Return the last failure of a kernel without an execution history, from Python's own record."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         return None
@@ -219,7 +219,7 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
 
 
 def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
-    """What ``look`` tells, if the value lets itself be looked at in time."""
+    """Call ``look``, limited in time. Falls back to the name and type of the value."""
     try:
         with _at_most_seconds(PATIENCE_S):
             return look()
@@ -233,7 +233,7 @@ def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str
 
 @contextlib.contextmanager
 def _at_most_seconds(seconds: float) -> Iterator[None]:
-    """Raises TookTooLong in Python code of the main thread, where alarms can be set and nobody else has set one."""
+    """Raise TookTooLong in Python code of the main thread. Without effect where alarms are unavailable or in use."""
     alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     if not alarms or signal.getitimer(signal.ITIMER_REAL)[0]:
         yield
@@ -243,7 +243,7 @@ def _at_most_seconds(seconds: float) -> Iterator[None]:
         raise TookTooLong
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, should the first be swallowed
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # repeated, in case the first exception is swallowed
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Code of the agent, run in the person's kernel: in its main thread, in their namespace, interruptible."""
+"""Runs the model's code in the user's kernel: in the main thread and the user's namespace, interruptible."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOutcome:
-    """``text`` is for the model, ``traceback`` for the person. ``media``: ``{mime, data}``, data in base64.
-    ``changes`` of the person's variables."""
+    """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}``
+    with data in base64. ``changes`` lists changed variables."""
 
     status: str
     text: str
@@ -41,12 +41,12 @@ class ExecutionOutcome:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Made or changed."""
+        """Names of variables the code created or changed."""
         return (*self.changes.new, *self.changes.changed)
 
 
 class LiveCode:
-    """Runs code as a cell of its own would run, without a number and without history. ``mark``: see Before."""
+    """Runs code like a cell, but without an execution number or history. See NamespaceSnapshot for ``mark``."""
 
     def __init__(self, shell: Any, mark: Callable[[object], StrongMark | WeakMark] = WeakMark) -> None:
         self._shell = shell
@@ -54,39 +54,39 @@ class LiveCode:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def prepared(self, code: str) -> str:
-        """What will run: the code, after the imports it leaves out."""
+        """Return the code that will run: ``code`` after imports it needs but lacks."""
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), self._shell.user_ns), code])
 
     def run(self, code: str, listener: Listener, show: Show) -> ExecutionOutcome:
-        """Never raises what the code raises; an interrupt ends the code and is told in the outcome."""
+        """Run code. Its errors are in the result; an interrupt ends it with the status "interrupted"."""
         before = NamespaceSnapshot(self._shell.user_ns, self._shell.user_ns_hidden, self._mark)
-        with capturing(self._shell, listener, show) as said, interruptible() as interrupt, self._awaiting():
+        with capturing(self._shell, listener, show) as captured, interruptible() as interrupt, self._awaiting():
             try:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
             except (KeyboardInterrupt, RecursionError, MemoryError) as raised:
-                error = raised  # an interrupt between the code and its reporting; code too deep to be looked at
+                error = raised  # an interrupt between the code and its reporting, or code nested too deeply
         changes = before.changes(self._shell.user_ns, to_plain_python(self._shell, code))
-        return replace(_outcome(said, error, interrupted=interrupt.is_set()), changes=changes)
+        return replace(_outcome(captured, error, interrupted=interrupt.is_set()), changes=changes)
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show
     ) -> ExecutionOutcome:
-        """A function of the person, awaited if it is async. Text that it returns is told as it is, any other value as a
-        cell would show it."""
+        """Call a function of the user, awaiting it if it is async. A returned string is the result text; any other
+        value is displayed as a cell displays it."""
         value, error = None, None
-        with capturing(self._shell, listener, show) as said, interruptible() as interrupt:
+        with capturing(self._shell, listener, show) as captured, interruptible() as interrupt:
             try:
                 value = function(**arguments)
                 if asyncio.iscoroutine(value):
                     value = self._run_apart(value)
                 if type(value) is str:
-                    said.values.append(value)
+                    captured.values.append(value)
                 else:
                     sys.displayhook(value)
             except BaseException as raised:  # noqa: BLE001  whatever it raises is told; an interrupt is told as one
                 error = raised
-        return _outcome(said, error, interrupted=interrupt.is_set())
+        return _outcome(captured, error, interrupted=interrupt.is_set())
 
     def close(self) -> None:
         if self._loop is not None:
@@ -94,8 +94,8 @@ class LiveCode:
 
     @contextlib.contextmanager
     def _awaiting(self) -> Iterator[None]:
-        """Top-level await inside a running cell: the kernel's own loop is busy with that cell, so another one of this
-        thread runs the code."""
+        """Run top-level await in a second event loop of this thread, because the kernel's own loop is busy with the
+        running cell."""
         outer = asyncio._get_running_loop()
         if outer is None:
             yield
@@ -125,7 +125,8 @@ class LiveCode:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """An interrupt raises in the code, whatever handled it before, and is remembered even if the code swallows it."""
+    """Make SIGINT raise KeyboardInterrupt in the code, whatever handler is set. The event stays set even if the code
+    swallows the exception."""
     hit = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield hit
@@ -142,24 +143,26 @@ def interruptible() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _outcome(said: CapturedOutput, error: BaseException | None, *, interrupted: bool) -> ExecutionOutcome:
+def _outcome(captured: CapturedOutput, error: BaseException | None, *, interrupted: bool) -> ExecutionOutcome:
     interrupted = interrupted or isinstance(error, KeyboardInterrupt)
     status = "interrupted" if interrupted else "error" if error else "success"
-    media = tuple({"mime": mime, "data": base64.b64encode(data).decode()} for mime, data in said.images[:MAX_IMAGES])
-    return ExecutionOutcome(status, _told(said, error), _as_seen(said, error), media, interrupted)
+    media = tuple(
+        {"mime": mime, "data": base64.b64encode(data).decode()} for mime, data in captured.images[:MAX_IMAGES]
+    )
+    return ExecutionOutcome(status, _model_text(captured, error), _user_text(captured, error), media, interrupted)
 
 
-def _told(said: CapturedOutput, error: BaseException | None) -> str:
-    """What the model reads: output, values, figures and, as its last line, the error; never an empty text."""
-    left_out = f"[{said.dropped} characters of output were dropped]" if said.dropped else ""
-    figures = f"[{len(said.images)} figure(s) shown]" if said.images else ""
-    parts = ["".join(said.out).rstrip(), "".join(said.err).rstrip(), *said.values, left_out]
+def _model_text(captured: CapturedOutput, error: BaseException | None) -> str:
+    """Return the text for the model: output, values, figures and, as the last line, the error. Never empty."""
+    left_out = f"[{captured.dropped} characters of output were dropped]" if captured.dropped else ""
+    figures = f"[{len(captured.images)} figure(s) shown]" if captured.images else ""
+    parts = ["".join(captured.out).rstrip(), "".join(captured.err).rstrip(), *captured.values, left_out]
     parts += [figures, _short_traceback(error) if error else ""]
     return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
 
 def _short_traceback(error: BaseException) -> str:
-    """The lines of the code itself, and what was raised; frames inside libraries tell a model nothing."""
+    """Return the frames in the model's code and the exception. Frames inside libraries do not help a model."""
     if isinstance(error, SystemExit):
         return "SystemExit: the code ended itself; the kernel goes on."
     frames = [
@@ -173,7 +176,7 @@ def _short_traceback(error: BaseException) -> str:
     return "\n".join(["Traceback (most recent call last):", *frames, raised] if frames else [raised])
 
 
-def _as_seen(said: CapturedOutput, error: BaseException | None) -> str:
+def _user_text(captured: CapturedOutput, error: BaseException | None) -> str:
     if isinstance(error, SystemExit):
         return _short_traceback(error)
-    return ANSI.sub("", "\n".join(said.traceback)) or (_short_traceback(error) if error else "")
+    return ANSI.sub("", "\n".join(captured.traceback)) or (_short_traceback(error) if error else "")

@@ -1,7 +1,7 @@
-"""Imports that a small model leaves out, put before its code where everybody can see them.
+"""Adds imports that small models forget, as visible lines before their code.
 
-A line is added only for a name that the code uses and does not bind, that the person's namespace does not have, and
-whose module is installed. Like any import it stays; nothing of the person's is replaced.
+A line is added only for a name that the code uses without binding it, that is missing in the user's namespace, and
+whose module is installed. It stays like any import and replaces nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MEMBERS_OF_MODULE = {"datetime", "date", "time", "timedelta", "timezone", "tzinf
 
 
 def missing_imports(source: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Lines to put before ``source``, which is plain Python (IPython's own syntax already transformed)."""
+    """Return import lines to put before ``source``, which must be plain Python."""
     try:
         used = _unbound(symtable.symtable(source, "<agent>", "exec"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -46,7 +46,7 @@ def missing_imports(source: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def _unbound(table: symtable.SymbolTable) -> set[str]:
-    """Names read as globals, in any scope, that the code itself does not make global."""
+    """Return names read as globals in any scope that the code does not bind itself."""
     top = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     return _read_as_global(table) - top
 
@@ -62,7 +62,8 @@ def _read_as_global(table: symtable.SymbolTable) -> set[str]:
 
 
 def _means_the_class(source: str) -> bool:
-    """``datetime.now()`` and ``datetime(2024, 1, 1)`` mean the class, ``datetime.date`` the module."""
+    """True if ``datetime`` means the class (``datetime.now()``, ``datetime(2024, 1, 1)``), False for
+    ``datetime.date``."""
     nodes = list(ast.walk(ast.parse(source)))
     attributes = {
         node.attr

@@ -1,4 +1,4 @@
-"""Errors that a person reads as one line, while the notebook still counts the cell as failed (Run All stops)."""
+"""Errors displayed as one line. The cell still counts as failed, so Run All stops."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from agent_kernel.core.errors import AgentKernelError
 
 COMMANDS = {
     "context_overflow": "%agent new starts one.",
-    "unknown_model": "%agent model lists what there is; %agent model reset goes back to the server's own.",
+    "unknown_model": "%agent model lists the models; %agent model reset returns to the server's own.",
 }
-"""What a person types here after an error of this code. The server does not know that a notebook asks."""
+"""Commands for the user to type after an error with this code. The server does not know that the client is a
+notebook."""
 
 
 class AgentError(Exception):
-    """``str()`` is the whole line; IPython shows it without a traceback."""
+    """``str()`` is the whole line; IPython displays it without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"Agent: {self}"]
 
 
 class AgentInterrupted(KeyboardInterrupt):
-    """The person stopped the turn. A KeyboardInterrupt, so that ``except Exception`` around a magic lets it through."""
+    """The user stopped the turn. Derives from KeyboardInterrupt, so that ``except Exception`` around a magic does
+    not catch it."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"Agent: {self}"]
 
 
 def to_short_error(error: AgentKernelError) -> AgentError:
-    """What happened and what to do next, in one line."""
+    """Return the error as one line: what happened and what to do next."""
     return AgentError(" ".join(f"{error} {COMMANDS.get(error.code, '')}".split()))

@@ -1,7 +1,7 @@
-"""Which variables the agent's code named, and whether they still are what they were.
+"""Tracks which variables the model's code used, and whether they are still unchanged.
 
-A stored answer must not stand for code whose effect is gone: a cell above may have made the variables anew since. One
-that was made anew with equal content is what it was.
+A stored answer must not be reused when the effect of its code is gone, for example because a cell above has recreated
+the variables since. A variable recreated with equal content counts as unchanged.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from agent_kernel.notebook.kernel.content_digest import content_digest
 
 KEPT = 200
-"""Turns of this life of the kernel; older ones count as gone."""
+"""Number of turns remembered; older ones count as changed."""
 SMALL = (int, float, complex, bool, str, bytes, type(None))
 NOTHING = object()
 
 
 class WeakMark:
-    """An object as it was, without keeping it alive. A small value is compared, what can not be referred to weakly (a
-    list, a dict) is known by its address. With ``content``, another object of equal content fits too, as far as
-    ``content_digest`` can tell."""
+    """Identifies an object without keeping it alive. Small values are compared; objects without weak references
+    (lists, dicts) are identified by address. With ``content``, another object of equal content matches too, as far
+    as ``content_digest`` can tell."""
 
     def __init__(self, value: object, *, content: bool = False) -> None:
         self._value = value if isinstance(value, SMALL) else NOTHING
@@ -42,13 +42,15 @@ class WeakMark:
 
 
 class VariableTracker:
+    """Remembers the variables of each turn's code."""
+
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._turns: OrderedDict[str, dict[str, WeakMark] | None] = OrderedDict()
 
     def ran(self, turn: str, code: str, *, drafted: bool = False) -> None:
-        """The turn has run this code in the kernel, to its end or not; or, ``drafted``, in a draft of the kernel, where
-        a name that the code binds before it reads it says nothing about the kernel."""
+        """Record code that a turn ran in the kernel, whether it completed or not. With ``drafted``, it ran in a
+        draft, so names it binds before reading them say nothing about the kernel."""
         names, before = self._names(code, read_only=drafted), self._turns.get(turn, {})
         namespace: Mapping[str, object] = self._shell.user_ns
         if names is None or before is None:
@@ -61,11 +63,11 @@ class VariableTracker:
             self._turns.popitem(last=False)
 
     def intact(self) -> list[str]:
-        """The turns whose variables are all what they were after it."""
+        """Return the turns whose variables are all unchanged since the turn."""
         return [turn for turn in self._turns if self.changed(turn) == []]
 
     def changed(self, turn: str) -> list[str] | None:
-        """The variables of a turn that are not what they were after it; None: it is not known."""
+        """Return the variables of a turn that have changed since, or None if that is unknown."""
         namespace: Mapping[str, object] = self._shell.user_ns
         marks = self._turns.get(turn)
         if marks is None:
@@ -73,7 +75,7 @@ class VariableTracker:
         return [name for name, mark in marks.items() if not mark.fits(namespace.get(name, NOTHING))]
 
     def _names(self, code: str, *, read_only: bool) -> set[str] | None:
-        """Every name in the code, or those that it reads from outside; None if it is no Python."""
+        """Return the names in the code, or only those it reads from outside. None if it cannot be parsed."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -83,7 +85,7 @@ class VariableTracker:
 
 
 def _bound_first(tree: ast.Module) -> set[str]:
-    """Names that top-level statements bind in whole before anything reads them."""
+    """Return the names that top-level statements bind completely before anything reads them."""
     read: set[str] = set()
     bound: set[str] = set()
     for statement in tree.body:

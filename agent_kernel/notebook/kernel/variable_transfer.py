@@ -1,6 +1,7 @@
-"""Copies of variables on their way between the person's kernel and the sandbox: given with a turn, taken from a result.
+"""Copies variables between the user's kernel and the sandbox: given with a turn, or taken from a result.
 
-What is given may be a pickle, which is read in the jail. What is taken never is: it comes from code of the agent.
+A copy for the sandbox may be a pickle, which is loaded in the jail. A copy from the sandbox never is, because code of
+the model made it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from agent_kernel.sandbox.worker import variable_transfer
 MAX_BYTES = 32 << 20
 MAX_TOGETHER = 64 << 20
 MAX_ITEMS = 1_000_000
-"""Of lists and dictionaries in each other; a longer one is not looked at to its end."""
+"""Limit of items in nested containers; larger ones are not measured further."""
 SAFE = ("json", "npy", "arrow")
 PANDAS = ("pandas.DataFrame", "pandas.Series")
 
 
 class TooLarge(Exception):
-    """More than a copy may have."""
+    """Raised for a value larger than a copy may be."""
 
 
 @dataclass(slots=True)
 class CopiedVariables:
-    """``variables`` as a turn's body has them; ``left_out``: name and reason of those that can not be copied."""
+    """``variables`` in the format of a turn's body; ``left_out`` maps names that cannot be copied to the reason."""
 
     variables: list[dict[str, str]] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -39,26 +40,26 @@ class CopiedVariables:
 
 
 def copy_variables(names: Iterable[str], namespace: Mapping[str, Any]) -> CopiedVariables:
-    """As many as fit. Nothing is raised: what can not be copied is told."""
-    found = CopiedVariables()
+    """Copy as many variables as fit. Never raises; failures are in ``left_out``."""
+    copies = CopiedVariables()
     for name in names:
         try:
-            encoding, kind, data = encode_variable(name, namespace, min(MAX_BYTES, MAX_TOGETHER - found.size))
+            encoding, kind, data = encode_variable(name, namespace, min(MAX_BYTES, MAX_TOGETHER - copies.size))
         except TooLarge:
             size = f"{MAX_BYTES >> 20} MB each, {MAX_TOGETHER >> 20} MB together"
-            found.left_out[name] = f"it is too large ({size}); put it into a file beside the notebook"
+            copies.left_out[name] = f"it is too large ({size}); put it into a file beside the notebook"
         except Exception as error:  # noqa: BLE001  a person's object may raise anything when it is copied
-            found.left_out[name] = f"it can not be copied ({type(error).__name__})"
+            copies.left_out[name] = f"it can not be copied ({type(error).__name__})"
         else:
-            found.size += len(data)
-            found.variables.append(
+            copies.size += len(data)
+            copies.variables.append(
                 {"name": name, "encoding": encoding, "data": base64.b64encode(data).decode(), "type": kind[:200]}
             )
-    return found
+    return copies
 
 
 def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
-    """(encoding, type, data). Raises TooLarge before more than that is made, and whatever the value raises."""
+    """Return (encoding, type, data). Raises TooLarge before the limit is exceeded, and whatever the value raises."""
     value = namespace[name]
     if _size(value) > most:
         raise TooLarge(name)
@@ -78,15 +79,15 @@ def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple
 
 
 def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
-    """The value of a copy that the sandbox made. Raises AgentError; never reads a pickle."""
+    """Decode a copy made by the sandbox. Raises AgentError. Never loads a pickle."""
     if encoding not in SAFE:
-        raise AgentError(f"{name} comes as {encoding or 'something unknown'}, which is not read here.")
-    found: dict[str, Any] = {}
+        raise AgentError(f"{name} is encoded as {encoding or 'something unknown'}, which cannot be read here.")
+    namespace: dict[str, Any] = {}
     try:
-        variable_transfer.give(found, [{"name": name, "encoding": encoding, "data": data, "type": kind}])
+        variable_transfer.give(namespace, [{"name": name, "encoding": encoding, "data": data, "type": kind}])
     except variable_transfer.NotCopied as error:
         raise AgentError(f"{name} can not be read here: {error.__cause__ or error}") from None
-    return found[name]
+    return namespace[name]
 
 
 class _Bounded(io.BytesIO):
@@ -101,7 +102,7 @@ class _Bounded(io.BytesIO):
 
 
 def _size(value: Any) -> int:
-    """Bytes, about, without making any: a lower bound."""
+    """Estimate the size in bytes without copying: a lower bound."""
     if variable_transfer.type_of(value) == "pandas.DataFrame":
         return int(value.memory_usage(index=False).sum())
     if isinstance(size := getattr(value, "nbytes", None), int):

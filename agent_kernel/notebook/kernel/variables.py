@@ -1,8 +1,8 @@
-"""What the model is told of a person's variables: one fact per line, capped, never a whole value.
+"""Describes the user's variables to the model: one fact per line, limited in size, never a whole value.
 
-Only values of well-known types are looked into; anything else is named by its type, because ``str()`` or ``len()`` of
-an unknown object may take minutes, or print secrets. Standard library only, and nothing of ours is imported: the server
-sends this file into kernels that do not have it.
+Only values of well-known types are inspected. Others are named by their type, because ``str()`` or ``len()`` of an
+unknown object may take minutes or reveal secrets. Standard library only, without imports from this package: the server
+sends the source of this file into kernels that do not have it.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 EARLIER = "Earlier variables"
-"""The title of facts about what an earlier question named. They do not make a question another one."""
+"""Title of facts about data named by an earlier prompt. They are ignored when prompts are compared."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_ROWS = 100_000
 MAX_LOOKED_AT = 1_000
-"""Cells of a column of objects that must be plain values before the column is asked which it has."""
+"""Number of cells of an object column that must be plain values before its distinct values are computed."""
 SHORT = 60
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 PLAIN = (bool, int, float, complex, types.NoneType)
-TOLD = ("numpy", "pandas", "datetime", "decimal", "fractions", "uuid", "pathlib")
-"""Packages whose scalars may be asked for their text."""
+SCALAR_PACKAGES = ("numpy", "pandas", "datetime", "decimal", "fractions", "uuid", "pathlib")
+"""Packages whose scalars may be converted to text."""
 ONE_LETTER_WORDS = {"a", "A", "I"}
 
 
 def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """``{name}`` where the kernel has such a variable; other braces are nobody's business."""
+    """Return variables written as ``{name}`` in the prompt. Other braces are ignored."""
     return [name for name in dict.fromkeys(NAME_IN_BRACES.findall(prompt)) if name in namespace]
 
 
 def without_braces(prompt: str, names: Iterable[str]) -> str:
-    """The prompt as a person would say it: ``{df}`` becomes ``df``."""
+    """Remove the braces around ``names``: ``{df}`` becomes ``df``."""
     known = set(names)
     return NAME_IN_BRACES.sub(lambda match: match[1] if match[1] in known else match[0], prompt)
 
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Data frames and series whose name stands in the prompt as a word; ``a`` and ``I`` are words of their own."""
+    """Return data frames and series whose name occurs as a word in the prompt. ``a`` and ``I`` are ordinary words."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
     return [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
 
 
 def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Tables, arrays and containers whose name stands in the prompt as a word."""
+    """Return tables, arrays and containers whose name occurs as a word in the prompt."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
     return [name for name in words if name not in ONE_LETTER_WORDS and _is_data(namespace.get(name))]
 
 
 def summary(name: str, value: Any) -> str:
-    """Type, shape, columns, first row. At most MAX_CHARS characters; never raises."""
+    """Describe a variable by type, shape, columns and first row, in at most MAX_CHARS characters. Never raises."""
     try:
         lines = facts(value)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it
@@ -68,7 +68,7 @@ def facts(value: Any) -> list[str]:
         return _series(value)
     if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
         return _array(value)
-    if type(value) in PLAIN or _is_told(value):
+    if type(value) in PLAIN or _is_known_scalar(value):
         return [f"{type_name(value)} = {cut(repr(value))}"]
     if type(value) in (str, bytes):
         return _text(value)
@@ -121,7 +121,7 @@ def _frame(frame: Any) -> list[str]:
 
 
 def _index(frame: Any) -> str:
-    """Worth a line only when it is not a plain row number."""
+    """Describe the index, unless it is a plain row number."""
     index = getattr(frame, "index", None)
     if index is None or type(index).__name__ == "RangeIndex":
         return ""
@@ -130,13 +130,13 @@ def _index(frame: Any) -> str:
 
 def _cell(column: Any) -> str:
     first = column.iloc[0] if hasattr(column, "iloc") else column[0]
-    if type(first) is str or not (type(first) in PLAIN or _is_told(first)):
+    if type(first) is str or not (type(first) in PLAIN or _is_known_scalar(first)):
         return short_text(first)
     return cut(str(first) if isinstance(first, bool | int | float) else repr(str(first)))
 
 
 def _column(name: Any, column: Any) -> str:
-    """The few values of a column of categories, or the range of a column of dates."""
+    """Describe the distinct values of a categorical column, or the range of a date column."""
     kind = str(column.dtype).lower()
     if kind.startswith(("datetime", "date")):
         return f"{name}: from {column.min()} to {column.max()}"
@@ -161,7 +161,7 @@ def _series(series: Any) -> list[str]:
 
 
 def _array(array: Any) -> list[str]:
-    """``shape`` and ``dtype`` are cheap wherever they exist; values are read of numpy arrays only."""
+    """Describe an array. ``shape`` and ``dtype`` are always cheap; values are read from numpy arrays only."""
     lines = [f"{type_name(array)}, shape {tuple(array.shape)}, {array.dtype}"]
     if package(array) == "numpy" and array.size:
         lines.append("first: " + ", ".join(item_text(value) for value in itertools.islice(array.flat, 5)))
@@ -184,7 +184,7 @@ def _container(value: Any) -> list[str]:
 
 
 def short_text(value: Any) -> str:
-    if type(value) in PLAIN or _is_told(value):
+    if type(value) in PLAIN or _is_known_scalar(value):
         return cut(repr(value))
     if type(value) is str:
         return cut(repr(value[: SHORT + 1]))
@@ -192,13 +192,15 @@ def short_text(value: Any) -> str:
 
 
 def item_text(value: Any) -> str:
-    """Without quotes, as tables print it."""
-    return cut(str(value)) if type(value) in (str, *PLAIN) or _is_told(value) else type_name(value)
+    """Format an item without quotes, as tables print it."""
+    return cut(str(value)) if type(value) in (str, *PLAIN) or _is_known_scalar(value) else type_name(value)
 
 
-def _is_told(value: Any) -> bool:
-    """A scalar of a well-known package."""
-    return package(value) in TOLD and not hasattr(type(value), "__len__") and not issubclass(type(value), type)
+def _is_known_scalar(value: Any) -> bool:
+    """True for a scalar of a well-known package."""
+    return (
+        package(value) in SCALAR_PACKAGES and not hasattr(type(value), "__len__") and not issubclass(type(value), type)
+    )
 
 
 def _function(function: types.FunctionType) -> list[str]:

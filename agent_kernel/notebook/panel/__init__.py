@@ -1,1 +1,1 @@
-"""The chat panel as a widget in a cell's output."""
+"""The chat panel as a widget in the output of a cell. Uses anywidget besides the standard library and IPython."""

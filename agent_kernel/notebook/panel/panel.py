@@ -1,7 +1,8 @@
-"""``ChatPanel()``: the chat panel of this kernel's notebook in a cell's output, in every front end that has anywidget.
+"""``ChatPanel()``: the chat panel of this kernel's notebook in a cell output, for every front end that supports
+anywidget.
 
-Its script finds its own way: to the Jupyter server of its page where that is the one of this kernel, else to this
-kernel, which then speaks with the server.
+The widget's script connects to the page's Jupyter server if it is this kernel's server, else to this kernel, which
+relays to the server.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ WAYS = ("auto", "server", "kernel")
 
 
 class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases have no types
-    """``way``: ``auto``, or only the page's ``server``, or only the ``kernel``, through which everything the page asks
-    waits while a cell runs (what comes back does not). ``height`` in pixels. The server's credential stays in the
-    kernel: the page gets this kernel's id and nothing else."""
+    """``way`` is ``auto``, ``server`` (only the page's server) or ``kernel`` (only this kernel, where requests of
+    the page wait while a cell runs, but answers do not). ``height`` is in pixels. The server's credential stays in
+    the kernel; the page only gets the kernel's id."""
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
@@ -37,15 +38,15 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
     def __init__(self, *, server: ServerClient | None = None, **traits: Any) -> None:
         known = known_server if server is None else lambda: server
         self._relay = Relay(known, self._say)
-        found = known()
-        super().__init__(**{"kernel": found.kernel if found else "", **traits})
-        self.on_msg(self._heard)
+        server_now = known()
+        super().__init__(**{"kernel": server_now.kernel if server_now else "", **traits})
+        self.on_msg(self._on_message)
 
     def close(self) -> None:
         self._relay.close()
         super().close()
 
-    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
         self._relay.hear(content)
 
     def _say(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
@@ -53,8 +54,8 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
 
 
 def known_server() -> ServerClient | None:
-    """The one that started this kernel, or that ``%agent start`` began for it."""
+    """Return the server that started this kernel, or that ``%agent start`` started for it."""
     shell = get_ipython()
     magics = shell and shell.magics_manager.registry.get("AgentMagics")
-    found: ServerClient | None = magics.server if magics else server_of_this_kernel()
-    return found
+    server: ServerClient | None = magics.server if magics else server_of_this_kernel()
+    return server

@@ -1,8 +1,8 @@
-"""Carries what a panel asks over its widget's comm to the Jupyter server, with this kernel's own credential.
+"""Relays requests of a panel from its widget's comm to the Jupyter server, with this kernel's credential.
 
-Messages of the page are read by the kernel's main thread, between cells: nothing here waits in it, the work is done by
-threads. What they send reaches the page while a cell runs. Not a proxy: paths below ``agent/v1``, in JSON, and what the
-server lets a kernel do.
+The kernel's main thread reads the page's messages between cells, so nothing here blocks it: threads do the work, and
+what they send reaches the page even while a cell runs. This is not a general proxy: it relays JSON requests to paths
+below ``agent/v1`` that the server allows to a kernel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")
 MAX_BYTES = 32 << 20
 MAX_AT_ONCE = 32
-"""Requests and followed turns of one widget, together."""
+"""Limit of concurrent requests and followed turns of one widget."""
 
 
 class Relay:
-    """``known`` is the server as far as it is known by now. ``say`` sends to the page, from any thread. Every message
-    names the view (``to``) that asked."""
+    """``known`` returns the server, or None while there is none. ``say`` sends to the page from any thread. Every
+    message names the view (``to``) that sent the request."""
 
     def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
         self._known = known
@@ -41,13 +41,13 @@ class Relay:
 
     @property
     def server(self) -> ServerClient:
-        """Raises ServerUnreachable."""
+        """The server. Raises ServerUnreachable."""
         if (server := self._known()) is None:
             raise NO_SERVER
         return server
 
     def hear(self, content: Any) -> None:
-        """Returns at once. What is not a message of the panel is left alone."""
+        """Handle a message and return at once. Messages that are not from the panel are ignored."""
         if self._closed or not isinstance(content, Mapping) or not isinstance(to := content.get("to"), str):
             return
         match content:
@@ -89,7 +89,7 @@ class Relay:
 
     def _request(self, to: str, id: int, method: str, path: str, body: Any) -> None:
         if method not in METHODS or not isinstance(body, Mapping | None):
-            raise InvalidRequest("A request has a method, a path and a body of JSON.")
+            raise InvalidRequest("A request needs a method, a path and a JSON body.")
         answer = self.server.call(method, check_path(path), with_sandbox(method, path, body))
         self._say({"to": to, "id": id, "body": answer})
 
@@ -101,7 +101,8 @@ class Relay:
         self._say({"to": to, "id": id, "error": error.to_json()})
 
     def _follow(self, to: str, turn: str, after: int, number: int) -> None:
-        """All that is said of the turn has the number of the question: what an earlier one still says is told apart."""
+        """Send the events of a turn. Each message carries ``number``, so that late messages of an earlier request
+        are recognized."""
         about = {"to": to, "number": number}
         self._unfollow(to, turn)
         if not self._room.acquire(blocking=False):
@@ -129,7 +130,7 @@ class Relay:
 
 
 class RelayedTurn:
-    """A turn as it is read by a thread of its own, until its end or until somebody leaves."""
+    """A turn followed by a thread, until it ends or the view leaves."""
 
     def __init__(self, turn: str, after: int) -> None:
         self.left = False
@@ -153,21 +154,21 @@ class RelayedTurn:
 
     def _opened(self, connection: http.client.HTTPConnection) -> None:
         if self.left:
-            raise NotFound("Nobody follows this turn any more.")
+            raise NotFound("The turn is no longer followed.")
         self._connection = connection
 
 
 def check_path(path: str) -> str:
-    """The path, if it stays below ``agent/v1``. Raises InvalidRequest."""
+    """Return ``path`` if it stays below ``agent/v1``. Raises InvalidRequest."""
     bare = path.partition("?")[0]
     steps = re.sub(r"%2e", ".", bare, flags=re.IGNORECASE).split("/")
     if not PATH.fullmatch(path) or bare.startswith("/") or {".", ".."} & set(steps):
-        raise InvalidRequest("That is no path of the agent's server.")
+        raise InvalidRequest("This is not a path of the agent's server.")
     return path
 
 
 def with_sandbox(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Code of a turn that a kernel begins runs in the main thread of that kernel, which here nobody holds for it: it
-    runs in the sandbox."""
+    """Make turns started by the panel run their code in the sandbox. Code in the kernel would need its main thread,
+    which no cell holds for this turn."""
     begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path.partition("?")[0])
     return {**body, "where": "sandbox"} if begins and body is not None else body

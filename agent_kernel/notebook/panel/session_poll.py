@@ -1,4 +1,4 @@
-"""What happens in a kernel's session, asked of the server again and again: a kernel's credential has no socket."""
+"""Polls the server for changes in a kernel's session, because a kernel's credential cannot open a socket."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 EVERY_S = 2.0
-LOOKED_AT = 20
-"""Turns of a session; what began and ended before these were the newest is not told."""
+MAX_TURNS = 20
+"""Number of newest turns read per poll. A turn that starts and ends outside of them is not reported."""
 UNTIL_S = 600.0
-"""A page that is gone says nothing more; one that is there renews what it watches, as soon as the kernel is idle."""
+"""A view is polled for this long after its last renewal. Closed pages send nothing; open pages renew when the kernel
+is idle."""
 
 
 class Say(Protocol):
@@ -27,15 +28,15 @@ class Say(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PollState:
-    """Of a session when it was looked at last: when it changed and how long it was, and which turns ran."""
+    """The state of a session at the last poll: when it changed, how long it was, and which turns were running."""
 
     changed: tuple[float, int] = (0.0, -1)
     runs: Mapping[str, bool] = field(default_factory=dict)
 
 
 class SessionPoll:
-    """One thread, as long as somebody watches. A target is ``session:ID``, or ``kernel`` for the session of this
-    kernel's notebook, whichever that is."""
+    """Polls in one thread while any view watches. A target is ``session:ID``, or ``kernel`` for whatever session the
+    kernel's notebook has."""
 
     def __init__(self, server: Callable[[], ServerClient], say: Say) -> None:
         self._server = server
@@ -66,17 +67,17 @@ class SessionPoll:
 
     def _run(self) -> None:
         try:
-            while not self._wake.wait(EVERY_S) and (watched := self._watched()):
+            while not self._wake.wait(EVERY_S) and (watched := self._targets()):
                 for to, target in watched:
-                    with contextlib.suppress(AgentKernelError):  # the next look may reach it
+                    with contextlib.suppress(AgentKernelError):  # the next poll may succeed
                         self._look(to, target)
         finally:
-            with self._lock:  # who watches next begins another one
+            with self._lock:  # the next watcher starts a new thread
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _watched(self) -> list[tuple[str, str]]:
-        """Those of now. Without any the thread ends; who comes after this has another one."""
+    def _targets(self) -> list[tuple[str, str]]:
+        """Return the watched targets. Without any, the thread ends; later watchers start another one."""
         with self._lock:
             now = time.monotonic()
             for key in [key for key, until in self._until.items() if until <= now]:
@@ -87,7 +88,7 @@ class SessionPoll:
             return list(self._until)
 
     def _look(self, to: str, target: str) -> None:
-        """Reads turns only when the session changed or one of them runs."""
+        """Report turns that started or ended. Reads turns only if the session changed or one of them was running."""
         kind, _, id = target.partition(":")
         call = self._server().call
         session = (
@@ -101,10 +102,10 @@ class SessionPoll:
         changed = (session["updated"], session["turns"])
         if seen is not None and seen.changed == changed and True not in seen.runs.values():
             return
-        turns = call("GET", f"sessions/{quote_segment(session['id'])}/turns?limit={LOOKED_AT}")["turns"]
+        turns = call("GET", f"sessions/{quote_segment(session['id'])}/turns?limit={MAX_TURNS}")["turns"]
         runs = {turn["turn"]: bool(turn["running"]) for turn in turns}
         self._seen[to, target] = PollState(changed, runs)
-        known = runs if seen is None else seen.runs  # what had ended before the first look is no news
+        known = runs if seen is None else seen.runs  # turns that ended before the first poll are not reported
         for turn in turns:
             id, runs_now = turn["turn"], bool(turn["running"])
             news = {"turn": id, "session": turn["session"], "kernel": "", "cell": turn["cell"]}

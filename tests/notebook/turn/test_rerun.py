@@ -63,7 +63,7 @@ async def test_a_cell_further_up_says_where_the_later_turns_are(notebook: Notebo
     for cell in "abc":
         await notebook.run(f"%%agent\nstory {cell}", cell=cell)
     ran = await notebook.run("%%agent\nstory a", cell="a")
-    assert "Asked again from here: 2 later turns stay on the branch main. Back: %agent switch main" in ran.plain
+    assert "Asked again from here: 2 later turns stay on the branch main. To return: %agent switch main" in ran.plain
     assert await said(notebook) == ["story a"]
     await notebook.run("%%agent\nstory b", cell="b")
     assert await said(notebook) == ["story a", "story b"]
