@@ -1,6 +1,6 @@
-"""An agent runtime that lives in Jupyter: ``%%agent`` on a model of your own, one conversation per notebook.
+"""An agent runtime inside Jupyter: ``%%agent`` on a local model, one conversation for each notebook.
 
-Public names are loaded when they are first used: a kernel that only wants the magic pays for nothing else.
+Public names are imported on first use, so that a kernel that only loads the magic does not import the rest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lasting tokens: what a program shows to a server of this person instead of a login. Made and revoked at the command
-line; each has scopes, a day on which it ends, and a namespace.
+"""Long-lived API tokens, which programs use in place of a login. They are created and revoked at the command line; each
+has scopes, an expiry date, and a namespace.
 
-One small file for each, named by the public part of the token, with a hash of the secret part. Revoking removes the
-file: that needs no space on the disk, and counts in every server at once. Of when it was used last the file's own time
-of change tells the day, so that nothing is written for it.
+Each token is one small file, named by the public part of the token, with a hash of the secret part. Revoking deletes
+the file, which needs no disk space and applies to every server at once. The day of last use is the file's modification
+time, so that nothing has to be written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCOPES: Mapping[str, str] = MappingProxyType(
 DAYS = 30
 MAX_DAYS = 366
 TOKEN_NAMESPACE_MARK = "/tokens/"
-"""Between a user and a token in the name of a namespace that only that token has; in no user's name."""
+"""Separates user and token in the name of a namespace that belongs to one token; no user name contains it."""
 DAY_S = 86_400.0
 MAX_BYTES = 1 << 16
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
@@ -50,8 +50,10 @@ _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """``user`` is the namespace that it was made for; empty: that of the server. Times are seconds since the epoch;
-    ``used`` is right to the day, 0: never."""
+    """A token. ``user`` is the namespace for which it was created; empty means that of the server.
+
+    Times are seconds since the epoch; ``used`` is accurate to the day, 0 if never used.
+    """
 
     id: str
     name: str
@@ -70,29 +72,33 @@ class ApiToken:
         return "all" in self.scopes
 
     def opens(self, scopes: Collection[str]) -> bool:
-        """Whether one of these scopes is enough and here."""
+        """Return whether the token has one of these scopes."""
         return self.everything or not self.scopes.isdisjoint(scopes)
 
     def namespace(self, server: str) -> str:
-        """Without the scope ``sessions`` a namespace of its own: then nothing in it is of anybody else, and nothing of
-        it is in anybody's list. Tokens of the same user and name share it, so that one can follow another."""
+        """Return the namespace of the token.
+
+        A token without the scope ``sessions`` has a namespace of its own, so that its sessions are separate from those
+        of the user. Tokens of the same user and name share it, so that one token can replace another.
+        """
         user = self.user or server
         return user if self.opens(("sessions",)) else f"{user}{TOKEN_NAMESPACE_MARK}{self.name}"
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether it is meant to be one of ours, valid or not."""
+    """Return whether the text has the form of one of our tokens, valid or not."""
     return bool(_BEGINS.match(text))
 
 
 class ApiTokenStore:
-    """``directory`` is made with the first token."""
+    """The tokens in ``directory``, which is created with the first token."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[ApiToken, str]:
-        """The token and its text, which is nowhere after this. Raises InvalidRequest, StoreFull, StoreError."""
+        """Create a token and return it with its text, which is stored nowhere. Raises InvalidRequest, StoreFull,
+        StoreError."""
         id, secret = secrets.token_hex(6), secrets.token_hex(32)
         now = time.time()
         token = ApiToken(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
@@ -102,16 +108,16 @@ class ApiTokenStore:
             self._write(id, {"version": 1, **facts, "sha256": _hash(secret)})
         except OSError as error:
             kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-            raise kind(f"The token could not be kept: {error.strerror or error}.") from error
+            raise kind(f"The token could not be stored: {error.strerror or error}.") from error
         return token, f"ak_{id}_{secret}"
 
     def listed(self) -> list[ApiToken]:
-        """The oldest first; a file that can not be read is none."""
+        """Return the tokens, oldest first; unreadable files are skipped."""
         found = [self._read(path)[0] for path in self._files()]
         return sorted((token for token in found if token), key=lambda token: (token.created, token.id))
 
     def revoke(self, id: str) -> ApiToken | None:
-        """Who it was, where that could still be read. Raises NotFound, StoreError."""
+        """Delete a token and return it if it was readable. Raises NotFound, StoreError."""
         path = self._path(id)
         token = self._read(path)[0]
         try:
@@ -123,10 +129,10 @@ class ApiTokenStore:
         return token
 
     def holder(self, text: str) -> ApiToken:
-        """Of a token that counts now. Blocking: reads one small file. Raises TokenInvalid."""
+        """Return the token with this text if it is valid. Blocking: reads one small file. Raises TokenInvalid."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
-            raise TokenInvalid("This is not a whole token.", hint="agent-kernel token new makes one.")
+            raise TokenInvalid("This is not a complete token.", hint="Create one with: agent-kernel token new")
         path = self._path(parts[1])
         token, digest = self._read(path)
         if not hmac.compare_digest(_hash(parts[2]), digest) or token is None:
@@ -135,12 +141,12 @@ class ApiTokenStore:
             ended = time.strftime("%Y-%m-%d", time.gmtime(token.expires))
             raise TokenInvalid(f"This token ended on {ended}.", hint="agent-kernel token new makes another.")
         if time.time() // DAY_S != token.used // DAY_S:
-            with contextlib.suppress(OSError):  # a directory that can not be written keeps nobody out
+            with contextlib.suppress(OSError):  # a read-only directory must not lock anybody out
                 os.utime(path)
         return token
 
     def counts(self, token: ApiToken) -> bool:
-        """Whether a token that was valid still is. Blocking, as ``holder``."""
+        """Return whether a token that was valid still is. Blocking, as ``holder``."""
         return not token.expired and self._path(token.id).exists()
 
     def _path(self, id: str) -> Path:
@@ -152,11 +158,11 @@ class ApiTokenStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StoreError(f"{self._directory} can not be read: {error.strerror or error}.") from error
+            raise StoreError(f"{self._directory} cannot be read: {error.strerror or error}.") from error
         yield from (self._directory / name for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5]))
 
     def _read(self, path: Path) -> tuple[ApiToken | None, str]:
-        """With the hash of its secret part."""
+        """Read a token and the hash of its secret part."""
         try:
             with path.open("rb") as file:
                 body, used = json.loads(file.read(MAX_BYTES)), os.fstat(file.fileno()).st_mtime

@@ -1,6 +1,7 @@
-"""Text that a person decides by: characters that draw nothing, or draw others in another order, appear as numbers.
+"""Shows invisible characters, and characters that change the order of others, as code points in text that a person
+decides by.
 
-Every surface that asks uses ``mark_invisible``: the cell's card, the terminal, the panel, MCP and the API.
+Every surface that asks a person uses ``mark_invisible``: the cell's card, the terminal, the panel, MCP and the API.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ INVISIBLE = re.compile(
 
 
 def mark_invisible(text: str) -> str:
-    """``text`` with ``[U+202E]`` in the place of each character that would not be seen. Line ends become newlines."""
+    """Replace each invisible character with its code point, as ``[U+202E]``. Line ends become newlines."""
     return INVISIBLE.sub(lambda found: f"[{_code_point(found[0])}]", text.replace("\r\n", "\n"))
 
 
 def find_invisible(text: str) -> tuple[str, ...]:
-    """The numbers of the characters of ``text`` that would not be seen, each once, in the order of their first use."""
+    """Return the code points of the invisible characters, each once, in the order of their first use."""
     return tuple(dict.fromkeys(_code_point(found) for found in INVISIBLE.findall(text.replace("\r\n", "\n"))))
 
 

@@ -1,7 +1,7 @@
-"""Which process this is, told so that another process can judge later whether it still lives.
+"""Facts that identify a process, so that another process can later determine whether it is still running.
 
-A pid alone says nothing: it belongs to one pid namespace (containers that share a disk each count from 1), of one boot,
-of one machine, and it is reused. Facts that a system does not give are empty strings; Windows gives none.
+A pid alone is not enough: it belongs to one pid namespace (containers that share a disk each count from 1) of one boot
+of one machine, and it is reused. Facts that a system does not provide are empty strings; Windows provides none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import uuid
 from pathlib import Path
 
 _GONE = {"Z", "X", "x"}
-"""States of /proc/PID/stat in which a process can not write any more: a zombie waits only to be reaped."""
+"""States in /proc/PID/stat in which a process cannot write any more; a zombie only waits to be reaped."""
 
 
 def machine_id() -> str:
-    """An id of this machine that survives a reboot. Images and clones may share it: see ``Owner.provably_dead``."""
+    """Return an id of this machine that survives a reboot. Images and clones may share it: see
+    ``Owner.provably_dead``."""
     if os.name == "nt":
         return ""
     if Path("/proc/self").exists():
@@ -24,12 +25,12 @@ def machine_id() -> str:
 
 
 def boot_id() -> str:
-    """A random id of this boot of this kernel."""
+    """Return the random id of this boot of this kernel."""
     return _read("/proc/sys/kernel/random/boot_id")
 
 
 def boot_time() -> float | None:
-    """When this machine booted, in seconds since the epoch."""
+    """Return when this machine booted, in seconds since the epoch."""
     for line in _read("/proc/stat").splitlines():
         if line.startswith("btime "):
             return float(line.split()[1])
@@ -37,7 +38,7 @@ def boot_time() -> float | None:
 
 
 def pid_namespace() -> str:
-    """The inode of the namespace that pids of this process belong to."""
+    """Return the inode of the pid namespace of this process."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -45,12 +46,12 @@ def pid_namespace() -> str:
 
 
 def start_time(pid: int) -> str:
-    """When the process started, in clock ticks since boot: the guard against a reused pid."""
+    """Return when the process started, in clock ticks since boot; it reveals a reused pid."""
     return _stat(pid)[1]
 
 
 def is_alive(pid: int, start: str) -> bool:
-    """False only when no such process runs here now. ``start`` is what ``start_time`` said of it, or empty."""
+    """Return False only if no such process runs here now. ``start`` is its ``start_time``, or empty."""
     if os.name == "nt":
         return True  # os.kill(pid, 0) would send Ctrl+C there
     try:
@@ -58,13 +59,13 @@ def is_alive(pid: int, start: str) -> bool:
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        pass  # it runs as somebody else, or has a number that this system does not
+        pass  # it runs as another user, or its number is invalid on this system
     state, now_started = _stat(pid)
     return state not in _GONE and not (start and now_started and start != now_started)
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """Fields 3 (state) and 22 (start time) of proc(5); the name before them may itself contain a parenthesis."""
+    """Return fields 3 (state) and 22 (start time) of proc(5). The name before them may contain a parenthesis."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
 

@@ -1,4 +1,4 @@
-"""Bytes on their way into the store: written to the disk as they come, counted and hashed, never all in memory."""
+"""Receives the bytes of a file: written to disk as they arrive, counted and hashed, never held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from agent_kernel.core.files import PREVIEW_CHARS
 
 CHUNK = 1 << 20
 SMALL = 16 * 1024
-"""Bytes up to which a file goes into the store by itself, and need not be on the disk before."""
+"""Files up to this size are stored inline, and need not be synced to disk first."""
 STALE_S = 3600.0
-"""What a crashed process left here is taken away after this long (seconds)."""
+"""Age in seconds at which files left by a crashed process are removed."""
 SUFFIX = ".part"
 RESERVE_BYTES = 512 << 20
-"""Of the store's disk that copies out of a sandbox leave free; of a small disk a twentieth."""
+"""Free space that copies out of a sandbox leave on the store's disk; a twentieth on a small disk."""
 METADATA_BYTES = 1 << 16
-"""What a disk may use for a file beside its content."""
+"""Disk space that a file may use beside its content."""
 ZEROS = bytes(CHUNK)
 
 
@@ -37,13 +37,15 @@ class CopyStopped(Exception):
 
 
 class CopyTimeout(Exception):
-    """The copies of a call took longer than they may."""
+    """Copying the files of a call exceeded its time limit."""
 
 
 class CopyBudget:
-    """What may be copied out of a sandbox for one call: ``limit`` bytes of all files together, within ``within_s``
-    seconds, while RESERVE_BYTES of the disk of ``directory`` stay free. ``stop``, from any thread, ends the copy that
-    goes on at its next piece."""
+    """The limits for copying files out of a sandbox for one call.
+
+    All files together may have ``limit`` bytes and take ``within_s`` seconds, while RESERVE_BYTES of the disk of
+    ``directory`` stay free. ``stop``, from any thread, ends a copy at its next chunk.
+    """
 
     def __init__(self, directory: Path, limit: int, within_s: float) -> None:
         self._directory = directory
@@ -55,9 +57,11 @@ class CopyBudget:
         self._stopped.set()
 
     def admit(self, status: os.stat_result) -> int:
-        """Takes a file off the budget and returns how many bytes may be read of it. A file counts with what it seems to
-        have or what the disk holds for it, whichever is more: a sparse file costs its reader what it seems to have.
-        Raises FileTooLarge, StoreFull, CopyTimeout, CopyStopped."""
+        """Charge a file to the budget and return how many bytes may be read of it.
+
+        A file counts with its apparent size or its allocated blocks, whichever is more: reading a sparse file costs its
+        apparent size. Raises FileTooLarge, StoreFull, CopyTimeout, CopyStopped.
+        """
         self.check()
         size = max(status.st_size, 512 * status.st_blocks - METADATA_BYTES)
         if size > self._left:
@@ -67,7 +71,7 @@ class CopyBudget:
         return status.st_size
 
     def check(self) -> None:
-        """Raises CopyTimeout, CopyStopped."""
+        """Raise CopyTimeout or CopyStopped if the copy must end."""
         if self._stopped.is_set():
             raise CopyStopped
         if time.monotonic() > self._deadline:
@@ -83,7 +87,8 @@ class CopyBudget:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """Bytes that came whole. ``preview`` is the beginning of a text; ``text``: all of it is UTF-8 without NUL."""
+    """A completely received file. ``preview`` is the beginning of a text; ``text`` means that all of it is UTF-8
+    without NUL."""
 
     path: Path
     size: int
@@ -93,7 +98,7 @@ class ReceivedFile:
 
     @property
     def body(self) -> bytes | Path:
-        """For the store: small ones as they are, of others the path where they are written and synced."""
+        """The body for the store: the bytes of a small file, else the path of the synced file."""
         return self.path.read_bytes() if self.size <= SMALL else self.path
 
     def remove(self) -> None:
@@ -101,8 +106,9 @@ class ReceivedFile:
 
 
 class FileReceiver:
-    """One file that is being received in ``directory`` (made with mode 0700). More than ``limit`` bytes are refused.
-    Blocking; ``close`` takes away what did not arrive. Raises StoreFull or StoreError where the disk does not take it.
+    """Receives one file in ``directory`` (created with mode 0700), up to ``limit`` bytes.
+
+    Blocking. ``close`` removes an incomplete file. Raises StoreFull or StoreError if the disk does not accept it.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -119,8 +125,8 @@ class FileReceiver:
         self.size = 0
 
     def write(self, chunk: bytes) -> None:
-        """Raises FileTooLarge, StoreError."""
-        assert self._file is not None, "it is closed"
+        """Append a chunk. Raises FileTooLarge, StoreError."""
+        assert self._file is not None, "the receiver is closed"
         self.size += len(chunk)
         if self.size > self._limit:
             raise FileTooLarge(f"A file has at most {self._limit / 2**20:g} MiB here.")
@@ -128,14 +134,14 @@ class FileReceiver:
         self._decode(chunk, final=False)
         left = memoryview(chunk)
         with _disk_errors_as_store_errors():
-            if len(chunk) == CHUNK and chunk == ZEROS:  # a hole stays a hole, which takes no place on the disk
+            if len(chunk) == CHUNK and chunk == ZEROS:  # a hole stays a hole and uses no disk space
                 self._file.seek(CHUNK, os.SEEK_CUR)
                 return
             while left:
                 left = left[self._file.write(left) :]
 
     def arrived(self) -> ReceivedFile:
-        """All of it came. Raises StoreError."""
+        """Finish the file. Raises StoreError."""
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
         with _disk_errors_as_store_errors():
@@ -149,7 +155,7 @@ class FileReceiver:
         return ReceivedFile(self._path, self.size, self._hash.hexdigest(), text, self._preview if text else "")
 
     def close(self) -> None:
-        """Idempotent; nothing is left unless it arrived."""
+        """Remove the file unless it is complete. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -169,8 +175,11 @@ class FileReceiver:
 
 
 def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyBudget) -> ReceivedFile:
-    """Copies what the descriptor ``source`` has from here on, and closes it. Raises FileTooLarge, StoreError,
-    CopyTimeout, CopyStopped, and OSError when it cannot be read; then nothing is left in ``directory``."""
+    """Copy the rest of the descriptor ``source``, and close it.
+
+    Raises FileTooLarge, StoreError, CopyTimeout, CopyStopped, and OSError if it cannot be read; nothing is then left in
+    ``directory``.
+    """
     with os.fdopen(source, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if status.st_size > limit:
@@ -186,7 +195,7 @@ def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyB
 
 
 def receive_chunks(chunks: Iterator[bytes], directory: Path, limit: int) -> ReceivedFile:
-    """Raises FileTooLarge, StoreError."""
+    """Receive a file from an iterator. Raises FileTooLarge, StoreError."""
     incoming = FileReceiver(directory, limit)
     try:
         for chunk in chunks:

@@ -1,5 +1,5 @@
-"""Blocking calls of others, each in a thread of its own: what hangs holds neither the event loop nor the end of the
-process, and takes no place in the pool that everything else shares."""
+"""Runs a blocking call in a thread of its own, so that a call that hangs blocks neither the event loop nor the exit of
+the process, and uses no slot of the shared thread pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def run_in_own_thread(function: Callable[[], T], name: str) -> T:
-    """What ``function`` returns or raises. Who is cancelled leaves the thread behind: it ends when the call does."""
+    """Return or raise what ``function`` does. If the caller is cancelled, the thread continues until the call ends."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -32,13 +32,13 @@ async def run_in_own_thread(function: Callable[[], T], name: str) -> T:
         error: Exception | None = None
         try:
             result = context.run(function)
-        except BaseException as raised:  # noqa: BLE001  whoever waits gets it
-            # sys.exit() of a function is not the end of this process, and a future can not hold a StopIteration.
+        except BaseException as raised:  # noqa: BLE001  raised again in the waiting task
+            # sys.exit() in a function must not end this process, and a future cannot hold a StopIteration.
             if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
                 error = raised
             else:
                 error = RuntimeError(f"{type(raised).__name__}: {raised}")
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name=name, daemon=True).start()

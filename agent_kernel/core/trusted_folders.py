@@ -1,5 +1,8 @@
-"""Directories whose skills and MCP servers a person lets turns use. Kept outside of them, by their real path, with the
-hash of each ``.mcp.json`` as it was then: one that changes is not trusted any more, what it says being commands."""
+"""Directories whose skills and MCP servers turns may use, because a person trusts them.
+
+The list is stored outside these directories, by real path, with the hash of each ``.mcp.json`` at that time. A changed
+file is no longer trusted, because it contains commands.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ MAX_WATCHED = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TrustedFolder:
-    """``files``: SHA-256 by name, of what was there when it was trusted (``since``, seconds since the epoch)."""
+    """``files`` maps names to the SHA-256 at the time the folder was trusted (``since``, seconds since the epoch)."""
 
     path: Path
     since: float
@@ -31,13 +34,13 @@ class TrustedFolder:
 
 
 class TrustStore:
-    """``path`` is the file that holds them all; it is made when the first is added."""
+    """The trusted folders of a user, in the file ``path``, which is created with the first folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def folders(self) -> list[TrustedFolder]:
-        """By path. A file that can not be read holds none."""
+        """Return the folders by path. An unreadable file counts as empty."""
         found = []
         for name, entry in self._read().items():
             files = {str(file): str(digest) for file, digest in dict(entry.get("files", {})).items()}
@@ -45,19 +48,20 @@ class TrustStore:
         return sorted(found, key=lambda folder: folder.path)
 
     def trusts(self, folder: Path | None) -> bool:
-        """The folder, or one above it. Blocking: looks at the disk."""
+        """Return whether the folder or one above it is trusted. Blocking: reads the disk."""
         if folder is None:
             return False
         real = Path(os.path.realpath(folder))
         return any(real == known.path or known.path in real.parents for known in self.folders())
 
     def vouched(self, folder: Path, name: str, digest: str) -> bool:
-        """Whether the file ``name`` of exactly this folder was trusted as it is now. Blocking."""
+        """Return whether the file ``name`` of exactly this folder is trusted with its current content. Blocking."""
         real = Path(os.path.realpath(folder))
         return any(known.path == real and known.files.get(name) == digest for known in self.folders())
 
     def add(self, folder: Path) -> TrustedFolder:
-        """As it is now. Raises InvalidRequest for what is no directory, or would be everything."""
+        """Trust a folder with its current files. Raises InvalidRequest for anything but a directory, and for the root
+        directory."""
         real = Path(os.path.realpath(folder))
         if not real.is_dir():
             raise InvalidRequest(f"{folder} is not a directory.")
@@ -73,7 +77,7 @@ class TrustStore:
         return made
 
     def remove(self, folder: Path) -> bool:
-        """Whether it was trusted, by itself and not by one above it."""
+        """Return whether the folder itself was trusted, and not one above it."""
         with self._locked():
             body = self._read()
             found = {str(folder), os.path.realpath(folder)} & set(body)
@@ -102,7 +106,7 @@ class TrustStore:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file; empty where there is none that can be read, or one that is too large for what it should be."""
+    """Return the SHA-256 of a file; empty if it is unreadable or too large."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_WATCHED:
             return ""

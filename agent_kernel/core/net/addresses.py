@@ -1,5 +1,8 @@
-"""Which IP addresses are the open internet's. Everything else is refused: by the registries of special addresses (IANA,
-RFC 6890 and its updates), and by the IPv6 forms in which an IPv4 address can hide."""
+"""Classifies IP addresses: only addresses of the public internet may be fetched from.
+
+Everything else is refused, by the registries of special addresses (IANA, RFC 6890 and its updates) and by the IPv6
+forms that can embed an IPv4 address.
+"""
 
 from __future__ import annotations
 
@@ -53,17 +56,17 @@ _IPV6 = {
 _REFUSED = tuple((ipaddress.ip_network(network), reason) for network, reason in {**_IPV4, **_IPV6}.items())
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _TRANSLATED = (_MAPPED, ipaddress.IPv6Network("::ffff:0:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
-"""The last 32 bits are the IPv4 address that is meant: mapped (RFC 4291), SIIT (RFC 2765), NAT64 (RFC 6052)."""
+"""Networks whose last 32 bits are an IPv4 address: mapped (RFC 4291), SIIT (RFC 2765), NAT64 (RFC 6052)."""
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 _METADATA = ("169.254.0.0/16", "fe80::/10", "100.100.100.200/32", "fd00:ec2::254/128")
-"""Where clouds tell a machine its credentials."""
+"""Addresses where cloud platforms serve a machine its credentials."""
 _NOBODY = ("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "ff00::/8")
 _BY_ADDRESS_ONLY = tuple(ipaddress.ip_network(network) for network in (*_METADATA, *_NOBODY))
 
 
 def refusal_reason(address: Address) -> str:
-    """What kind of address it is, if not one of the open internet; else empty."""
+    """Return what kind of special address it is; empty for an address of the public internet."""
     for form in _embedded_addresses(address):
         for network, reason in _REFUSED:
             if form in network:
@@ -74,12 +77,12 @@ def refusal_reason(address: Address) -> str:
 
 
 def requires_address_rule(address: Address) -> bool:
-    """Whether a name that an administrator allows must still not lead here: only the address, allowed as such, does."""
+    """Return whether this address needs a rule that names the address itself; allowing a host name is not enough."""
     return any(form in network for form in _embedded_addresses(address) for network in _BY_ADDRESS_ONLY)
 
 
 def is_own_address(address: Address) -> bool:
-    """One of this machine's own addresses: packets to it would have it as their sender. Sends nothing."""
+    """Return whether it is an address of this machine: packets to it would have it as their source. Sends nothing."""
     return any(_source_address(form) == form for form in _embedded_addresses(address))
 
 
@@ -94,7 +97,7 @@ def _source_address(address: Address) -> Address | None:
 
 
 def _embedded_addresses(address: Address) -> Iterator[Address]:
-    """The address, and the IPv4 address that it stands for."""
+    """Yield the address, and the IPv4 address that it embeds."""
     yield address
     if not isinstance(address, IPv6Address):
         return

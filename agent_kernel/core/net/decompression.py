@@ -1,4 +1,4 @@
-"""Compressed answers, unpacked in pieces of a known size: nothing grows before it is counted."""
+"""Decompresses responses in chunks of bounded size, so that nothing grows before it is counted."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
 def create_decompressor(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
-    """For one answer: raw bytes as they come -> pieces of at most PIECE bytes. Raises FetchFailed for an encoding that
-    was not asked for."""
+    """Return a decompressor for one response: raw bytes -> chunks of at most PIECE bytes.
+
+    Raises FetchFailed for an encoding that was not requested.
+    """
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return lambda raw: iter((raw,))
     if name in ("gzip", "x-gzip", "deflate"):
         return Inflater(bare=name == "deflate")
-    raise FetchFailed(f"The answer is packed as {name[:40]!r}, which was not asked for.")
+    raise FetchFailed(f"The response has the encoding {name[:40]!r}, which was not requested.")
 
 
 class Inflater:
-    """gzip, also of several members, and deflate, with zlib's header as the standard has it or without (``bare``)."""
+    """Decompresses gzip, including several members, and deflate with the zlib header of the standard or without
+    (``bare``)."""
 
     def __init__(self, *, bare: bool = False) -> None:
         self._bare = bare
@@ -36,7 +39,7 @@ class Inflater:
                 piece = self._inflate.decompress(raw, PIECE)
             except zlib.error as error:
                 if self._begun or not self._bare:
-                    raise FetchFailed("The answer is packed wrongly.") from error
+                    raise FetchFailed("The response is not compressed correctly.") from error
                 self._inflate, self._begun = zlib.decompressobj(-zlib.MAX_WBITS), True
                 continue
             self._begun = True

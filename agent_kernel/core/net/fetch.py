@@ -1,6 +1,7 @@
-"""GET from where the guard allows, connected to the addresses that it checked; every redirect is checked again.
+"""HTTP GET for tools, limited to what the address guard allows. Connects to the checked addresses; every redirect is
+checked again.
 
-No cookies, no keys, no proxy of the environment, no reused connection: what one fetch knows, no other does.
+There are no cookies, keys, environment proxies or reused connections, so that no fetch can use what another one knows.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ if TYPE_CHECKING:
 
 REDIRECTS = 5
 ADDRESSES = 3
-"""Of a host that are tried, within the time for one connection."""
+"""Maximum number of addresses of a host to try, within the time for one connection."""
 USER_AGENT = "Mozilla/5.0 (compatible; agent-kernel)"
 MOVED = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one fetch may take, redirects and all. ``bytes`` count as they are after unpacking. ``types``: beginnings of
-    the content types that are read, all if empty. Times as in mistral.rs: 5 and 10 s for pages, 30 s for files."""
+    """Limits of one fetch, including redirects.
+
+    ``bytes`` are counted after decompression. ``types`` are prefixes of the accepted content types; empty accepts all.
+    The times are those of mistral.rs: 5 and 10 s for pages, 30 s for files.
+    """
 
     connect_s: float = 5.0
     total_s: float = 10.0
@@ -46,8 +50,11 @@ FILE = FetchLimits(total_s=30.0, bytes=64 << 20)
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """``url`` is where it came from in the end. ``mime`` is in lower case, without parameters; ``charset`` is what the
-    server said, and may be wrong or empty."""
+    """A response.
+
+    ``url`` is the final URL. ``mime`` is in lower case without parameters; ``charset`` is what the server declared, and
+    may be wrong or empty.
+    """
 
     url: str
     mime: str
@@ -63,7 +70,7 @@ class FetchResult:
 
 
 class Fetcher:
-    """``purpose`` of each fetch is named when ``exits`` refuses it."""
+    """Fetches URLs. The ``purpose`` of a fetch appears in the error if ``exits`` refuses it."""
 
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
@@ -71,7 +78,7 @@ class Fetcher:
         self._load_certificates: ssl.SSLContext | None = None
 
     async def get(self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web") -> FetchResult:
-        """The whole body. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
+        """Return the complete response. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
         async with self.opened(url, bounds, purpose=purpose) as (answer, pieces):
             return replace(answer, data=b"".join([piece async for piece in pieces]))
 
@@ -79,8 +86,10 @@ class Fetcher:
     async def opened(
         self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web"
     ) -> AsyncIterator[tuple[FetchResult, AsyncGenerator[bytes, None]]]:
-        """What the server says of it, and the body as it comes. The time counts to the end of the block. Raises as
-        ``get`` does, also while the body is read."""
+        """Yield the response headers and the body as it arrives.
+
+        The time limit covers the whole block. Raises what ``get`` raises, also while the body is read.
+        """
         try:
             async with asyncio.timeout(bounds.total_s), self._arrived(url, bounds, purpose) as (place, response):
                 answer = _describe_response(place, response)
@@ -88,13 +97,13 @@ class Fetcher:
                 async with aclosing(_iterate_body(answer, response, bounds)) as pieces:
                     yield answer, pieces
         except TimeoutError:
-            raise FetchFailed(f"{_shorten_url(url)} was not there within {bounds.total_s:g} s.") from None
+            raise FetchFailed(f"{_shorten_url(url)} did not arrive within {bounds.total_s:g} s.") from None
 
     @asynccontextmanager
     async def _arrived(
         self, url: str, bounds: FetchLimits, purpose: str
     ) -> AsyncIterator[tuple[FetchTarget, httpx.Response]]:
-        """The first answer that is no redirect."""
+        """Follow redirects and yield the first other response."""
         for _ in range(REDIRECTS + 1):
             self._exits.check(url, purpose)
             place = await self._guard.check(url)
@@ -103,11 +112,12 @@ class Fetcher:
                     yield place, response
                     return
                 url = urllib.parse.urljoin(place.url, response.headers["location"])
-        raise FetchFailed(f"{_shorten_url(url)} was sent on more than {REDIRECTS} times.")
+        raise FetchFailed(f"{_shorten_url(url)} was redirected more than {REDIRECTS} times.")
 
     @asynccontextmanager
     async def _answered(self, place: FetchTarget, bounds: FetchLimits) -> AsyncIterator[httpx.Response]:
-        """Over a connection of its own: one that was made for another name has not shown this name's certificate."""
+        """Send the request over a new connection: one made for another name has not verified this name's
+        certificate."""
         client = await self._client(place, bounds)
         import httpx  # loaded by now
 
@@ -126,7 +136,7 @@ class Fetcher:
                 finally:
                     await response.aclose()
                 return
-            raise FetchFailed(f"{place.host} can not be reached: {_describe_error(problem)}.")
+            raise FetchFailed(f"{place.host} cannot be reached: {_describe_error(problem)}.")
 
     async def _client(self, place: FetchTarget, bounds: FetchLimits) -> httpx.AsyncClient:
         if self._load_certificates is None:
@@ -151,7 +161,7 @@ def _load_certificates() -> ssl.SSLContext:
 
 
 def _build_request(client: httpx.AsyncClient, place: FetchTarget, address: str) -> httpx.Request:
-    """To the address, in the name of the host: for the server that it asks for, and for the certificate it shows."""
+    """Address the request to the checked IP, with the host name in the Host header and for the certificate check."""
     import httpx
 
     url = httpx.URL(place.url)
@@ -172,7 +182,9 @@ def _check(answer: FetchResult, response: httpx.Response, bounds: FetchLimits) -
             details={"status": response.status_code},
         )
     if bounds.types and not answer.mime.startswith(bounds.types):
-        raise FetchFailed(f"{_shorten_url(answer.url)} is {answer.mime or 'of no named type'}, which is not read here.")
+        raise FetchFailed(
+            f"{_shorten_url(answer.url)} has the type {answer.mime or 'unknown'}, which is not supported here."
+        )
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length) > bounds.bytes:
         raise _too_large(answer, bounds)
@@ -181,7 +193,7 @@ def _check(answer: FetchResult, response: httpx.Response, bounds: FetchLimits) -
 async def _iterate_body(
     answer: FetchResult, response: httpx.Response, bounds: FetchLimits
 ) -> AsyncGenerator[bytes, None]:
-    """Unpacked no further than the bound: a small answer may hold gigabytes of zeros."""
+    """Yield the decompressed body up to the limit: a small response may expand to gigabytes of zeros."""
     import httpx
 
     unpack = create_decompressor(response.headers.get("content-encoding", ""))
@@ -198,7 +210,9 @@ async def _iterate_body(
 
 
 def _too_large(answer: FetchResult, bounds: FetchLimits) -> FetchFailed:
-    return FetchFailed(f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB; it was not read on.")
+    return FetchFailed(
+        f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB and was not read to its end."
+    )
 
 
 def _shorten_url(url: str) -> str:

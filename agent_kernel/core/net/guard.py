@@ -1,4 +1,4 @@
-"""The one guard of every fetch: where it may go, decided on the addresses that a connection is then made to."""
+"""The address guard of every fetch: decides where it may connect, on the addresses that the connection then uses."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from agent_kernel.core.thread_offload import run_in_own_thread
 PORTS = {"http": 80, "https": 443}
 RESOLVE_S = 5.0
 LOOKUPS = 8
-"""At once; a resolver that hangs takes no more threads."""
+"""Maximum number of concurrent name lookups, so that a resolver that hangs cannot use up all threads."""
 MAX_URL = 8_192
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Name and port -> addresses as text. Raises OSError."""
+"""Resolves name and port to addresses as text. Raises OSError."""
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 _KEPT = "/%:=&?~+!$,;'@()*[]"
-_HINT = "Whoever runs the server can allow a host: web_hosts (AGENT_KERNEL_WEB_HOSTS)."
+_HINT = "The server's administrator can allow hosts with the setting web_hosts (AGENT_KERNEL_WEB_HOSTS)."
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """Where a fetch may connect: ``addresses`` are the only ones that were checked for ``host`` and ``port``. ``url``
-    is written plainly, with the host in ASCII; empty where only a host was asked for."""
+    """A checked target: ``addresses`` are the only ones that were checked for ``host`` and ``port``.
+
+    ``url`` is normalized, with the host in ASCII; empty if only a host was checked.
+    """
 
     host: str
     port: int
@@ -48,8 +50,10 @@ class FetchTarget:
 
 @dataclass(frozen=True, slots=True)
 class AllowedHost:
-    """One entry of ``web_hosts``: a name, an address or a network, with or without a port (``name:8080``). A name is
-    that name alone, ``*.name`` all below it."""
+    """One entry of ``web_hosts``: a name, an address or a network, optionally with a port (``name:8080``).
+
+    A name matches exactly; ``*.name`` matches everything below it.
+    """
 
     name: str = ""
     network: IPv4Network | IPv6Network | None = None
@@ -67,8 +71,11 @@ class AllowedHost:
 
 
 class Guard:
-    """``hosts`` is the setting ``web_hosts``: those may be private, and have any port if none is named. ``ports`` are
-    open for all others; None = all. Raises InvalidRequest for a setting that can not be read."""
+    """The rules for fetches.
+
+    ``hosts`` is the setting ``web_hosts``: these hosts may be private, and use any port unless the entry names one.
+    ``ports`` are open for all other hosts; None opens all. Raises InvalidRequest for an invalid setting.
+    """
 
     def __init__(
         self,
@@ -83,8 +90,8 @@ class Guard:
         self._lookups = asyncio.Semaphore(LOOKUPS)
 
     async def check(self, url: str) -> FetchTarget:
-        """Raises InvalidRequest for what is no URL of http or https, Forbidden for one that leads where nothing may be
-        fetched, FetchFailed when its name is not known."""
+        """Check a URL. Raises InvalidRequest for anything but an http or https URL, Forbidden for a forbidden target,
+        FetchFailed for an unknown name."""
         scheme, host, port, rest = _split_url(url)
         place = await self.admit(host, port)
         shown = f"[{place.host}]" if ":" in place.host else place.host
@@ -92,7 +99,7 @@ class Guard:
         return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """The same for a host and a port, as a proxy is asked for them."""
+        """Check a host and a port, as a proxy receives them."""
         host = normalize_host(host)
         if not 0 < port < 65_536:
             raise InvalidRequest(f"{port} is no port.")
@@ -104,7 +111,7 @@ class Guard:
         return FetchTarget(host, port, tuple(str(address) for address in found))
 
     def _problem(self, address: Address, port: int, listed: bool) -> str:
-        """Why not; empty if it may be. All addresses of a name have to do: one that is private is no accident."""
+        """Return why the address is forbidden; empty if it is allowed. All addresses of a name must be allowed."""
         if any(entry.holds(address, port) for entry in self._parse_allowed_host):
             return ""
         if listed:
@@ -134,14 +141,16 @@ class Guard:
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """What this system's resolver says, in its order."""
+    """Return the addresses from the system's resolver, in its order."""
     found = await run_in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host")
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
 def normalize_host(host: str) -> str:
-    """A name in lower-case ASCII without a dot at its end, or an address as ``ipaddress`` writes it. Raises
-    InvalidRequest for other spellings: 127.1, 0x7f000001, 017700000001, fe80::1%eth0, %31."""
+    """Return a host name in lower-case ASCII without trailing dot, or an address as ``ipaddress`` writes it.
+
+    Raises InvalidRequest for other spellings: 127.1, 0x7f000001, 017700000001, fe80::1%eth0, %31.
+    """
     text = host.strip("[]") if host.startswith("[") and host.endswith("]") else host
     if ":" in text:
         try:
@@ -170,7 +179,7 @@ def _ascii(host: str) -> str:
 
 
 def _split_url(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port and the rest, without the fragment."""
+    """Return scheme, host, port and the rest, without the fragment."""
     if len(url) > MAX_URL or _UNSAFE.search(url):
         raise InvalidRequest("A URL has no spaces, control characters or backslashes, and at most 8,192 characters.")
     try:
@@ -198,7 +207,7 @@ def _parse_address(host: str) -> Address | None:
 
 
 def _parse_allowed_host(entry: str) -> AllowedHost:
-    """``name``, ``*.name``, ``10.0.0.0/8``, ``[fd00::1]:8080``: raises InvalidRequest for anything else."""
+    """Parse ``name``, ``*.name``, ``10.0.0.0/8`` or ``[fd00::1]:8080``. Raises InvalidRequest for anything else."""
     text, port = entry.strip().lower(), 0
     if found := re.fullmatch(r"(\[.*\]|[^:]*):(\d{1,5})", text):
         text, port = found[1], int(found[2])

@@ -226,7 +226,7 @@ async def test_a_type_that_is_not_read_is_not_loaded() -> None:
 async def test_a_server_that_is_not_there_is_said_to_be() -> None:
     async with served({}) as web:
         pass
-    with pytest.raises(FetchFailed, match="can not be reached"):
+    with pytest.raises(FetchFailed, match="cannot be reached"):
         await fetcher(web).get(web.url())
 
 
