@@ -27,7 +27,7 @@ from agent_kernel.cli.trust import TRUST
 from agent_kernel.core.errors import AgentKernelError
 
 COMMANDS = (
-    Command("model", "models on this machine", group(MODEL_COMMANDS), lambda args: 2),
+    Command("model", "manage models on this machine", group(MODEL_COMMANDS), lambda args: 2),
     SERVE,
     SESSIONS,
     REPLAY,
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"agent-kernel: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("agent-kernel: stopped. Run the same command to go on.", file=sys.stderr)
+        print("agent-kernel: stopped. Run the same command again to continue.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output went away, as 'head' does; nothing more can be said to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,11 +35,13 @@ def group(rows: Sequence[Command]) -> Callable[[argparse.ArgumentParser], None]:
 
 
 def cache_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cache-dir", type=Path, help="instead of AGENT_KERNEL_CACHE_DIR or the user's cache")
+    parser.add_argument(
+        "--cache-dir", type=Path, help="cache directory (default: AGENT_KERNEL_CACHE_DIR or the user's cache)"
+    )
 
 
 def data_argument(parser: argparse.ArgumentParser) -> None:
-    what = "instead of AGENT_KERNEL_DATA_DIR or the user's data directory"
+    what = "data directory (default: AGENT_KERNEL_DATA_DIR or the user's data directory)"
     parser.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help=what)
 
 

@@ -35,7 +35,7 @@ def admin_lines(policy: Policy) -> list[str]:
 
 
 def show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="a JSON object instead of text")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -81,6 +81,6 @@ def _shown(value: object) -> str:
 CONFIG = Command(
     "config",
     "what is set, and what may run by it",
-    group((Command("show", "every setting, where it comes from, and what may run", show_arguments, show),)),
+    group((Command("show", "show every setting with its origin, and what may run", show_arguments, show),)),
     lambda args: 2,
 )

@@ -21,8 +21,8 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="instead, what this one can do: an engine, a model, or a URL[#MODEL]")
-    parser.add_argument("--json", action="store_true", help="a JSON object instead of text")
+    parser.add_argument("--model", help="probe an engine, a model or a URL[#MODEL] instead")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
 
 
 def doctor(args: argparse.Namespace) -> int:

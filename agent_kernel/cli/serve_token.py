@@ -75,13 +75,14 @@ def _own(path: Path) -> str:
         facts = path.lstat()
     except OSError as error:
         raise InvalidRequest(
-            f"No token can be kept: {_why(error)} ({path}).", hint="Set JUPYTER_TOKEN, or give another --data-dir."
+            f"The token cannot be stored: {_why(error)} ({path}).", hint="Set JUPYTER_TOKEN, or use another --data-dir."
         ) from None
     shared = stat.S_IMODE(facts.st_mode) & 0o077 if os.name == "posix" else 0
     mine = os.name != "posix" or facts.st_uid == os.geteuid()
     if not stat.S_ISREG(facts.st_mode) or shared or not mine:
         raise InvalidRequest(
-            f"Others may read the token in {path}, or have put it there.", hint="Remove it: the next start makes one."
+            f"Other users may read the token in {path}, or may have written it.",
+            hint="Remove the file: the next start creates one.",
         )
     return _checked(_read(path), str(path))
 

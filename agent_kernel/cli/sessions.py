@@ -46,7 +46,10 @@ def session_row(session: Session) -> dict[str, Any]:
 def list_arguments(parser: argparse.ArgumentParser) -> None:
     cli_store.arguments(parser)
     parser.add_argument(
-        "--limit", type=int, default=argparse.SUPPRESS, help=f"how many, the most recently used first ({LISTED})"
+        "--limit",
+        type=int,
+        default=argparse.SUPPRESS,
+        help=f"maximum number, most recently used first (default: {LISTED})",
     )
 
 
@@ -68,9 +71,9 @@ def sessions_list(args: argparse.Namespace) -> int:
 
 
 def show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="of 'agent-kernel sessions list'")
-    parser.add_argument("--limit", type=int, help="only the newest messages")
-    parser.add_argument("--branch", help="another one than the current")
+    parser.add_argument("id", help="a session id from 'agent-kernel sessions list'")
+    parser.add_argument("--limit", type=int, help="show only this many newest messages")
+    parser.add_argument("--branch", help="branch to show (default: the current one)")
     cli_store.arguments(parser)
 
 
@@ -122,10 +125,14 @@ def _text(message: Message) -> str:
 
 
 def search_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="+", help="any of them, as part of a word too, case ignored")
-    parser.add_argument("--limit", type=int, default=FOUND, help=f"sessions at most ({FOUND})")
-    parser.add_argument("--role", choices=("user", "assistant"), default="", help="who said it (default: both)")
-    parser.add_argument("--since", default="", metavar="TIME", help="not longer ago than, like 24h or 30d")
+    parser.add_argument(
+        "words", nargs="+", help="words to search; any of them matches, also within a word, ignoring case"
+    )
+    parser.add_argument("--limit", type=int, default=FOUND, help=f"maximum number of sessions (default: {FOUND})")
+    parser.add_argument(
+        "--role", choices=("user", "assistant"), default="", help="role of the messages (default: both)"
+    )
+    parser.add_argument("--since", default="", metavar="TIME", help="only messages of this period, such as 24h or 30d")
     cli_store.arguments(parser)
 
 
@@ -151,7 +158,7 @@ def sessions_search(args: argparse.Namespace) -> int:
         for snippet in hit.snippets:
             print(f"    {snippet.seq:>5} {snippet.role:<10}{printable(snippet.text)}")
     if not hits:
-        print("Nothing was found.", file=sys.stderr)
+        print("No match.", file=sys.stderr)
     return 0 if hits else 1
 
 
@@ -160,8 +167,8 @@ def sessions_search(args: argparse.Namespace) -> int:
 
 def fork_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id")
-    parser.add_argument("new", nargs="?", help="the id of the copy (default: a new one)")
-    parser.add_argument("--turns", type=int, help="only the first ones that were committed")
+    parser.add_argument("new", nargs="?", help="id of the copy (default: a generated one)")
+    parser.add_argument("--turns", type=int, help="copy only this many committed turns, from the beginning")
     cli_store.arguments(parser)
 
 
@@ -198,17 +205,19 @@ def sessions_delete(args: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
-            print(f"{row['id']}  {'deleted' if row['deleted'] else 'was not there'}")
+            print(f"{row['id']}  {'deleted' if row['deleted'] else 'did not exist'}")
     return 0
 
 
 SESSION_COMMANDS = (
-    Command("list", "the most recently used first", list_arguments, sessions_list),
-    Command("show", "what was said in one", show_arguments, sessions_show),
-    Command("search", "sessions in which any of the words occurs", search_arguments, sessions_search),
+    Command("list", "list sessions, most recently used first", list_arguments, sessions_list),
+    Command("show", "show the messages of a session", show_arguments, sessions_show),
+    Command("search", "search for sessions that contain any of the words", search_arguments, sessions_search),
     *EXCHANGE_COMMANDS,
-    Command("fork", "a copy of one that goes its own way", fork_arguments, sessions_fork),
-    Command("delete", "remove some from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete),
+    Command("fork", "copy a session", fork_arguments, sessions_fork),
+    Command(
+        "delete", "delete sessions from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete
+    ),
     *USAGE_COMMANDS,
     *CARE_COMMANDS,
 )
@@ -219,4 +228,6 @@ def sessions_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser.add_subparsers(metavar="COMMAND"), SESSION_COMMANDS)
 
 
-SESSIONS = Command("sessions", "conversations that are stored here; alone: list", sessions_arguments, sessions_list)
+SESSIONS = Command(
+    "sessions", "manage stored conversations; without a subcommand: list", sessions_arguments, sessions_list
+)

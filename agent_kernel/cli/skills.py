@@ -17,8 +17,8 @@ from agent_kernel.tools.skills.store import SkillStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, help="a folder with a SKILL.md, or a zip of one")
-    parser.add_argument("--version-of", default="", metavar="ID", help="a new version of this skill")
+    parser.add_argument("path", type=Path, help="a folder with a SKILL.md, or a zip file of one")
+    parser.add_argument("--version-of", default="", metavar="ID", help="add a new version of this skill")
     cli_store.arguments(parser)
 
 
@@ -34,7 +34,7 @@ def skills_list(args: argparse.Namespace) -> int:
 
 
 def remove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="of 'agent-kernel skills list'")
+    parser.add_argument("id", help="a skill id from 'agent-kernel skills list'")
     cli_store.arguments(parser)
 
 
@@ -42,7 +42,7 @@ def skills_remove(args: argparse.Namespace) -> int:
     store = _store(args)
     name = store.get(namespace_of(args), args.id).latest.name
     store.delete(namespace_of(args), args.id)
-    print(f"{args.id} ({name}) is removed.")
+    print(f"{args.id} ({name}) was removed.")
     return 0
 
 
@@ -83,9 +83,9 @@ SKILLS = Command(
     "folders with instructions that turns may be given",
     group(
         [
-            Command("list", "skills that are here", cli_store.arguments, skills_list),
-            Command("add", "a folder or a zip with a SKILL.md", add_arguments, skills_add),
-            Command("remove", "a skill with all its versions", remove_arguments, skills_remove),
+            Command("list", "list installed skills", cli_store.arguments, skills_list),
+            Command("add", "add a folder or a zip file with a SKILL.md", add_arguments, skills_add),
+            Command("remove", "remove a skill with all its versions", remove_arguments, skills_remove),
         ]
     ),
     lambda args: 2,

@@ -20,8 +20,10 @@ LOCAL = "local"
 
 def arguments(parser: argparse.ArgumentParser, *, namespace: str = "default: AGENT_KERNEL_NAMESPACE, or local") -> None:
     """What all commands about the store take."""
-    parser.add_argument("--namespace", default=argparse.SUPPRESS, help=f"whose sessions ({namespace})")
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="JSON instead of text")
+    parser.add_argument(
+        "--namespace", default=argparse.SUPPRESS, help=f"namespace of the sessions (default: {namespace})"
+    )
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON instead of text")
     data_argument(parser)
 
 
@@ -63,6 +65,8 @@ def confirmed(args: argparse.Namespace, question: str) -> bool:
     if args.yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidRequest("Nobody is here to confirm this; nothing was done.", hint="Add --yes to do it.")
+        raise InvalidRequest(
+            "This needs confirmation and there is no terminal; nothing was done.", hint="Add --yes to confirm."
+        )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -78,15 +78,21 @@ def sessions_vacuum(args: argparse.Namespace) -> int:
             return await store.vacuum()
 
     count = asyncio.run(freed())
-    print(json.dumps({"freed_bytes": count}) if as_json(args) else f"{size(count)} given back; deleted text is gone.")
+    print(json.dumps({"freed_bytes": count}) if as_json(args) else f"{size(count)} freed; deleted text is gone.")
     return 0
 
 
 def expire_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limits", help="keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)")
-    parser.add_argument("--ttl", help="sessions not used for so long, like 24h or 30d (default: AGENT_KERNEL_TTL)")
-    parser.add_argument("--max-sessions", type=int, help="of a namespace; beyond it those used longest ago")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would go, and why")
+    parser.add_argument("--limits", help="retention preset: keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)")
+    parser.add_argument(
+        "--ttl", help="remove sessions unused for this long, such as 24h or 30d (default: AGENT_KERNEL_TTL)"
+    )
+    parser.add_argument(
+        "--max-sessions",
+        type=int,
+        help="maximum number in a namespace; the least recently used ones beyond it are removed",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be removed, and why")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     care_arguments(parser)
 
@@ -95,7 +101,7 @@ def sessions_expire(args: argparse.Namespace) -> int:
     """What a server does by itself where these limits are set; its observers are not told by this command."""
     limits = RetentionLimits.of(settings_of(args))
     if not (limits.ttl or limits.max_sessions):
-        raise InvalidRequest("Nothing is to go: there is no limit.", hint="Give --ttl, --max-sessions or --limits.")
+        raise InvalidRequest("No limit is set, so nothing is removed.", hint="Use --ttl, --max-sessions or --limits.")
 
     async def gone() -> list[DueSession]:
         async with opened(args) as store:
@@ -117,7 +123,7 @@ def sessions_expire(args: argparse.Namespace) -> int:
     }
     show(rows, columns, as_json=as_json(args), empty="No session is to go.")
     if rows and not as_json(args):
-        print("would go" if args.dry_run else "removed", file=sys.stderr)
+        print("would be removed" if args.dry_run else "removed", file=sys.stderr)
     return 0
 
 
@@ -133,9 +139,13 @@ def _going(going: DueSession) -> dict[str, Any]:
 
 
 CARE_COMMANDS = (
-    Command("verify", "look for what should not be; 1 if there is something", care_arguments, sessions_verify),
-    Command("repair", "mend what verify finds; what can not be mended is set aside", care_arguments, sessions_repair),
-    Command("vacuum", "give unused space back; deleted text is gone then", care_arguments, sessions_vacuum),
-    Command("stats", "how much there is", care_arguments, sessions_stats),
-    Command("expire", "remove what was not used for long, or is too much", expire_arguments, sessions_expire),
+    Command("verify", "check the store; exit code 1 if something is inconsistent", care_arguments, sessions_verify),
+    Command(
+        "repair", "repair what verify finds; what cannot be repaired is set aside", care_arguments, sessions_repair
+    ),
+    Command("vacuum", "free unused space; deleted text is then gone", care_arguments, sessions_vacuum),
+    Command("stats", "show counts and sizes", care_arguments, sessions_stats),
+    Command(
+        "expire", "remove sessions that are unused for long, or exceed the limits", expire_arguments, sessions_expire
+    ),
 )

@@ -16,10 +16,14 @@ def new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "scopes:\n" + "\n".join(f"  {name:<10}{what}" for name, what in SCOPES.items())
     what = "what it is for, once or more (default: turns); see below"
     parser.add_argument("--scope", action="append", choices=list(SCOPES), metavar="SCOPE", help=what)
-    parser.add_argument("--days", type=int, default=DAYS, help=f"how long it counts: 1 to {MAX_DAYS} ({DAYS})")
+    parser.add_argument(
+        "--days", type=int, default=DAYS, help=f"days until the token expires: 1 to {MAX_DAYS} (default: {DAYS})"
+    )
     what = "what to call it; tokens of one name without the scope sessions share their conversations"
     parser.add_argument("--name", default="", help=what)
-    parser.add_argument("--user", default="", metavar="NAMESPACE", help="whose it is (default: the server's own user)")
+    parser.add_argument(
+        "--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"
+    )
     _shared(parser)
 
 
@@ -51,7 +55,7 @@ def token_list(args: argparse.Namespace) -> int:
 
 
 def revoke_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="of 'agent-kernel token list'")
+    parser.add_argument("id", help="a token id from 'agent-kernel token list'")
     _shared(parser)
 
 
@@ -60,12 +64,12 @@ def token_revoke(args: argparse.Namespace) -> int:
     if args.json:
         facts({"id": args.id, "revoked": True}, as_json=True)
     else:
-        print(f"{args.id}{f' ({token.name})' if token else ''} is revoked.")
+        print(f"{args.id}{f' ({token.name})' if token else ''} was revoked.")
     return 0
 
 
 def _shared(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     data_argument(parser)
 
 
@@ -84,9 +88,9 @@ TOKEN = Command(
     "lasting tokens with which programs use a server",
     group(
         [
-            Command("new", "a token, which is shown once", new_arguments, token_new),
-            Command("list", "tokens that are here, and when each was used last", _shared, token_list),
-            Command("revoke", "it counts no longer, at once", revoke_arguments, token_revoke),
+            Command("new", "create a token; it is shown once", new_arguments, token_new),
+            Command("list", "list tokens, and when each was last used", _shared, token_list),
+            Command("revoke", "revoke a token, effective at once", revoke_arguments, token_revoke),
         ]
     ),
     lambda args: 2,

@@ -11,9 +11,11 @@ from agent_kernel.core.trusted_folders import TrustStore
 
 
 def trust_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, nargs="?", help="the folder to trust; without it those that are trusted")
-    parser.add_argument("--remove", action="store_true", help="trust it no longer")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="the folder to trust; without it, list the trusted folders"
+    )
+    parser.add_argument("--remove", action="store_true", help="stop trusting the folder")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     data_argument(parser)
 
 
@@ -26,12 +28,12 @@ def trust(args: argparse.Namespace) -> int:
         return 0
     if args.remove:
         removed = known.remove(args.folder)
-        print(f"{args.folder} {'is not trusted any more' if removed else 'was not trusted by itself'}.")
+        print(f"{args.folder} {'is no longer trusted' if removed else 'was not trusted itself'}.")
         return 0 if removed else 1
     made = known.add(args.folder)
     servers = f", and the MCP servers of its {', '.join(made.files)} as it is now" if made.files else ""
-    print(f"{made.path} is trusted with what lies below it: skills in .agents/skills there are used{servers}.")
+    print(f"{made.path} is trusted, including its subfolders: skills in its .agents/skills are used{servers}.")
     return 0
 
 
-TRUST = Command("trust", "folders whose own skills and MCP servers are used", trust_arguments, trust)
+TRUST = Command("trust", "manage folders whose own skills and MCP servers are used", trust_arguments, trust)

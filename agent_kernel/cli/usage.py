@@ -36,7 +36,7 @@ TOOL = {
 
 
 def usage_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", nargs="?", default="", help="of one session (default: all that are not running a turn)")
+    parser.add_argument("id", nargs="?", default="", help="id of one session (default: all without a running turn)")
     cli_store.arguments(parser, namespace="default: all; of one session: AGENT_KERNEL_NAMESPACE, or local")
 
 
@@ -54,7 +54,7 @@ def sessions_usage(args: argparse.Namespace) -> int:
         rows += [{"of": of, "name": name, **cost} for name, cost in found[part].items()]
     show(rows, COST, as_json=False)
     if found["total"]["estimated"]:
-        print("Some of these tokens are estimated: an engine did not count them.")
+        print("Some token counts are estimated, because the engine did not report them.")
     if tools := [{"tool": name, **use} for name, use in found["tools"].items()]:
         print()
         show(tools, TOOL, as_json=False)
@@ -73,5 +73,7 @@ async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]
 
 
 USAGE_COMMANDS = (
-    Command("usage", "what turns cost: tokens and seconds by model, day and tool", usage_arguments, sessions_usage),
+    Command(
+        "usage", "show what turns cost: tokens and seconds by model, day and tool", usage_arguments, sessions_usage
+    ),
 )

@@ -222,7 +222,7 @@ def test_a_stopped_pull_says_how_to_go_on_and_does(tmp_path: Path, number: signa
         process.send_signal(number)
         _, told = process.communicate(timeout=120)
         assert process.returncode == 130
-        assert told == "agent-kernel: stopped. Run the same command to go on.\n"
+        assert told == "agent-kernel: stopped. Run the same command again to continue.\n"
         hub.hang_after = 0
         assert shell.run("model", "list").stdout.count("partial") == 1
         assert shell.run("model", "pull", "small").returncode == 0
