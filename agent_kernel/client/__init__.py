@@ -1,4 +1,4 @@
-"""An agent server from Python: one async client over the native routes, and one bridge for code that is not async."""
+"""Python client of an agent server: one async client over the native routes, and a bridge for synchronous code."""
 
 from agent_kernel.client.approval import Decision
 from agent_kernel.client.client import Client

@@ -1,4 +1,4 @@
-"""What a program decides of a call that waits for a person, and how it is asked."""
+"""A program's decisions about calls that wait for approval."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ FAILED = "The program that was to decide failed."
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``remember``: once, or for the rest of the ``session`` (of a path also ``folder``; ``never`` of a no), where the
-    approval offers it. The model reads ``message``."""
+    """A decision about one call; the model reads ``message``.
+
+    ``remember`` is once, or ``session`` for the rest of the session (for a path also ``folder``; for a denial
+    ``never``), where the approval offers it.
+    """
 
     decision: Literal["approve", "deny"]
     message: str = ""
@@ -42,7 +45,8 @@ Approve: TypeAlias = Callable[[ApprovalRequired], Said | Awaitable[Said]]
 
 
 def decision_of(said: object) -> Decision:
-    """Raises InvalidRequest for what is no decision: nothing is approved by accident."""
+    """Convert the return value of ``approve``. Raises InvalidRequest for any other value, so that nothing is approved
+    by accident."""
     if isinstance(said, Decision):
         return said
     if isinstance(said, bool):
@@ -53,7 +57,7 @@ def decision_of(said: object) -> Decision:
 
 
 async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:
-    """Tells the server; it counts for what was shown and nothing else. False: nothing waits for it any more."""
+    """Send the decision, which applies only to what was shown. Returns False if the call no longer waits."""
     body: dict[str, Any] = {
         "decision": decision.decision,
         "remember": decision.remember,
@@ -68,8 +72,11 @@ async def decide(connection: ServerConnection, asked: ApprovalRequired, decision
 
 
 async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Approve) -> None:
-    """Asks ``approve``, sync (in a thread of its own) or async. Who fails to decide denies. A yes that may not be
-    remembered counts once; a decision that the server does not take is a no, so that nothing waits for ever."""
+    """Call ``approve``, sync (in a thread of its own) or async.
+
+    An exception denies the call. An approval that cannot be remembered applies once. A decision that the server rejects
+    becomes a denial, so that the call does not wait forever.
+    """
     try:
         decision = decision_of(await _said(approve, asked))
     except Exception:

@@ -1,4 +1,4 @@
-"""An agent server as a Python object, for code that is async."""
+"""The async client of an agent server."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PRIVATE = "private:"
 
 
 class Client:
-    """``url`` and ``token`` of the server; without them AGENT_KERNEL_URL and AGENT_KERNEL_TOKEN, else (in a kernel) the
-    server that started this kernel, else a Jupyter server of this user that runs on this machine.
+    """An async client. Use it in one event loop and close it: ``async with Client() as client``.
 
-    ``defaults`` are options of every turn (``TurnOptions``). ``retries``: see Connection; ``resume_s``: how long a turn
-    is tried to be followed again when its server does not answer. ``verify`` is for certificates of your own. To be
-    used in one event loop, and closed: ``async with Client() as client``.
+    ``url`` and ``token`` select the server. Without them the client uses AGENT_KERNEL_URL and AGENT_KERNEL_TOKEN, else
+    (in a kernel) the server that started this kernel, else a running Jupyter server of this user on this machine.
+    ``defaults`` are options of every turn (``TurnOptions``). ``retries``: see ServerConnection. ``resume_s`` is how
+    long to try to follow a turn again when its server does not answer. ``verify`` is for your own certificates.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Client:
 
     @property
     def place(self) -> ServerAddress:
-        """The server that it speaks to."""
+        """The server that the client uses."""
         return self._place
 
     async def __aenter__(self) -> Client:
@@ -80,8 +80,11 @@ class Client:
         await self._connection.aclose()
 
     async def run(self, prompt: str, **options: Unpack[TurnOptions]) -> Result:
-        """One turn to its end. Raises the error that a failed turn ended with, SessionBusy (``busy="raise"``),
-        OutputInvalid; a cancelled task stops the turn. One that somebody else has stopped is a result that says so."""
+        """Run one turn to its end. Cancelling the task stops the turn.
+
+        Raises the error with which a failed turn ended, SessionBusy (``busy="raise"``), and OutputInvalid. A turn that
+        somebody else stopped returns a result that says so.
+        """
         turn = self.stream(prompt, **options)
         result = await turn.result()
         if result.error is not None:
@@ -91,7 +94,7 @@ class Client:
         return result
 
     def stream(self, prompt: str, **options: Unpack[TurnOptions]) -> Turn:
-        """One turn as all its events. It begins when it is iterated or entered (``async with``)."""
+        """Run one turn and yield all its events. It begins when it is iterated or entered (``async with``)."""
         chosen = self._options(options)
         functions = ClientFunctions(chosen.get("functions") or (), self._name)
         return Turn(self._connection, partial(self._begin, prompt, chosen, functions), self._terms(chosen, functions))
@@ -106,8 +109,11 @@ class Client:
         functions: Sequence[Tool | Callable[..., Any]] = (),
         stop_when_left: bool = False,
     ) -> Turn:
-        """A turn that runs, or ran, from the event number ``after`` on. Where the server has only its stored items any
-        more (it was restarted), those have no such numbers: it is told whole, numbered on from ``after``."""
+        """Follow a running or finished turn from the event number ``after``.
+
+        If the server only has the stored items (after a restart), which have no event numbers, the whole turn is told
+        again, numbered on from ``after``.
+        """
         options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
 
         async def attach() -> StartedTurn:
@@ -117,12 +123,12 @@ class Client:
         return Turn(self._connection, attach, terms)
 
     async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
-        """The state it has then. Raises TurnNotFound."""
+        """Stop a turn and return its state. Raises TurnNotFound."""
         told = await self._connection.call("POST", f"turns/{quote_segment(turn)}/cancel", {"reason": reason})
         return str(told["state"])
 
     async def approvals(self) -> list[dict[str, Any]]:
-        """Those that wait for an answer, the oldest first."""
+        """Return the approvals that wait for an answer, oldest first."""
         return list((await self._connection.call("GET", "agent/approvals"))["approvals"])
 
     async def models(self) -> dict[str, Any]:
@@ -132,38 +138,37 @@ class Client:
         return await self._connection.call("GET", "health")
 
     async def usage(self, session: str) -> dict[str, Any]:
-        """What the turns of a session cost, and how full the model's context is."""
+        """Return what the turns of a session cost, and how full the model's context is."""
         return await self.sessions.usage(session)
 
     async def tools(self) -> dict[str, Any]:
-        """What the server offers to a turn."""
+        """Return the tools that the server offers to a turn."""
         return await self._connection.call("POST", "tools", {})
 
     # As mistral.rs's SDK calls them.
 
     async def list_session_ids(self) -> list[str]:
-        """Newest first."""
+        """Return the session ids, newest first."""
         return [session.id for session in await self.sessions.list()]
 
     async def export_session(self, session_id: str) -> str | None:
-        """JSON that ``import_session`` takes, with its files; None where there is no such session."""
+        """Return the session with its files as JSON for ``import_session``; None if it does not exist."""
         try:
             return (await self.sessions.export(session_id)).decode()
         except NotFound:
             return None
 
     async def import_session(self, session_id: str, serialized: str) -> None:
-        """The session of that id is what was exported, here or by mistral.rs, whatever it was before. Raises
-        InvalidRequest."""
+        """Replace the session of this id with an exported one, from here or from mistral.rs. Raises InvalidRequest."""
         await self.sessions.replace(session_id, serialized)
 
     async def delete_session(self, session_id: str) -> bool:
-        """False where there was none."""
+        """Delete a session; return False if it did not exist."""
         return await self.sessions.delete(session_id)
 
     async def fork_session(self, src: str, dest: str, num_turns: int | None = None) -> None:
-        """The first ``num_turns`` turns (None: all; 0: none) of ``src`` as the session ``dest``. Raises
-        SessionNotFound, and Conflict where ``dest`` is there already."""
+        """Copy the first ``num_turns`` turns (None: all; 0: none) of ``src`` to the new session ``dest``. Raises
+        SessionNotFound, and Conflict if ``dest`` exists."""
         await self.sessions.fork(src, num_turns, dest)
 
     def _options(self, options: TurnOptions) -> TurnOptions:
@@ -192,8 +197,10 @@ class Client:
         return StartedTurn(str(told["turn"]), str(told["session"]))
 
     def _session(self, options: TurnOptions) -> str:
-        """Its id, where it must be known before the turn: files are sent to it. The first request that names it makes
-        it, so a token that may not list sessions may begin one."""
+        """Return the session id if it is needed before the turn, because files are uploaded to it.
+
+        The first request that names the session creates it, so that a token that may not list sessions can begin one.
+        """
         if session := options.get("session", ""):
             return session
         made = new_id("session") + secrets.token_hex(5)

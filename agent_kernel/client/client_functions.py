@@ -1,4 +1,4 @@
-"""Functions of this process that a model calls: offered by the turn, claimed, run here, answered."""
+"""Functions of this process that a model calls: offered with the turn, claimed, run here, and answered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EFFECTS = "function.effects"
 
 
 class ClientFunctions:
-    """By name. ``client`` is what this process is called where its calls are shown."""
+    """The functions by name. ``client`` is the name of this process where its calls are shown."""
 
     def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
         tools = [as_tool(each) for each in given]
@@ -38,8 +38,8 @@ class ClientFunctions:
             raise InvalidRequest("Two functions have one name.")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As ``functions`` of a turn. What runs here shares nothing with the server, so calls of one round may run at
-        the same time."""
+        """Return the ``functions`` of a turn. They share no state with the server, so calls of one round may run
+        concurrently."""
         return [
             {
                 "name": tool.spec.name,
@@ -55,7 +55,8 @@ class ClientFunctions:
         return name in self._tools
 
     async def run(self, connection: ServerConnection, event: Event, offered: CallOffered) -> None:
-        """Claims the call, runs it, answers it: a failure is an answer. Who comes too late does nothing."""
+        """Claim, run and answer a call; an exception becomes an error result. Does nothing if another client has
+        claimed it."""
         turn = f"turns/{quote_segment(event.turn)}/claims"
         try:
             claim = await connection.call("POST", turn, {"call": offered.call, "client": self._client})
@@ -87,7 +88,7 @@ class ClientFunctions:
 
 
 class ClaimedCall:
-    """One call that this client holds: renewed, what it prints, and its end."""
+    """A call that this client has claimed: renewal, output, and result."""
 
     def __init__(self, connection: ServerConnection, path: str, token: str, session: str) -> None:
         self._connection = connection
@@ -109,7 +110,7 @@ class ClaimedCall:
                 await self._post({"action": "renew"})
 
     async def finish(self, output: ToolOutput) -> None:
-        """Tried again when the connection was lost: the server takes one answer."""
+        """Send the result. Retried after a lost connection, since the server accepts only one result."""
         if self._telling is not None:
             await self._telling
         body = await self._body(output)
@@ -143,7 +144,7 @@ class ClaimedCall:
         return body | ({"media": media} if media else {})
 
     async def _kept(self, produced: ProducedFile) -> str:
-        """A file of the session from now on; what the model is told of it."""
+        """Upload a file to the session and return what the model reads about it."""
         given = InputFile(produced.name, produced.data)
         try:
             file = await sent(self._connection, given, self._session, "agent_output")
@@ -162,7 +163,7 @@ class ClaimedCall:
 
 
 async def sent(connection: ServerConnection, file: InputFile, session: str, purpose: str) -> File:
-    """Uploads it. Raises FileTooLarge, QuotaExceeded, OSError for what can not be read."""
+    """Upload a file. Raises FileTooLarge, QuotaExceeded, and OSError if it cannot be read."""
     fields = {"purpose": purpose, **({"session": session} if session else {})}
     form = MultipartForm(fields, file)
     headers = await asyncio.to_thread(lambda: form.headers)

@@ -1,4 +1,5 @@
-"""Where a server is, and who asks it: said by the caller, by the environment, or by a server of this user that runs."""
+"""Finds the server and the credentials: given by the caller, by the environment, or by a running server of this
+user."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ SUFFIX = "agent/v1/"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """``url`` ends in ``agent/v1/``. ``headers`` prove who asks; ``kernel``: it is a kernel's own credential."""
+    """Address and credentials. ``url`` ends in ``agent/v1/``. ``headers`` authenticate; ``kernel`` marks a kernel's own
+    credential."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -31,8 +33,11 @@ class ServerAddress:
 
     @classmethod
     def of(cls, url: str, token: str) -> ServerAddress:
-        """Of a person's token. ``url`` is that of the server, with its base URL, or of ``agent/v1``. Raises
-        InvalidRequest for what is no URL, and for one with a password or a token in it, which logs would show."""
+        """Build an address from a user's token.
+
+        ``url`` is that of the server, with its base URL, or of ``agent/v1``. Raises InvalidRequest for an invalid URL,
+        and for one that contains a password or a token, which would appear in logs.
+        """
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidRequest(f"{url[:80]!r} is not the URL of a server.", hint="http://127.0.0.1:8888/")
@@ -46,13 +51,13 @@ class ServerAddress:
 
     @property
     def here(self) -> bool:
-        """On this machine."""
+        """Whether the server is on this machine."""
         return (urllib.parse.urlsplit(self.url).hostname or "") in LOOPBACK
 
 
 def find(url: str | None, token: str | None) -> ServerAddress:
-    """As named; else as the environment says (in a kernel: its own credential); else a Jupyter server of this user that
-    runs here, the one started last. Raises ServerUnreachable, InvalidRequest."""
+    """Find a server: the given one, else that of the environment (in a kernel with its own credential), else the
+    Jupyter server of this user on this machine that was started last. Raises ServerUnreachable, InvalidRequest."""
     if url is not None:
         return ServerAddress.of(url, _token_for(url) if token is None else token)
     if os.environ.get(KERNEL) and token is None and (server := server_of_this_kernel()) is not None:
@@ -66,8 +71,8 @@ def find(url: str | None, token: str | None) -> ServerAddress:
 
 
 def _token_for(url: str) -> str:
-    """That of the environment, unless it belongs to another server there; else what the server itself has written for
-    programs of its user, where it runs here."""
+    """Return the token of the environment, unless it belongs to another server; else the token that a local server has
+    written for programs of its user."""
     named, given = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if given and (not named or _routes(named) == _routes(url)):
         return given
@@ -75,7 +80,8 @@ def _token_for(url: str) -> str:
 
 
 def _routes(url: str) -> str:
-    """Of the server, of ``agent/v1``, or of the ``v1`` that ``agent-kernel serve`` has for clients of other houses."""
+    """Return the URL of the routes, from the URL of the server, of ``agent/v1``, or of the ``v1`` that ``agent-kernel
+    serve`` has for OpenAI and Anthropic clients."""
     whole = url.rstrip("/") + "/"
     for known in (SUFFIX, "v1/"):
         if whole.endswith("/" + known):
@@ -84,7 +90,8 @@ def _routes(url: str) -> str:
 
 
 def _running() -> Iterator[dict[str, Any]]:
-    """What servers of this user that live wrote of themselves, the newest first; only their owner can read it."""
+    """Yield the descriptions that running servers of this user have written, newest first; only their owner can read
+    them."""
     import jupyter_core.paths
 
     folder = Path(jupyter_core.paths.jupyter_runtime_dir())

@@ -1,4 +1,4 @@
-"""The events of one turn from the server, each once and in order, however often the connection is lost."""
+"""The events of one turn from the server, each once and in order, across lost connections."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STORED = "X-Agent-Stored"
 
 
 class EventFollower:
-    """``after`` is the number of the last event that is known already. ``resume_s``: how long a server may not answer
-    at all until that is an error."""
+    """Follows one turn. ``after`` is the number of the last known event. ``resume_s`` is how long the server may be
+    unreachable before that is an error."""
 
     def __init__(
         self, connection: ServerConnection, turn: str, session: str = "", *, after: int = 0, resume_s: float = RESUME_S
@@ -38,7 +38,8 @@ class EventFollower:
         self._heard = False
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Up to ``turn.finished``. Raises AgentKernelError when it can not be followed to its end."""
+        """Yield the events up to ``turn.finished``. Raises AgentKernelError if the turn cannot be followed to its
+        end."""
         loop = asyncio.get_running_loop()
         lost, until = 0, 0.0
         while True:
@@ -65,7 +66,7 @@ class EventFollower:
             lost += 1
 
     async def _once(self) -> AsyncGenerator[Event, None]:
-        """One connection."""
+        """Read events over one connection."""
         path = f"turns/{quote_segment(self._turn)}/events"
         told = {"session": self._session or None}
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._after)}
@@ -91,7 +92,7 @@ class EventFollower:
         return self._taken(event)
 
     async def _rest(self, path: str, told: dict[str, str | None]) -> AsyncGenerator[Event, None]:
-        """What the stored items have beyond what was received; numbers go on."""
+        """Yield what the stored items contain beyond the received events, with continued numbers."""
         headers = {"Accept": "text/event-stream"}
         events: list[Event] = []
         async with self._connection.stream("GET", path, query=told, headers=headers) as (_, pieces):

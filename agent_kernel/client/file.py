@@ -1,4 +1,4 @@
-"""A file of a session, as a program has it: its facts, its body where it came along, and the way to the rest."""
+"""A file of a session: its metadata, its body if it was included, and methods to fetch the rest."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from agent_kernel.notebook.server_client import quote_segment
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """``size`` in bytes, ``created_at`` in whole seconds since the epoch. ``source`` says which tool made it, in which
-    round and turn. Of a file that does not exist ``error`` says why."""
+    """A file of a session.
+
+    ``size`` is in bytes, ``created_at`` in whole seconds since the epoch. ``source`` is the tool, the round and the
+    turn that produced it. ``error`` explains why a file does not exist.
+    """
 
     id: str
     name: str
@@ -40,7 +43,7 @@ class File:
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any], session: str = "", connection: ServerConnection | None = None) -> File:
-        """Of an event (``name``) or of ``files`` (``filename``)."""
+        """Read the JSON of an event (``name``) or of the files route (``filename``)."""
         code, binary = str(wire.get("code", "")), wire.get("data_base64")
         return cls(
             str(wire["id"]),
@@ -65,23 +68,23 @@ class File:
 
     @property
     def preview(self) -> str:
-        """How a text begins; empty of what is none."""
+        """The beginning of a text file; empty for other files."""
         return self.told or (self.text or "")[:PREVIEW_CHARS]
 
     def as_text(self) -> str | None:
-        """The text that came along; None where none did."""
+        """The included text; None if there is none."""
         return self.text
 
     def as_bytes(self) -> bytes | None:
-        """The bytes that came along; None where none did."""
+        """The included bytes; None if there are none."""
         return self.text.encode() if self.text is not None else self.data
 
     def is_truncated(self) -> bool:
-        """Its body did not come along; ``read`` fetches it."""
+        """Whether the body was not included; ``read`` fetches it."""
         return self.as_bytes() is None and self.size > 0
 
     async def read(self) -> bytes:
-        """All of it. Raises FileNotProduced, FileGone, FileNotFound, ServerUnreachable."""
+        """Return the whole body. Raises FileNotProduced, FileGone, FileNotFound, ServerUnreachable."""
         here = self.as_bytes()
         if here is not None:
             return here
@@ -89,12 +92,14 @@ class File:
         return (await connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
 
     async def read_text(self) -> str:
-        """Raises UnicodeDecodeError for what is none, and as ``read``."""
+        """Return the whole text. Raises UnicodeDecodeError if it is not text, and as ``read``."""
         return (await self.read()).decode()
 
     async def save(self, path: str | os.PathLike[str]) -> Path:
-        """Into a file, or under its own name into a folder; what is there already is replaced once the whole has come.
-        The path. Raises OSError, and as ``read``."""
+        """Save the file to a path, or under its own name in a folder, and return the path.
+
+        An existing file is replaced once the download is complete. Raises OSError, and as ``read``.
+        """
         target = await asyncio.to_thread(self._target, path)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
             try:
@@ -118,7 +123,7 @@ class File:
                 await asyncio.to_thread(into.write, piece)
 
     def _target(self, path: str | os.PathLike[str]) -> Path:
-        """A file's name came from a model: of it only the last part counts."""
+        """Return the path to write. Only the last part of the name is used, because it may come from a model."""
         given = Path(path).expanduser()
         last = self.name.replace("\\", "/").rpartition("/")[2]
         return given / (last if last not in ("", ".", "..") else self.id) if given.is_dir() else given

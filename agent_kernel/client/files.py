@@ -1,4 +1,4 @@
-"""Files of the caller: uploaded, listed, looked at, removed."""
+"""Files of the caller: upload, list, read, delete."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ USER_DATA = "user_data"
 
 
 class FilesClient:
-    """Methods that name a file raise FileNotFound."""
+    """The files of a server. Methods that name a file raise FileNotFound."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     async def upload(self, file: Given, session: str = "", *, name: str = "", purpose: str = USER_DATA) -> File:
-        """Streams it; the session is made if it is not there. Without one the file belongs to none yet, and can be
-        given to any. Raises FileTooLarge, QuotaExceeded, InvalidRequest."""
+        """Stream a file to the server. The session is created if it does not exist.
+
+        Without a session the file can later be given to any. Raises FileTooLarge, QuotaExceeded, InvalidRequest.
+        """
         given = input_file(file)
         if name:
             given = type(given)(name, given.source, given.mime)
         return await sent(self._connection, given, session, purpose)
 
     async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
-        """Newest first; of a session, oldest first."""
+        """Return the files, newest first; those of a session, oldest first."""
         told = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
         return [self._file(one) for one in told["data"]]
 
@@ -37,7 +39,7 @@ class FilesClient:
         return self._file(await self._connection.call("GET", _path(id), query={"session": session or None}))
 
     async def delete(self, id: str, session: str = "") -> None:
-        """From that session, or from all that have it."""
+        """Delete the file from this session, or from all sessions that have it."""
         await self._connection.call("DELETE", _path(id), query={"session": session or None})
 
     def _file(self, wire: dict[str, Any]) -> File:

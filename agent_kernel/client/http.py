@@ -1,4 +1,4 @@
-"""HTTP to one server: who asks, what is tried again, and errors as the classes of ``errors.py``."""
+"""HTTP to one server: authentication, retries, and errors as the classes of ``errors.py``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ Query = Mapping[str, str | int | float | None]
 
 
 class ServerConnection:
-    """To be used in one event loop. ``retries`` counts tries after the first: of what only reads or is known when it
-    is repeated, and of what did certainly not begin (no connection was made, or the server said so: 429, or 503 with a
-    time)."""
+    """A connection for one event loop.
+
+    ``retries`` is the number of attempts after the first. Requests are retried if they only read, if the server
+    recognises the repetition, or if they certainly did not start (no connection, or the server says so: 429, or 503
+    with Retry-After).
+    """
 
     def __init__(
         self,
@@ -59,8 +62,11 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         kept: bool = False,
     ) -> dict[str, Any]:
-        """The JSON answer. ``kept``: the server answers a repetition with what the first try did, so that it may be
-        made again whatever became of that. Raises the error that the server names, or ServerUnreachable."""
+        """Send a request and return the JSON response.
+
+        ``kept`` means that the server answers a repetition with the result of the first attempt, so that it can always
+        be retried. Raises the error that the server returns, or ServerUnreachable.
+        """
         said = None if body is None else json.dumps(body, allow_nan=False).encode()
         kind = {} if said is None else {"Content-Type": "application/json"}
         response = await self.send(method, path, said, query=query, headers={**kind, **(headers or {})}, kept=kept)
@@ -76,7 +82,7 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         kept: bool = False,
     ) -> httpx.Response:
-        """The whole answer. A body that comes in pieces is sent once. Raises as ``call``."""
+        """Send a request and return the whole response. A streamed body is sent once. Raises as ``call``."""
         again = isinstance(content, bytes) or content is None
         for attempt in range(self._retries + 1):
             last = attempt == self._retries or not again
@@ -106,8 +112,8 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         idle_s: float = STREAM_S,
     ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
-        """(headers, pieces of the body as they come), once: a caller knows how to go on. Raises as ``call``, in the
-        body of the ``async with`` too."""
+        """Yield (headers, chunks of the body), without retries. Raises as ``call``, also within the ``async with``
+        block."""
         try:
             async with self._opened(method, path, None, query, headers, idle_s=idle_s) as response:
                 yield response.headers, response.aiter_bytes()
@@ -150,7 +156,8 @@ class ServerConnection:
                 raise _unreachable(error, begun=True) from error
 
     async def _client(self) -> httpx.AsyncClient:
-        """Made at its first use: to load the library and the certificates takes a while, so a thread does it."""
+        """Create the HTTP client on first use, in a thread, because loading the library and the certificates takes a
+        while."""
         async with self._opening:
             if self._http is None:
                 self._http = await asyncio.to_thread(self._made)
@@ -170,7 +177,7 @@ class ServerConnection:
 
 
 class RefusedResponse(Exception):
-    """An answer of 300 or more; ``error`` is what the caller hears."""
+    """A response with a status of 300 or more; ``error`` is the exception for the caller."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(response.status_code)
@@ -179,7 +186,8 @@ class RefusedResponse(Exception):
         self._wait = response.headers.get("Retry-After", "")
 
     def pause(self, usual: float, *, again: bool) -> float | None:
-        """Before it is tried again; None: it is not. ``again``: it may be, whatever became of it."""
+        """Return the pause before the next attempt; None if there is none. ``again`` means that the request may always
+        be retried."""
         asked = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
         if asked is not None and self._status in (429, 503):
             return max(asked, usual) if asked <= PATIENCE_S else None
@@ -189,7 +197,7 @@ class RefusedResponse(Exception):
 
 
 def json_of(response: httpx.Response) -> dict[str, Any]:
-    """The JSON object that it has. Raises AgentKernelError for anything else, such as a page for people."""
+    """Return the JSON object of a response. Raises AgentKernelError for anything else, such as an HTML page."""
     try:
         return dict(response.json())
     except (ValueError, TypeError) as error:
@@ -197,8 +205,8 @@ def json_of(response: httpx.Response) -> dict[str, Any]:
 
 
 def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
-    """A Jupyter server commonly has a self-signed certificate, which need not be verified on loopback, where packets
-    never leave this machine; it is everywhere else."""
+    """Return whether to verify certificates. Jupyter servers often use self-signed ones, which are accepted on loopback
+    only, where packets never leave this machine."""
     if not place.secure:
         return False  # nothing is verified, so no certificates are loaded
     context = ssl.create_default_context()
@@ -227,7 +235,7 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
 
 
 def _named(response: httpx.Response) -> AgentKernelError | None:
-    """As the server says it, if it is ours."""
+    """Build the error that the server returned, if the response has our format."""
     try:
         body = response.json()["error"]
         error = from_json(body)

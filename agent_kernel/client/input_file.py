@@ -1,4 +1,4 @@
-"""A file on its way to a turn: a path, bytes, an open file, a text, or the data of a URL."""
+"""A file to upload with a turn: a path, bytes, an open file, a text, or a data URL."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ MAX_URL_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """``source`` is where its bytes are: they are read when it is sent, and a path is not read into memory. ``mime``
-    empty: as the name says."""
+    """A file for a turn.
+
+    ``source`` provides the bytes; they are read when the file is sent, and a path is streamed. An empty ``mime`` is
+    derived from the name.
+    """
 
     name: str
     source: Path | bytes | BinaryIO
@@ -29,7 +32,7 @@ class InputFile:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], name: str = "", mime: str = "") -> InputFile:
-        """Raises InvalidRequest where there is no file."""
+        """Use the file at this path. Raises InvalidRequest if it does not exist."""
         found = Path(path).expanduser()
         if not found.is_file():
             raise InvalidRequest(f"There is no file {str(found)!r}.")
@@ -45,13 +48,14 @@ class InputFile:
 
     @classmethod
     def from_file(cls, file: BinaryIO, name: str = "", mime: str = "") -> InputFile:
-        """An open binary file, read from where it stands; it is not closed. It is sent once."""
+        """Use an open binary file, read from its current position. It can be sent once and is not closed."""
         given = name or os.path.basename(str(getattr(file, "name", "")))
         return cls(clean_name(given or "file"), file, mime)
 
     @classmethod
     def from_url(cls, url: str, name: str = "", mime: str = "") -> InputFile:
-        """``data:text/plain;base64,aGVsbG8=``. Raises InvalidRequest for other URLs: nothing is fetched here."""
+        """Use a data URL: ``data:text/plain;base64,aGVsbG8=``. Raises InvalidRequest for other URLs; nothing is fetched
+        here."""
         head, comma, data = url.partition(",")
         if not head.startswith("data:") or not comma:
             raise InvalidRequest("Only data: URLs can be given as a file.", hint="Download it first.")
@@ -77,7 +81,7 @@ class InputFile:
 
     @property
     def size(self) -> int | None:
-        """Bytes; None: known only when it was read."""
+        """Size in bytes; None if it is known only after reading."""
         if isinstance(self.source, bytes):
             return len(self.source)
         if isinstance(self.source, Path):
@@ -85,14 +89,15 @@ class InputFile:
         return None
 
     def open(self) -> BinaryIO:
-        """Blocking. Whoever opens a path or bytes closes it; a file that was given stays its owner's."""
+        """Open the file. Blocking. The caller closes files opened from a path or bytes; a file object that was passed
+        in stays open."""
         if isinstance(self.source, Path):
             return self.source.open("rb")
         return io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source
 
     @property
     def borrowed(self) -> bool:
-        """It is an open file of somebody else."""
+        """Whether the source is a file object that belongs to the caller."""
         return not isinstance(self.source, Path | bytes)
 
 
@@ -101,7 +106,7 @@ Given: TypeAlias = InputFile | str | os.PathLike[str] | bytes | BinaryIO
 
 
 def input_file(given: Given) -> InputFile:
-    """Raises InvalidRequest."""
+    """Convert a value to an InputFile. Raises InvalidRequest."""
     if isinstance(given, InputFile):
         return given
     if isinstance(given, bytes):

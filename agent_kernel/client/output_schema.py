@@ -1,4 +1,4 @@
-"""What an answer shall look like: a type, a JSON schema, a choice or a pattern; and the answer as that type."""
+"""The form of an answer (a type, a JSON schema, a choice or a pattern), and the answer as a value of that type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 
 @dataclass(frozen=True, slots=True)
 class OutputType:
-    """``wire`` is what the server is told; ``read`` makes a value of the text."""
+    """An output format; ``wire`` is sent to the server, ``read`` converts the text to a value."""
 
     wire: Mapping[str, Any]
     read: Callable[[str], Any] = field(repr=False)
 
     def value(self, text: str) -> Any:
-        """Raises OutputInvalid for a text that does not fit."""
+        """Convert the text. Raises OutputInvalid if it does not match."""
         try:
             return self.read(text)
         except ValueError as error:
@@ -29,8 +29,8 @@ class OutputType:
 
 
 def shape_of(output: Any) -> OutputType:
-    """A pydantic model or any type that pydantic can check, a JSON schema (a dict), ``"json"``, a list of whole
-    answers, or a compiled pattern. Raises InvalidRequest."""
+    """Convert a pydantic model or any type that pydantic can validate, a JSON schema (a dict), ``"json"``, a list of
+    complete answers, or a compiled pattern. Raises InvalidRequest."""
     if isinstance(output, OutputType):
         return output
     if output in ("json", "json_object"):

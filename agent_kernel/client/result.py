@@ -1,4 +1,4 @@
-"""What one turn came to."""
+"""The result of one turn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent_kernel.core.messages import ToolCall, Usage
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a tool and what came of it; ``status`` is empty for one without a result. ``files`` are ids."""
+    """A tool call and its result; ``status`` is empty if there is no result. ``files`` are ids."""
 
     id: str
     name: str
@@ -42,9 +42,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``text`` is the closing answer, ``value`` what it is as the type that was asked for. ``state`` is committed,
-    cancelled, failed or interrupted, ``reason`` why; ``finish`` is stop, length or calls. ``returned`` are calls that
-    this program is to answer in its next turn. ``notices`` are lines that a person should read."""
+    """The result of a turn.
+
+    ``text`` is the closing answer and ``value`` the answer as the requested type. ``state`` is committed, cancelled,
+    failed or interrupted, with ``reason``; ``finish`` is stop, length or calls. ``returned`` are calls that this
+    program answers in its next turn. ``notices`` are lines for a person to read.
+    """
 
     turn: str
     session: str
@@ -67,7 +70,7 @@ class Result:
         return self.text
 
     def file(self, name: str) -> File:
-        """The last one of that name. Raises FileNotFound, FileNotProduced."""
+        """Return the last file of that name. Raises FileNotFound, FileNotProduced."""
         found = next((file for file in reversed(self.files) if file.name == name), None)
         if found is None:
             raise FileNotFound(f"This turn made no file {name[:80]!r}.")
@@ -77,7 +80,7 @@ class Result:
 
 
 class ResultBuilder:
-    """The events of a turn, put together as they come."""
+    """Builds a result from the events of a turn."""
 
     def __init__(self, connection: ServerConnection, shape: OutputType | None = None) -> None:
         self._connection = connection
@@ -124,7 +127,8 @@ class ResultBuilder:
         return body if isinstance(body, TurnFinished) else None
 
     def result(self) -> Result:
-        """Of a turn that ended. Raises OutputInvalid where a committed answer is not of the type asked for."""
+        """Return the result of a turn that has ended. Raises OutputInvalid if a committed answer is not of the
+        requested type."""
         last, end = self._last, self.finished
         assert last is not None
         assert end is not None

@@ -1,4 +1,4 @@
-"""What of a turn has been received, so that the rest can be told from its stored items when its live log is gone."""
+"""Tracks the received part of a turn, so that the rest can be taken from its stored items when its live log is gone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ ONCE = (TurnStarted, TurnVersion)
 
 
 class ResumeState:
-    """Stored items have texts in one piece and numbers of their own, so the two tellings of a turn are matched by what
-    they say: texts by their length, calls and files by their ids."""
+    """The received part of a turn.
+
+    Stored items have unsplit texts and their own numbers, so they are matched with events by content: texts by their
+    length, calls and files by their ids.
+    """
 
     def __init__(self) -> None:
         self._length = {TextDelta: 0, ReasoningDelta: 0}
@@ -36,7 +39,7 @@ class ResumeState:
             self._marks.add(mark)
 
     def rest(self, stored: Iterable[EventBody]) -> Iterator[EventBody]:
-        """Of a turn told from its beginning what was not received."""
+        """Yield the events of a retold turn that were not received yet."""
         skip = dict(self._length)
         for body in stored:
             if isinstance(body, TextDelta | ReasoningDelta):

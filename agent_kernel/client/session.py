@@ -1,4 +1,4 @@
-"""What a server tells of a session: its facts, its branches, what was said in it, and where a search found it."""
+"""Values that a server returns for sessions: metadata, branches, messages, and search results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from agent_kernel.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Times are seconds since the epoch. ``turns`` counts those of the current ``branch``, ``revision`` its changes;
-    ``notebooks`` are the paths of those that use it."""
+    """A session.
+
+    Times are seconds since the epoch. ``turns`` counts the turns of the current ``branch``, ``revision`` its changes;
+    ``notebooks`` are the paths of the notebooks that use it.
+    """
 
     id: str
     title: str = ""
@@ -45,7 +48,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that was said, by the person, the model or a tool; ``seq`` orders them."""
+    """One message of the user, the model or a tool; ``seq`` orders them."""
 
     seq: int
     turn: str
@@ -59,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """``facts`` are all that the server tells of it."""
+    """A branch; ``facts`` is the complete JSON from the server."""
 
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``snippets`` are the places in the session that match, best first."""
+    """A session that matches a search; ``snippets`` are the matching places, best first."""
 
     session: Session
     score: float

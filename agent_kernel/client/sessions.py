@@ -1,4 +1,4 @@
-"""Sessions of the caller: list, make, read, rename, branch, fork, export, import, delete, search."""
+"""Sessions of the caller: list, create, read, rename, branch, fork, export, import, delete, search."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ MOST = 1_000
 
 
 class SessionsClient:
-    """Methods that name a session raise SessionNotFound; those that change one Conflict (SessionBusy, or its
-    ``revision`` is not the one that was ``seen``)."""
+    """The sessions of a server.
+
+    Methods that name a session raise SessionNotFound. Methods that change one raise Conflict: SessionBusy, or its
+    ``revision`` differs from ``seen``.
+    """
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     async def list(self, limit: int = MOST, name: str = "") -> Sequence[Session]:
-        """Newest first; ``name``: those with it in their title, tags or id."""
+        """Return the sessions, newest first; ``name`` selects those with it in title, tags or id."""
         told = await self._connection.call("GET", "sessions", query={"limit": limit, "name": name or None})
         return [Session.from_json(one) for one in told["sessions"]]
 
     async def create(self, title: str = "", id: str | None = None, *, private: bool = False) -> Session:
-        """The one of that id, if it is there. ``private``: in memory, in no list."""
+        """Return the session of that id, created if it does not exist. ``private`` keeps it in memory and out of
+        lists."""
         body = {"title": title, "bind": False, **({"id": id} if id else {}), **({"private": True} if private else {})}
         return Session.from_json(await self._connection.call("POST", "sessions", body))
 
@@ -39,47 +43,47 @@ class SessionsClient:
         return Session.from_json(told)
 
     async def describe(self, id: str, *, seen: int | None = None, **what: Any) -> Session:
-        """``tags``, ``metadata``, ``context`` or ``title``."""
+        """Change ``tags``, ``metadata``, ``context`` or ``title``."""
         return Session.from_json(await self._connection.call("PATCH", _path(id), what, headers=_match(seen)))
 
     async def delete(self, id: str) -> bool:
-        """False where there was none."""
+        """Delete the session; return False if it did not exist."""
         return bool((await self._connection.call("DELETE", _path(id))).get("deleted"))
 
     async def clear(self, id: str) -> Session:
         return Session.from_json(await self._connection.call("POST", _path(id, "clear"), {}))
 
     async def items(self, id: str, limit: int | None = None, branch: str | None = None) -> Sequence[Line]:
-        """What was said, oldest first; the newest ``limit`` of it."""
+        """Return the newest ``limit`` messages, oldest first."""
         told = await self._connection.call("GET", _path(id, "items"), query={"limit": limit, "branch": branch})
         return [Line.from_json(one) for one in told["items"]]
 
     async def turns(self, id: str, limit: int | None = None, before: str = "") -> Sequence[dict[str, Any]]:
-        """As ``sessions/{id}/turns`` tells them."""
+        """Return the turns as ``sessions/{id}/turns`` does."""
         told = await self._connection.call("GET", _path(id, "turns"), query={"limit": limit, "before": before or None})
         return [dict(one) for one in told["turns"]]
 
     async def usage(self, id: str) -> dict[str, Any]:
-        """What its turns cost, and how full the model's context is."""
+        """Return what its turns cost, and how full the model's context is."""
         return await self._connection.call("GET", _path(id, "usage"))
 
     async def permissions(self, id: str) -> dict[str, Any]:
-        """What the server rules, and what was decided for the rest of this session (``grants``)."""
+        """Return the server's policy and the decisions for the rest of this session (``grants``)."""
         return await self._connection.call("GET", _path(id, "permissions"))
 
     async def revoke(self, id: str, kind: str | None = None, tool: str | None = None) -> int:
-        """Takes back what was decided, of a kind or a tool, or all of it. How many decisions that were."""
+        """Delete the decisions about a kind or a tool, or all of them, and return how many there were."""
         query = {"kind": kind, "tool": tool}
         return int((await self._connection.call("DELETE", _path(id, "permissions"), query=query))["revoked"])
 
     async def fork(self, id: str, turns: int | None = None, into: str | None = None) -> Session:
-        """A new session with the first ``turns`` turns of this one; None: with all of them."""
+        """Copy the first ``turns`` turns to a new session; None copies all."""
         body = {**({} if turns is None else {"turns": turns}), **({"id": into} if into else {})}
         return Session.from_json(await self._connection.call("POST", _path(id, "fork"), body))
 
     async def undo(self, id: str) -> dict[str, Any] | None:
-        """Takes the newest turn back. What it was, and what it ran, which can not be taken back; None: there was
-        none."""
+        """Remove the newest turn and return it with the code it ran, whose effects cannot be undone; None if there is
+        no turn."""
         told = await self._connection.call("POST", _path(id, "undo"), {})
         return told["undone"] and dict(told["undone"])
 
@@ -89,7 +93,7 @@ class SessionsClient:
         ]
 
     async def branch(self, id: str, before: str | None = None, name: str = "") -> Branch:
-        """A new one, which is the current one from now on; it ends before the turn ``before``, or has everything."""
+        """Create a branch and make it the current one. It ends before the turn ``before``, or has all turns."""
         body = {"name": name, **({"before": before} if before else {})}
         return Branch.from_json(await self._connection.call("POST", _path(id, "branches"), body))
 
@@ -100,24 +104,25 @@ class SessionsClient:
         await self._connection.call("DELETE", _path(id, "branches", name))
 
     async def search(self, words: str, limit: int = 5, role: str = "") -> Sequence[Found]:
-        """Sessions in which any of the words was said, best first."""
+        """Return the sessions that contain any of the words, best first."""
         told = await self._connection.call("GET", "search", query={"q": words, "limit": limit, "role": role or None})
         return [Found.from_json(one) for one in told["hits"]]
 
     async def export(self, id: str, format: str = "agent-kernel", branch: str | None = None) -> bytes:
-        """The session as a document: agent-kernel (lossless), mistralrs, openai, markdown, notebook, ..."""
+        """Return the session as a document: agent-kernel (lossless), mistralrs, openai, markdown, notebook, ..."""
         query = {"format": format, "branch": branch}
         response = await self._connection.send("GET", _path(id, "export"), query=query, headers={"Accept": "*/*"})
         return response.content
 
     async def import_document(self, document: bytes | str, format: str | None = None) -> Session:
-        """A new session of it: text, no permissions. Raises InvalidRequest for what is no such document."""
+        """Create a session from a document, with its text and without permissions. Raises InvalidRequest for an invalid
+        document."""
         body = document.encode() if isinstance(document, str) else document
         response = await self._connection.send("POST", "sessions/import", body, query={"format": format})
         return Session.from_json(json_of(response))
 
     async def replace(self, id: str, document: bytes | str | dict[str, Any]) -> None:
-        """The session of that id is what the document says, whatever it was. Raises InvalidRequest."""
+        """Replace the session of that id with the document. Raises InvalidRequest."""
         if isinstance(document, dict):
             body = json.dumps(document).encode()
         else:

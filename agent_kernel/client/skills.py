@@ -1,4 +1,4 @@
-"""Skills of the caller: brought, listed, removed."""
+"""Skills of the caller: add, list, remove."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_kernel.notebook.server_client import quote_segment
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """``id``, or ``id@version``, is what a turn names."""
+    """An installed skill; a turn names it by ``id`` or ``id@version``."""
 
     id: str
     name: str
@@ -40,13 +40,14 @@ class Skill:
 
 
 class SkillsClient:
-    """Only a person's token brings or removes them, not a kernel."""
+    """The skills of a server. Adding and removing requires a user's token; a kernel's credential is refused."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     async def add(self, path: str | os.PathLike[str], *, version_of: str = "") -> Skill:
-        """A folder with a ``SKILL.md``, or a zip of one; links are left out. Raises InvalidRequest, QuotaExceeded."""
+        """Upload a folder with a ``SKILL.md``, or a zip of one; links are left out. Raises InvalidRequest,
+        QuotaExceeded."""
         with tempfile.TemporaryFile() as packed:
             form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")
             route = f"skills/{quote_segment(version_of)}/versions" if version_of else "skills"
@@ -65,7 +66,7 @@ class SkillsClient:
 
 
 def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:
-    """A zip as it is; a folder as one, in ``packed``."""
+    """Return a zip as it is; a folder is packed into ``packed``."""
     found = Path(path).expanduser()
     if not found.is_dir():
         return InputFile.from_path(found, mime="application/zip")

@@ -1,4 +1,4 @@
-"""Server-sent events as they come off the wire: bytes in, frames out."""
+"""A parser for server-sent events: bytes in, frames out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SseFrame:
-    """One event; ``id`` and ``event`` are empty where it has none."""
+    """One event; ``id`` and ``event`` are empty if it has none."""
 
     id: str
     event: str
@@ -16,7 +16,7 @@ class SseFrame:
 
 
 class SseParser:
-    """Pieces of any length are fed; a frame comes when its empty line has."""
+    """Accepts chunks of any length; a frame is complete at its empty line."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The one bridge to code that is not async: the same objects, their coroutines run on a thread of their own."""
+"""The bridge for synchronous code: the same objects, with their coroutines run on a thread of their own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHUTDOWN = "cannot schedule new futures"
 
 
 class EventLoopBridge:
-    """One event loop in one daemon thread; ``close`` ends both, and so does the end of the interpreter."""
+    """One event loop in one daemon thread; ``close`` ends both, and so does the exit of the interpreter."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -45,8 +45,10 @@ class EventLoopBridge:
         atexit.register(self._at_exit)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Waits for it, in the context of the caller; an interrupt cancels it. Raises what it raises, and Conflict from
-        the bridge's own thread or when it is closed."""
+        """Run a coroutine in the context of the caller and wait for it; an interrupt cancels it.
+
+        Raises what it raises, and Conflict if called on the bridge's own thread or after ``close``.
+        """
         if threading.current_thread() is self._thread:
             raise Conflict("A callback on the client's thread would wait for itself.", hint="Use Client there.")
         if self._exiting and threading.current_thread() is not threading.main_thread():
@@ -80,7 +82,7 @@ class EventLoopBridge:
             raise
 
     def drop(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Closes what nobody reads any more. Whose memory is collected on the bridge's own thread is not waited for."""
+        """Close an object that is no longer read. Does not wait if it is collected on the bridge's own thread."""
         if self._closed:
             return
         if threading.current_thread() is self._thread:
@@ -93,7 +95,7 @@ class EventLoopBridge:
         self._closing.append(close)
 
     def close(self) -> None:
-        """Harmless the second time."""
+        """Close the bridge. Idempotent."""
         if self._closed:
             return
         atexit.unregister(self._at_exit)
@@ -109,7 +111,7 @@ class EventLoopBridge:
                 self._refuse(done)
 
     def _at_exit(self) -> None:
-        """Daemon threads that wait here end with the interpreter, without a word."""
+        """Stop at the exit of the interpreter; daemon threads that wait here would otherwise end without notice."""
         self._exiting = True
         self.close()
 
@@ -151,8 +153,8 @@ class EventLoopBridge:
 
 
 class SyncProxy:
-    """Stands for one object: what is a coroutine there is a call here, what is an async iterator is an iterator, and
-    objects that have such methods are bridged in turn."""
+    """A synchronous proxy of one object: coroutines become calls, async iterators become iterators, and objects with
+    such methods are wrapped in turn."""
 
     def __init__(self, target: Any, bridge: EventLoopBridge) -> None:
         self._target = target
@@ -205,9 +207,12 @@ class SyncProxy:
 
 
 class SyncClient(SyncProxy):
-    """``Client`` for code that is not async, with all that it has: ``run``, ``stream``, ``sessions``, ``files``, ... It
-    takes what Client takes. May be used from any thread, also in a notebook, where an event loop runs already;
-    callbacks run in threads of their own. To be closed: ``with SyncClient() as client``."""
+    """``Client`` for synchronous code, with the same arguments and methods: ``run``, ``stream``, ``sessions``,
+    ``files``, ...
+
+    It may be used from any thread, also in a notebook, where an event loop is already running; callbacks run in threads
+    of their own. Close it: ``with SyncClient() as client``.
+    """
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
         client = Client(url, **options)
@@ -223,7 +228,7 @@ class SyncClient(SyncProxy):
         self.close()
 
     def close(self) -> None:
-        """Stops what it runs."""
+        """Stop everything that the client runs, and close it."""
         self._bridge.close()
 
 
@@ -253,7 +258,7 @@ def _target(value: Any) -> Any:
 
 
 def _iterated(events: AsyncIterator[Any], bridge: EventLoopBridge) -> Iterator[Any]:
-    """Closed when the iterator is: a generator that is left is."""
+    """Iterate synchronously; the async iterator is closed together with this generator."""
     try:
         while True:
             try:

@@ -1,4 +1,4 @@
-"""One turn as a program sees it: its events as they come, its callbacks answered meanwhile, its result."""
+"""One turn as a program sees it: its events as they arrive, its callbacks, and its result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT = "the program that asked stopped listening"
 
 @dataclass(frozen=True, slots=True)
 class StartedTurn:
-    """``attached``: it ran already when this client came."""
+    """A started turn; ``attached`` means that it was already running when this client connected."""
 
     turn: str
     session: str
@@ -36,7 +36,7 @@ class StartedTurn:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How a turn is followed: what answers for this program, and what becomes of it when nobody listens any more."""
+    """How to follow a turn: which callbacks answer for this program, and what happens when nobody listens any more."""
 
     functions: ClientFunctions
     approve: Approve | None = None
@@ -48,11 +48,11 @@ class FollowOptions:
 
 
 class Turn:
-    """Iterated for its events, once; it begins at the first. Closing the iterator (``break``, ``aclose``, the end of an
-    ``async with``, a cancelled task) stops the turn, unless it is to be left running.
+    """One turn. Iterate it once for its events; it begins with the first.
 
-    ``id`` and ``session`` are known once it has begun. Callbacks are answered while it is open, whether the program is
-    reading or not.
+    Closing the iterator (``break``, ``aclose``, the end of an ``async with``, a cancelled task) stops the turn, unless
+    ``leave_running`` is set. ``id`` and ``session`` are known once it has begun. Callbacks are answered while it is
+    open, whether the program reads events or not.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Turn:
 
     @property
     def id(self) -> str:
-        """Empty until it has begun."""
+        """The id of the turn; empty until it has begun."""
         return self._started.turn if self._started else ""
 
     @property
@@ -79,11 +79,11 @@ class Turn:
 
     @property
     def finished(self) -> TurnFinished | None:
-        """How it ended, once that was received."""
+        """The final event, once it was received."""
         return self._gathered.finished
 
     async def begin(self) -> Turn:
-        """At most once. Raises what the server says: SessionBusy, InvalidRequest, Forbidden, ..."""
+        """Start the turn, at most once. Raises the server's error: SessionBusy, InvalidRequest, Forbidden, ..."""
         if self._starting is None:
             self._starting = asyncio.create_task(_awaited(self._start))
         if self._started is None:
@@ -128,15 +128,17 @@ class Turn:
             await self.aclose()
 
     async def texts(self) -> AsyncIterator[str]:
-        """Only what the model says, as it comes."""
+        """Yield only the model's text, as it arrives."""
         async with aclosing(self._read()) as events:
             async for event in events:
                 if isinstance(event.body, TextDelta):
                     yield event.body.text
 
     async def result(self) -> Result:
-        """What it came to, at its end; a failed turn is a result with its error. Raises OutputInvalid, and
-        AgentKernelError when its end can not be had."""
+        """Wait for the end and return the result; a failed turn returns a result with its error.
+
+        Raises OutputInvalid, and AgentKernelError if the end cannot be received.
+        """
         async with aclosing(self._read()) as events:
             async for _ in events:
                 pass
@@ -145,7 +147,7 @@ class Turn:
         return self._gathered.result()
 
     async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
-        """Answers an approval of this turn. False: nothing waits for it any more."""
+        """Answer an approval of this turn. Returns False if the call no longer waits."""
         return await decide(self._connection, asked, decision_of(said))
 
     async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
@@ -155,7 +157,7 @@ class Turn:
         return await self.decide(asked, Decision.deny(message, remember))
 
     async def cancel(self, reason: str = "stopped by the person") -> str:
-        """Stops it, if it runs; what it did is kept. The state it has then."""
+        """Stop the turn if it runs, and return its state; what it has done is kept."""
         if self._starting is None:
             return ""
         started = await asyncio.shield(self._starting)
@@ -163,12 +165,12 @@ class Turn:
         return str(reply["state"])
 
     def _may_run(self) -> bool:
-        """It was asked for, and was not refused."""
+        """Return whether the turn was requested and not refused."""
         asked = self._starting
         return asked is not None and (not asked.done() or not (asked.cancelled() or asked.exception()))
 
     async def aclose(self) -> None:
-        """Harmless when it has ended."""
+        """Close the turn. Has no effect if it has ended."""
         if self._closed:
             return
         self._closed = True
@@ -184,7 +186,7 @@ class Turn:
 
 
 class CallbackRunner:
-    """The callbacks of one turn: approvals, and functions of this process."""
+    """Runs the callbacks of one turn: approvals, and functions of this process."""
 
     def __init__(self, connection: ServerConnection, terms: FollowOptions, *, attached: bool) -> None:
         self._connection = connection
@@ -211,7 +213,7 @@ class CallbackRunner:
             await asyncio.wait(self._running)
 
     async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
-        """Of a turn that is looked at from its beginning old questions are told too: those are not asked again."""
+        """Ask about an approval. Following a turn from its beginning also yields old approvals; those are skipped."""
         if self._attached:
             try:
                 await self._connection.call("GET", f"agent/approvals/{quote_segment(asked.approval)}")
@@ -232,7 +234,7 @@ async def _pumped(
     gathered: ResultBuilder,
     into: asyncio.Queue[Event | Exception | None],
 ) -> None:
-    """Knows nothing of the Turn, so that one that nobody holds any more is closed."""
+    """Copy events to the queue. Holds no reference to the Turn, so that a Turn that nobody holds is closed."""
     try:
         async with aclosing(followed.events()) as events:
             async for event in events:

@@ -1,4 +1,4 @@
-"""What may be said of one turn beside its prompt, and the request that this comes to."""
+"""The options of a turn beside its prompt, and the request body built from them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ LISTS = ("skills", "denied")
 
 
 class TurnOptions(TypedDict, total=False):
-    """All of them may also be given to the client, for all its turns.
+    """Options of one turn. All of them can also be passed to the client, for all its turns.
 
-    ``session``: whose turn it is; without one a new session is begun, whose id the result has. ``private``: a new one
-    is kept in the server's memory only. ``model`` names the engine. ``busy``: what to do when another turn of the
-    session runs: ``wait`` in line, or ``raise`` SessionBusy. ``leave_running``: who stops listening does not stop the
-    turn.
+    ``session`` is the session of the turn; without one a new session is created, whose id the result has. ``private``
+    keeps a new session in the server's memory only. ``model`` names the engine. ``busy`` says what to do if another
+    turn of the session runs: ``wait`` in line, or ``raise`` SessionBusy. With ``leave_running`` the turn continues when
+    nobody listens any more.
 
     ``functions`` are typed functions of this process, sync or async, for the model to call. ``tools`` are names or
-    groups of the server's tools (None: all that it offers; empty: none). ``approve`` is asked about calls that need a
+    groups of the server's tools (None: all that it offers; empty: none). ``approve`` is called for calls that need a
     person; without it they are denied, unless ``answers`` says that the reader of the stream decides.
 
-    ``files`` are given to the turn, ``outputs`` are asked of it by name, ``media`` are pictures and videos to look at.
-    ``output`` is the format of the answer (``shape.py``), ``context`` are hidden notes by their titles, ``messages`` a
-    conversation to begin with. The others are as in ``TurnRequest`` and ``Sampling``.
+    ``files`` are uploaded for the turn, ``outputs`` are files requested by name, and ``media`` are images and videos
+    for the model. ``output`` is the format of the answer (``output_schema.py``), ``context`` are hidden notes by title,
+    and ``messages`` is a conversation to start with. All others are as in ``TurnRequest`` and ``Sampling``.
     """
 
     session: str
@@ -89,14 +89,16 @@ class TurnOptions(TypedDict, total=False):
 
 
 def checked(options: Mapping[str, Any]) -> None:
-    """Raises TypeError for a name that is none, as Python itself does."""
+    """Return the options. Raises TypeError for an unknown name, as Python does for keyword arguments."""
     if unknown := sorted(set(options) - set(TurnOptions.__annotations__)):
         raise TypeError(f"a turn has no option {unknown[0]!r}")
 
 
 def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The body of ``turns``, but for files, whose ids are known when they are there. ``functions`` as the server is
-    told of them. Blocking where media are paths."""
+    """Build the body of the ``turns`` route without files, whose ids are known after their upload.
+
+    ``functions`` is their wire form. Blocking if media are paths.
+    """
     said: Mapping[str, Any] = options
     body: dict[str, Any] = {"prompt": prompt, "queue": said.get("busy", "wait") == "wait"}
     body |= {name: said[name] for name in AS_IT_IS if said.get(name) is not None}
@@ -131,7 +133,7 @@ def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _medium(given: Given) -> dict[str, str]:
-    """Raises InvalidRequest for what is no picture or video by its name or its first bytes."""
+    """Read an image or a video. Raises InvalidRequest for anything else, judged by its name or its first bytes."""
     file = input_file(given)
     source = file.open()
     try:

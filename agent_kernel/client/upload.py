@@ -1,4 +1,4 @@
-"""A file as the body of a form, in pieces, so that it is never whole in memory."""
+"""A file as a form body in chunks, so that it is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHUNK = 1 << 18
 
 
 class MultipartForm:
-    """``multipart/form-data`` with ``fields`` first and the file, as ``field``, last. To be sent once."""
+    """``multipart/form-data`` with ``fields`` first and the file, as ``field``, last. It can be sent once."""
 
     def __init__(self, fields: Mapping[str, str], file: InputFile, *, field: str = "file") -> None:
         self._boundary = secrets.token_hex(16)
@@ -24,7 +24,7 @@ class MultipartForm:
 
     @property
     def headers(self) -> dict[str, str]:
-        """With the length, where it is known before."""
+        """The headers, with the length if it is known."""
         headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"}
         size = self._file.size
         if size is not None:
@@ -32,7 +32,7 @@ class MultipartForm:
         return headers
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Raises OSError where the file can not be read."""
+        """Yield the body. Raises OSError if the file cannot be read."""
         yield self._head
         source = await asyncio.to_thread(self._file.open)
         try:
@@ -49,5 +49,5 @@ class MultipartForm:
 
 
 def _quoted(value: str) -> str:
-    """As RFC 7578 has it; a line break would end the header."""
+    """Quote a name as RFC 7578 requires; a line break would end the header."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\r", " ").replace("\n", " ")

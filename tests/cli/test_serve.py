@@ -165,7 +165,7 @@ def test_a_token_that_others_can_read_is_refused(serve: Serve) -> None:
     file.chmod(0o644)
     status, out = ended(served.begin())
     assert (status, out) == (1, "")
-    assert "Others may read the token" in served.log.read_text()
+    assert "Other users may read the token" in served.log.read_text()
     assert "known-to-all" not in served.log.read_text()
 
 

@@ -82,7 +82,7 @@ def test_what_is_exported_can_be_imported(sessions: Command, tmp_path: Path, for
     file.parent.mkdir()
     assert sessions("sessions", "export", "rain", "--format", format, "-o", str(file)).out == f"{file}\n"
     again = sessions("sessions", "export", "rain", "--format", format, "-o", str(file))
-    assert (again.status, "is there already" in again.err) == (1, True)
+    assert (again.status, "exists already" in again.err) == (1, True)
     told = sessions("sessions", "import", str(file), "--dry-run", "--json").json
     assert (told["session"], told["format"], told["messages"]) == (None, format, 6)
     assert len(sessions("sessions", "--json").json) == 1

@@ -21,7 +21,7 @@ def test_a_token_is_made_listed_and_revoked(command: Command) -> None:
     assert made["id"] in table
     assert "files, turns" in table
     assert made["token"][-20:] not in table
-    assert command("token", "revoke", made["id"]).out == f"{made['id']} (app) is revoked.\n"
+    assert command("token", "revoke", made["id"]).out == f"{made['id']} (app) was revoked.\n"
     assert command("token", "list", "--json").json == []
     again = command("token", "revoke", made["id"])
     assert (again.status, again.err.count("\n")) == (1, 1)
