@@ -87,7 +87,7 @@ def test_an_object_we_do_not_know_is_read_past_whatever_it_overrides() -> None:
     assert "Breaks whoever touches it." in told
     assert ".field = 7" in told
     assert "methods: poke" in told
-    assert "of=test_inspection.Mute" in variables(shell, "cells").replace("tests.notebook.", "")
+    assert "of=test_inspection.Mute" in variables(shell, "cells").replace("tests.notebook.kernel.", "")
     assert "Mute" in variables(shell, "array")
 
 

@@ -68,7 +68,7 @@ def test_the_variables_are_looked_at_once(shell: Any, monkeypatch: pytest.Monkey
             looked.append(self)
             super().__init__(*given)
 
-    monkeypatch.setattr(live_execution, "Before", Counted)
+    monkeypatch.setattr(live_execution, "NamespaceSnapshot", Counted)
     shell.user_ns |= {"old": 1, "kept": 2}
     outcome = ran(LiveCode(shell), "made = 1\nkept = 3\ndel old")
     assert outcome.changes == NameChanges(("made",), ("kept",), ("old",))

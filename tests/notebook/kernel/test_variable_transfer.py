@@ -87,7 +87,7 @@ def test_all_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("encoding", ["pickle", "", "yaml"])
 def test_nothing_is_read_but_data(encoding: str) -> None:
-    with pytest.raises(AgentError, match="is not read here"):
+    with pytest.raises(AgentError, match="cannot be read here"):
         variable_transfer.decode_variable("x", encoding, "Evil", pickle.dumps(Evil()))
 
 

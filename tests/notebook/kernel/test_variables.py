@@ -60,7 +60,7 @@ def test_a_data_frame_is_told_by_size_columns_first_row_ranges_and_categories() 
     ],
 )
 def test_known_values_are_told_in_facts(value: Any, text: str) -> None:
-    assert summary("x", value).replace("tests.notebook.", "").rstrip() == text
+    assert summary("x", value).replace("tests.notebook.kernel.", "").rstrip() == text
 
 
 def test_an_unknown_object_is_named_by_its_type_and_not_asked_for_anything() -> None:

@@ -126,7 +126,7 @@ async def test_a_picture_goes_with_the_question_and_a_text_model_says_that_it_di
     assert (await notebook.run(made)).status == "ok"
     ran = await notebook.run("%%agent --image fox --image fox.jpg\nlook at this")
     assert ran.text == "A picture."
-    assert "was not shown the 2 image(s)" in ran.plain
+    assert "2 image(s) were not sent to it" in ran.plain
     [asked] = [message for message in await notebook.messages() if isinstance(message["content"], list)]
     text, png, jpeg = asked["content"]
     assert (text["text"], png["mime"], jpeg["mime"]) == ("look at this", "image/png", "image/jpeg")

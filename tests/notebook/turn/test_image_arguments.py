@@ -49,8 +49,8 @@ def test_the_kind_is_read_off_the_first_bytes(head: bytes, mime: str) -> None:
     ("name", "message"),
     [
         ("nowhere.png", "No such file or directory, and there is no variable of that name"),
-        ("text", "this is no PNG"),
-        ("array", "a ndarray is no picture"),
+        ("text", "this is not a PNG"),
+        ("array", "a ndarray is not a picture"),
         (".", "Is a directory"),
     ],
 )

@@ -166,7 +166,7 @@ async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) ->
 async def test_a_turn_inside_a_turn_is_refused_and_does_not_wait_for_itself(notebook: Notebook) -> None:
     ran = await notebook.run("%%agent --in live\ncall yourself")
     assert ran.text == "That is refused."
-    assert "can not be run from inside an agent cell" in (await told(notebook))[0]
+    assert "cannot be run from inside an agent cell" in (await told(notebook))[0]
 
 
 async def test_a_function_of_the_person_runs_in_their_kernel_and_one_with_effects_asks(notebook: Notebook) -> None:
