@@ -24,10 +24,9 @@ def node_of(folder: str) -> str:
 
 
 def imported_nodes() -> set[tuple[str, str]]:
-    """Pairs of nodes of which the first may import the second, without imports of ``app`` for its type."""
+    """Pairs of nodes of which the first may import the second."""
     pairs = {(node_of(folder), node_of(name)) for folder, row in LAYERS.items() for name in row[0].split()}
-    pairs = {(one, other) for one, other in pairs if one != other}
-    return {pair for pair in pairs if not (pair[1] == "jupyter_ext" and pair[0].startswith("jupyter_ext."))}
+    return {(one, other) for one, other in pairs if one != other}
 
 
 def drawn_arrows() -> set[tuple[str, str]]:
