@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 
 import pytest
@@ -69,3 +70,18 @@ def test_the_glossary_is_sorted_and_has_one_row_for_each_term() -> None:
     terms = [row for row in rows if not row.startswith("---")]
     assert len(terms) >= 40
     assert terms == sorted(set(terms))
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {
+            name.rstrip(".")
+            for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+            if path.name != "CHANGELOG.md"
+            for name in re.findall(r"(?<![\w/.])agent_kernel(?:\.\w+)+", path.read_text(encoding="utf-8"))
+        }
+    ),
+)
+def test_every_name_of_the_package_in_the_documentation_can_be_resolved(name: str) -> None:
+    assert pkgutil.resolve_name(name) is not None
