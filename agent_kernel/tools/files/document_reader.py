@@ -24,14 +24,15 @@ CPU_S = 60
 UNPACKED = 512 << 20
 ENTRIES = 10_000
 RATIO = 200
-"""A part of a document that unpacks to more than so many times its size, and to more than 16 MiB, is a bomb."""
+"""A part of a document that unpacks to more than this many times its size, and to more than 16 MiB, is refused as a
+bomb."""
 ROWS = 100
-"""Of a table in columns."""
+"""Maximum rows of a columnar table."""
 BROKEN, MISSING = 3, 4
 
 
 class UnreadableDocument(Exception):
-    """Says what is wrong with the document."""
+    """The document cannot be read; the message says why."""
 
 
 def pdf(file: BinaryIO) -> Iterator[str]:
@@ -130,7 +131,7 @@ def _told(what: str, code: int) -> int:
 
 
 def _limit() -> None:
-    """Where the system has such limits."""
+    """Set resource limits where the system supports them."""
     sys.setrecursionlimit(2000)
     if sys.platform == "win32":
         return
@@ -155,7 +156,7 @@ def _no_bomb(file: BinaryIO) -> None:
 
 
 def _shown(output: Any) -> str:
-    """The text of a cell's output; pictures and pages by their kind."""
+    """Return the text of a cell's output; images and HTML by their type."""
     if output.output_type == "stream":
         return f"[output]\n{output.text}\n"
     if output.output_type == "error":

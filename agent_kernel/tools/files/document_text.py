@@ -1,4 +1,4 @@
-"""Documents as text: read by a program of their own, with limits, and remembered for the next slice."""
+"""Documents as text: read in a separate process with limits, and cached for the next slice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from agent_kernel.tools.files.document_reader import BROKEN, MISSING, READERS
 
 TIMEOUT_S = 90.0
 REMEMBERED = 16_000_000
-"""Characters of all documents."""
+"""Maximum characters of all cached documents."""
 MAX_BYTES = 128 << 20
 FORMATS = frozenset(READERS)
 PROGRAM = str(Path(document_reader.__file__).absolute())
 
 
 class Documents:
-    """``text`` is for the formats in ``FORMATS``; one reader runs at a time."""
+    """Reads documents of the formats in ``FORMATS``; one reader process runs at a time."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -33,8 +33,10 @@ class Documents:
         self._one = asyncio.Lock()
 
     async def text(self, format: str, body: bytes | BinaryIO, key: Hashable) -> str:
-        """``body`` is the bytes or an open file; ``key`` names this content. Raises InvalidRequest that says what is
-        wrong with the document, or what is not installed."""
+        """Return the text. ``body`` is the bytes or an open file; ``key`` identifies the content for the cache.
+
+        Raises InvalidRequest that says what is wrong with the document, or which library is missing.
+        """
         if (known := self._texts.get(key)) is not None:
             self._texts.move_to_end(key)
             return known

@@ -1,4 +1,4 @@
-"""The file tools of a turn, and the files that it was given."""
+"""The file tools of a turn, and its input files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from agent_kernel.tools.files.read_file import ReadFile
 
 
 class FileTools:
-    """``always``: the server has the tools for every turn; a turn with files has those that read in any case.
-    ``shell``: turns have one, which works in the work directory wherever their python runs. ``fetches``: code that puts
-    files there has a network, so what is read may be text of strangers."""
+    """Offers the file tools.
+
+    With ``always`` every turn has them; otherwise only turns with files have those that read. ``shell`` means that
+    turns have a shell, which uses the work directory wherever their python runs. ``fetches`` means that code in the
+    work directory has a network, so that its files may contain text from strangers.
+    """
 
     def __init__(
         self, files: FileRegistry, sandbox: Sandbox, *, always: bool, shell: bool, fetches: bool = False

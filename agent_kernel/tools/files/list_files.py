@@ -11,7 +11,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.file_registry import FileRegistry
 
 LISTED = 100
-"""The newest."""
+"""Maximum number of files; the newest are listed."""
 PARAMETERS: Mapping[str, Any] = MappingProxyType({"type": "object", "properties": {}, "additionalProperties": False})
 
 

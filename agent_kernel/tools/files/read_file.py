@@ -1,4 +1,4 @@
-"""The ``read_file`` tool: a slice of the text of a file of the session, or of one in its work directory."""
+"""The ``read_file`` tool: a slice of the text of a session file, or of a file in the work directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_kernel.tools.files.document_text import FORMATS, Documents
 
 MAX_SLICE = 65_536
 SLICE = 6_000
-"""Characters, where no end is given."""
+"""Characters that are returned if no end is given."""
 MAX_TEXT = 256 << 20
 CHUNK = 1 << 20
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
@@ -45,7 +45,7 @@ PARAMETERS: Mapping[str, Any] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """An open file, and what is known of it. ``key`` names its content."""
+    """An open file with its metadata; ``key`` identifies its content."""
 
     id: str
     name: str
@@ -56,7 +56,7 @@ class OpenFile:
 
 
 class ReadFile:
-    """``workdir`` is where paths lie (None: there is no such directory)."""
+    """The tool; ``workdir`` is the directory of relative paths (None: there is none)."""
 
     spec = ToolSpec(
         "read_file",
@@ -131,8 +131,10 @@ class ReadFile:
 
 
 def sliced(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str, int]:
-    """Characters ``start`` to ``end`` and how many there are; in little memory, however large the file is. What is not
-    UTF-8 is shown as such if it is said to be ``text``. Raises InvalidRequest for anything else."""
+    """Return characters ``start`` to ``end`` and the total number, in constant memory for files of any size.
+
+    Invalid UTF-8 is marked as such if the file is declared as ``text``. Raises InvalidRequest for other files.
+    """
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace" if text else "strict")
     found: list[str] = []
     total = size = 0

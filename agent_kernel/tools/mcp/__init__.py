@@ -1,1 +1,1 @@
-"""MCP servers as tools of a turn: their configuration, one connection to each, and what comes back."""
+"""MCP servers as tools of a turn: configuration, one connection to each server, and conversion of results."""

@@ -1,5 +1,7 @@
-"""The file that names MCP servers, in mistral.rs's shape or as ``{"mcpServers": {...}}``. Reading it starts nothing and
-reads no secret: ``${VAR}`` is filled in when a server is connected."""
+"""The configuration file of MCP servers, in mistral.rs's form or as ``{"mcpServers": {...}}``.
+
+Reading it starts nothing and reads no secret: ``${VAR}`` is replaced when a server is connected.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from agent_kernel.core.errors import InvalidRequest
 
 BESIDE = ".mcp.json"
-"""The configuration beside a notebook."""
+"""Name of the configuration file beside a notebook."""
 MAX_FILE = 1 << 20
 MAX_SERVERS = 64
 TIMEOUT_S = 30.0
@@ -25,7 +27,7 @@ AT_ONCE = 10
 LONGEST_S = 3600.0
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 HIDDEN_FROM = 6
-"""A value this long is taken for a secret wherever it turns up in a message; a shorter one is a word."""
+"""Values of at least this length are redacted from messages as secrets; shorter ones are ordinary words."""
 Kind: TypeAlias = Literal["process", "http", "sse", "websocket"]
 _KINDS: dict[str, Kind] = {
     "process": "process",
@@ -42,8 +44,11 @@ _KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """One server as it is configured. ``http`` falls back to SSE, which ``sse`` asks for. ``resources`` are patterns
-    (``file:///docs/*``) of what the model may read. ``prefix`` stands before the names of its tools, with ``_``."""
+    """The configuration of one server.
+
+    ``http`` falls back to SSE, which ``sse`` selects directly. ``resources`` are patterns (``file:///docs/*``) of what
+    the model may read. ``prefix`` and ``_`` precede the names of its tools.
+    """
 
     name: str
     kind: Kind
@@ -59,7 +64,7 @@ class McpServer:
     timeout_s: float = TIMEOUT_S
 
     def filled(self, env: Mapping[str, str] = os.environ) -> ResolvedServer:
-        """With the values of ``${VAR}``. Raises InvalidRequest that names the variable which is not set."""
+        """Replace ``${VAR}``. Raises InvalidRequest that names a variable which is not set."""
         secrets: set[str] = set()
 
         def value(text: str, *, secret: bool = False) -> str:
@@ -87,7 +92,8 @@ class McpServer:
 
     @property
     def shown(self) -> str:
-        """What a person may see of where it is: no argument, no header, no part of a URL that may hold a key."""
+        """Return the server's address for people, without arguments, headers, or parts of a URL that may contain a
+        key."""
         if self.kind == "process":
             return self.command
         return self.url.partition("?")[0].partition("#")[0].rpartition("@")[2] if "@" in self.url else _bare(self.url)
@@ -95,7 +101,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedServer:
-    """A server with its secrets in place, and the secrets, to keep them out of what is said."""
+    """A server with its secrets inserted, and the list of secrets to redact from messages."""
 
     server: McpServer = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
@@ -108,8 +114,11 @@ class ResolvedServer:
 
 @dataclass(frozen=True, slots=True)
 class McpConfig:
-    """``register``: its tools are offered in every turn that has the group ``mcp``; else only where a request names
-    them. ``at_once`` calls run together, over all servers."""
+    """All servers of a file.
+
+    With ``register`` the tools are offered in every turn that has the group ``mcp``; else only if a request names them.
+    At most ``at_once`` calls run concurrently, over all servers.
+    """
 
     servers: tuple[McpServer, ...] = ()
     register: bool = True
@@ -117,8 +126,10 @@ class McpConfig:
 
 
 def read(path: Path, digest: str = "") -> McpConfig:
-    """``digest`` is the SHA-256 of the content that may be used; empty: any. Raises InvalidRequest for a file that
-    cannot be read, has other content or makes no sense; the message never quotes a value."""
+    """Read a file. ``digest`` is the SHA-256 of the allowed content; empty allows any.
+
+    Raises InvalidRequest if the file is unreadable, has other content or is invalid; the message never quotes a value.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE + 1)
@@ -136,7 +147,7 @@ def read(path: Path, digest: str = "") -> McpConfig:
 
 
 def parse(body: Mapping[str, Any]) -> McpConfig:
-    """Raises InvalidRequest."""
+    """Parse the configuration. Raises InvalidRequest."""
     if "servers" not in body and "mcpServers" not in body:
         raise InvalidRequest("there is no 'servers' and no 'mcpServers'.")
     timeout_s = _seconds(body.get("tool_timeout_secs", TIMEOUT_S), "tool_timeout_secs")
@@ -163,7 +174,8 @@ def parse(body: Mapping[str, Any]) -> McpConfig:
 
 
 def _server(name: str, entry: Mapping[str, Any], timeout_s: float, nested: bool) -> McpServer | None:
-    """None for one that is switched off. ``nested``: mistral.rs's shape, where ``source`` says how it is reached."""
+    """Parse one server; None if it is disabled. ``nested`` is mistral.rs's form, in which ``source`` holds the
+    address."""
     name = str(entry.get("name") or name)[:100]
     if entry.get("enabled") is False or entry.get("disabled") is True:
         return None

@@ -1,7 +1,7 @@
-"""One MCP server as long as it lives: connected when first needed, kept, connected again after it ended.
+"""The connection to one MCP server: established on first use, kept open, and established again after it ended.
 
-A task of its own enters and leaves the SDK's client, because that one may only be left where it was entered; calls come
-from the tasks of turns.
+A task of its own enters and exits the SDK's client, because the client can only be exited by the task that entered it;
+calls come from the tasks of turns.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from agent_kernel.tools.mcp.config import McpServer, ResolvedServer
 
 log = logging.getLogger(__name__)
 CONNECT_S = 60.0
-"""A server that has not shaken hands by then is ended."""
+"""Limit for the handshake; a server that takes longer is ended."""
 BACKOFF_S = (0.0, 1.0, 5.0, 30.0, 120.0, 600.0)
 STEADY_S = 30.0
-"""Who lived this long is connected at once again when it ends."""
+"""A connection that lasted this long is established again at once when it ends."""
 MAX_TOOLS = 256
 MAX_RESOURCES = 1000
 MAX_PAGES = 100
@@ -33,8 +33,11 @@ MAX_REASON = 500
 
 
 class McpServerUnavailable(Exception):
-    """The server is not connected, and why. ``ran``: a call had been sent, so that it may have run; ``untried``: it had
-    been, and the server refused it because it knew the session no more."""
+    """The server is not connected, with the reason.
+
+    ``ran`` means that a call was sent, so that it may have run. ``untried`` means that it was sent and the server
+    refused it because it no longer knew the session.
+    """
 
     def __init__(self, reason: str, *, ran: bool = False, untried: bool = False) -> None:
         super().__init__(reason)
@@ -45,7 +48,7 @@ class McpServerUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerListing:
-    """What a server offers, as the SDK's own objects; ``more``: it has more than is taken."""
+    """The tools and resources of a server as the SDK's objects; ``more`` means that the list was cut."""
 
     tools: tuple[Any, ...] = ()
     resources: tuple[Any, ...] = ()
@@ -54,7 +57,7 @@ class ServerListing:
 
 @dataclass(slots=True)
 class ServerRun:
-    """One connection from its beginning to its end."""
+    """One connection from its start to its end."""
 
     trace: sdk.ConnectionTrace = field(default_factory=sdk.ConnectionTrace)
     began: float = field(default_factory=time.monotonic)
@@ -66,8 +69,11 @@ class ServerRun:
 
 
 class McpConnection:
-    """``listed`` stays when the server ends: its tools are offered on, and a call connects it again. ``attempt`` counts
-    connections; ``problem`` is why the last one did not come about, or ended, until there is one again."""
+    """Keeps one server connected.
+
+    ``listed`` stays after the server ends: its tools are still offered, and a call connects again. ``attempt`` counts
+    connections; ``problem`` is why the last one failed or ended, until there is a new one.
+    """
 
     def __init__(
         self,
@@ -100,7 +106,7 @@ class McpConnection:
 
     @property
     def age(self) -> float:
-        """Seconds since the connection that there is was begun; 0 without one."""
+        """Seconds since the current connection was started; 0 without one."""
         return self._clock() - self._life.began if self._life is not None else 0.0
 
     @property
@@ -112,14 +118,14 @@ class McpConnection:
         return not self._closed and self._clock() >= self._not_before
 
     def begin(self) -> None:
-        """Connects in the background, if it is time for that."""
+        """Connect in the background, if the pause after the last failure is over."""
         if self._life is None and self.may_try:
             self.attempt += 1
             self._life = life = ServerRun(began=self._clock())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
     async def until_ready(self, wait_s: float) -> bool:
-        """Connects, and waits at most so long; whether it is connected."""
+        """Connect, wait at most this long, and return whether the server is connected."""
         self.begin()
         life = self._life
         if life is None:
@@ -129,7 +135,7 @@ class McpConnection:
         return self.connected
 
     async def client(self) -> Any:
-        """The SDK's client. Raises Gone."""
+        """Return the SDK's client. Raises McpServerUnavailable."""
         if not await self.until_ready(self._connect_s + 5):
             wait = self._not_before - self._clock()
             later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
@@ -138,15 +144,18 @@ class McpConnection:
         return self._life.client
 
     async def call(self, name: str, arguments: dict[str, Any], progress: Any) -> Any:
-        """The SDK's result. Raises Gone, MCPError. Cancelling tells the server; nothing is ever run twice."""
+        """Call a tool and return the SDK's result. Raises McpServerUnavailable, MCPError.
+
+        Cancelling notifies the server. No call is ever run twice.
+        """
         return await self._asked(lambda client: client.call_tool(name, arguments, progress_callback=progress))
 
     async def read(self, uri: str) -> Any:
-        """The SDK's result. Raises Gone, MCPError."""
+        """Read a resource and return the SDK's result. Raises McpServerUnavailable, MCPError."""
         return await self._asked(lambda client: client.read_resource(uri))
 
     async def _asked(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Once more, connected anew, only where the server refused to look at it."""
+        """Send a request, and repeat it over a new connection only if the server refused to process it."""
         for again in (True, False):
             client = await self.client()
             life = self._life
@@ -159,7 +168,7 @@ class McpConnection:
         raise AssertionError("the second time it returned or raised")
 
     def hidden(self, text: str) -> str:
-        """Without the secrets of its configuration."""
+        """Redact the secrets of the configuration."""
         return self._filled.hidden(text) if self._filled else text
 
     async def aclose(self) -> None:
@@ -217,7 +226,7 @@ class McpConnection:
                 await asyncio.gather(following, return_exceptions=True)
 
     async def _serve(self, life: ServerRun, client: Any) -> None:
-        """Until it ends or is to be left; lists again when it says that something changed."""
+        """Serve until the connection ends or is closed; list again when the server announces a change."""
         while not life.leave.is_set() and not life.trace.ended.is_set():
             waits = [asyncio.create_task(event.wait()) for event in (life.leave, life.trace.ended, life.stale)]
             try:
@@ -236,7 +245,7 @@ class McpConnection:
                     )
 
     def _ended(self, life: ServerRun, reason: str) -> None:
-        """When it may be connected again: at once if it had lived a while, else later each time."""
+        """Set when to connect again: at once after a long connection, else after a growing pause."""
         if self._closed:
             return
         lived = life.client is not None
@@ -255,7 +264,7 @@ class McpConnection:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
 
     async def _why(self, life: ServerRun | None, error: Exception) -> Exception:
-        """What a failed call means: the server answered so, or it is gone."""
+        """Convert the error of a failed call: an answer of the server, or a lost connection."""
         code = getattr(error, "code", None)
         untried = life is not None and life.trace.forgotten
         lost = life is None or life.trace.ended.is_set() or code == sdk.CLOSED or _is_transport(error)
@@ -290,7 +299,7 @@ class McpConnection:
 
 
 async def listing(client: Any, resources: bool) -> ServerListing:
-    """All pages of its tools, and of its resources where they are wanted; at most MAX_TOOLS and MAX_RESOURCES."""
+    """List all pages of tools, and of resources if wanted; at most MAX_TOOLS and MAX_RESOURCES."""
     capabilities = client.server_capabilities
     tools: list[Any] = []
     found: list[Any] = []
@@ -315,7 +324,7 @@ async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
 
 
 async def _follow(client: Any, life: ServerRun) -> None:
-    """Servers of the newest protocol tell of changes to those who listen only."""
+    """Subscribe to changes, as servers of the newest protocol require."""
     with contextlib.suppress(Exception):  # one that can not be listened to is not told of changes
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:
             async for _ in changes:
@@ -323,7 +332,7 @@ async def _follow(client: Any, life: ServerRun) -> None:
 
 
 def _is_transport(error: BaseException) -> bool:
-    """Of the HTTP library, or of a stream that is closed."""
+    """Return whether the error comes from the HTTP library or a closed stream."""
     return type(error).__module__.partition(".")[0] in {"httpx2", "httpcore2", "anyio"} or isinstance(error, OSError)
 
 

@@ -1,8 +1,9 @@
-"""Stands between this server and an MCP server that it starts, so that nothing of that one outlives this one, however
-this one ends. Standard library only; started as a script: ``keeper.py PARENT COMMAND ARGUMENT...``.
+"""Supervises an MCP server that this server started, so that none of its processes outlives this server.
 
-Standard input and output belong to the command. SIGTERM, or the death of the parent, ends it and all its descendants:
-first politely, then not. On Linux orphans come to the keeper; elsewhere those that leave their process group escape.
+Standard library only; run as a script: ``keeper.py PARENT COMMAND ARGUMENT...``. Standard input and output belong to
+the command. SIGTERM, or the death of the parent, ends the command and all its descendants, first with SIGTERM, then
+with SIGKILL. On Linux orphans are reparented to this process; on other systems those that leave their process group
+escape.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CANNOT_START = 127
 
 
 class StopRequested(Exception):
-    """The parent wants it to end, or is gone."""
+    """The parent asked the keeper to stop, or has died."""
 
 
 def main(parent: int, command: list[str]) -> int:
@@ -66,7 +67,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _let_go() -> None:
-    """The pipes belong to the command alone: their end is its end."""
+    """Close the pipes here, so that they end when the command ends."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -74,14 +75,14 @@ def _let_go() -> None:
 
 
 def _watch(parent: int) -> None:
-    """Where the system tells no child of its parent's death."""
+    """Poll for the parent's death on systems that do not signal it."""
     while os.getppid() == parent:
         time.sleep(LOOK_S)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _until_ended(child: int) -> int:
-    """Buries orphans meanwhile."""
+    """Wait for the command and reap orphans."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
@@ -100,7 +101,7 @@ def _end_all(child: int) -> None:
 
 
 def _bury() -> bool:
-    """Whether a child is left."""
+    """Reap a child; return whether a child is left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Names of tools as models may write them: ``[A-Za-z0-9_-]``, at most 64, each once."""
+"""Tool names in the form that models can write: ``[A-Za-z0-9_-]``, at most 64 characters, unique."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Collection
 LONGEST = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _MARK = 7
-"""Characters of ``_`` and a hash."""
+"""Length of ``_`` and a hash."""
 
 
 def exposed(prefix: str, name: str, taken: Collection[str] = ()) -> str:
-    """``prefix_name``. What is too long, was written with other characters only, or is ``taken`` is told apart by a
-    hash of what it was, so that it keeps its name from one turn to the next."""
+    """Return ``prefix_name``.
+
+    A name that is too long, contains other characters, or is ``taken`` gets a hash of the original, so that it stays
+    the same from one turn to the next.
+    """
     safe = _UNSAFE.sub("_", f"{prefix}_{name}" if prefix else name)
     if len(safe) <= LONGEST and safe not in taken and safe.strip("_-"):
         return safe

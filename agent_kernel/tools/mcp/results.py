@@ -1,4 +1,4 @@
-"""What an MCP server answered, as a result of ours: text for the model, pictures, files, facts for programs."""
+"""Converts results of an MCP server to tool results: text for the model, images, files, details for programs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from agent_kernel.core.messages import Media, is_visible_media
 from agent_kernel.core.protocols import ToolOutput
 
 MAX_STRUCTURED = 256 << 10
-"""Bytes of JSON that go into the facts of a result; the model reads at most what any result may say."""
+"""Bytes of JSON that are kept in the details of a result."""
 MAX_PARTS = 200
 LONG_TEXT = 2_000_000
-"""Characters of text that are looked at; the toolbox cuts what the model reads far below that."""
+"""Characters of text that are read; the toolbox cuts the model's part to far less."""
 
 
 @dataclass(slots=True)
 class ResultParts:
-    """A result as it is put together."""
+    """A result under construction."""
 
     texts: list[str] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
@@ -45,7 +45,7 @@ class ResultParts:
             self.texts.append(f"[a part of kind {str(kind)[:40]!r} that is not known here]")
 
     def resource(self, resource: Any) -> None:
-        """Its text, or its bytes as a file."""
+        """Add the text of a resource, or its bytes as a file."""
         text = getattr(resource, "text", None)
         if text is not None:
             self.texts.append(str(text)[:LONG_TEXT])
@@ -68,7 +68,7 @@ class ResultParts:
 
 
 def output_of(result: Any) -> ToolOutput:
-    """Of the SDK's CallToolResult. What the server calls an error is a failed result."""
+    """Convert the SDK's CallToolResult. A result that the server marks as an error becomes a failed result."""
     parts = _gathered(result.content)
     details: dict[str, Any] = {}
     structured = result.structured_content
@@ -82,7 +82,7 @@ def output_of(result: Any) -> ToolOutput:
 
 
 def read_output(result: Any) -> ToolOutput:
-    """Of the SDK's ReadResourceResult."""
+    """Convert the SDK's ReadResourceResult."""
     parts = ResultParts()
     for resource in list(result.contents)[:MAX_PARTS]:
         parts.resource(resource)

@@ -1,7 +1,7 @@
-"""The one place where the MCP SDK is imported: a configured server becomes a connected client.
+"""The only module that imports the MCP SDK: turns a configured server into a connected client.
 
-Standard input and output are our own transport and not the SDK's, which reads lines without a limit (quadratic in their
-length) and starts processes that can outlive this one.
+Standard input and output use our own transport, because the SDK's reads lines without a limit (in quadratic time) and
+starts processes that can outlive this one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 KEEPER = Path(__file__).with_name("keeper.py")
 MAX_MESSAGE = 16 << 20
-"""Bytes of one message from a server."""
+"""Maximum size of one message from a server in bytes."""
 MAX_FAULT = 4_000
-"""Characters of what a server wrote to standard error last, kept for the message that it ended."""
+"""Characters of a server's last standard error output that are kept for the error message."""
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "PATHEXT", "USERPROFILE", "TEMP")
-"""Of the environment of this server; all else a server gets is in its configuration."""
+"""Environment variables that a server inherits; all others come from its configuration."""
 ASK_TO_END_S = 1.0
 END_S = 4.0
 HTTP_S = 30.0
@@ -50,8 +50,8 @@ ClientOf: TypeAlias = "Callable[[Any], Client]"
 
 @dataclass(slots=True)
 class ConnectionTrace:
-    """What is known of why a connection ended: the last it wrote to standard error, what was wrong over HTTP,
-    and whether the server does not know the session any more: then it did nothing of what it was asked."""
+    """Why a connection ended: the last standard error output, the HTTP error, and whether the server no longer knows
+    the session, in which case it did nothing of what it was asked."""
 
     stderr: str = ""
     fault: str = ""
@@ -60,7 +60,7 @@ class ConnectionTrace:
 
 
 async def load() -> None:
-    """Imports the SDK, which takes a second, in a thread. Raises InvalidRequest where it is not installed."""
+    """Import the SDK in a thread, which takes a second. Raises InvalidRequest if it is not installed."""
     names = ("mcp", "mcp.client.sse", "mcp.client.streamable_http")
     try:
         await run_in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
@@ -73,8 +73,8 @@ async def load() -> None:
 
 @asynccontextmanager
 async def connected(server: McpServer, trace: ConnectionTrace, changed: Changed, version: str) -> AsyncIterator[Client]:
-    """A client that has shaken hands. ``changed`` hears of the methods of notifications. ``load`` comes first. Raises
-    whatever the SDK does."""
+    """Yield a client after the handshake. ``changed`` receives the methods of notifications. Call ``load`` first.
+    Raises what the SDK raises."""
     async with AsyncExitStack() as stack:
         if server.kind == "process":
             yield await stack.enter_async_context(_client_of(changed, version)(_stdio(server, trace)))
@@ -86,7 +86,7 @@ async def connected(server: McpServer, trace: ConnectionTrace, changed: Changed,
 async def _over_http(
     server: McpServer, http: httpx2.AsyncClient, stack: AsyncExitStack, factory: Factory, client_of: ClientOf
 ) -> Client:
-    """By streamable HTTP; by SSE where the server offers that one only."""
+    """Connect by streamable HTTP, or by SSE if the server offers only that."""
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
@@ -102,7 +102,7 @@ async def _over_http(
 
 
 async def _has_endpoint(url: str, http: httpx2.AsyncClient) -> bool:
-    """Whether a GET opens a stream whose first event is the endpoint of the old transport."""
+    """Return whether a GET opens a stream whose first event is the endpoint of the SSE transport."""
     import httpx2
 
     with contextlib.suppress(httpx2.HTTPError, TimeoutError):
@@ -135,7 +135,8 @@ async def _http(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[http
 
 
 def _factory(trace: ConnectionTrace) -> Factory:
-    """No proxy and no key of the environment; no answer over MAX_MESSAGE."""
+    """Create an HTTP client without proxies and keys of the environment, and with a limit of MAX_MESSAGE for
+    responses."""
     import httpx2
 
     class Bounded(httpx2.AsyncHTTPTransport):
@@ -177,7 +178,7 @@ def _factory(trace: ConnectionTrace) -> Factory:
 
 @asynccontextmanager
 async def _stdio(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[tuple[Any, Any]]:
-    """Raises OSError when the process can not be started."""
+    """Start the process and connect. Raises OSError if it cannot be started."""
     import anyio
 
     process = await _start(server)
@@ -229,7 +230,7 @@ async def _receive(process: asyncio.subprocess.Process, inbox: Any, trace: Conne
 
 
 async def _next(stdout: asyncio.StreamReader) -> Any:
-    """The next message, an exception for a line that is none, None at the end."""
+    """Return the next message, an exception for an invalid line, or None at the end."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
@@ -246,7 +247,7 @@ async def _next(stdout: asyncio.StreamReader) -> Any:
 
 
 def _mended(line: bytes) -> bytes:
-    """With a replacement for what is no UTF-8, and for halves of characters; empty where it is no JSON at all."""
+    """Replace invalid UTF-8 and lone surrogates; empty if the line is not JSON."""
     try:
         body = json.loads(line.decode("utf-8", "replace"))
         return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
@@ -255,7 +256,7 @@ def _mended(line: bytes) -> bytes:
 
 
 def _failed(line: bytes, why: str) -> Any:
-    """An error for the call that the line answers, if its beginning says which; else None."""
+    """Return an error for the call that the line answers, if its beginning shows the id; else None."""
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
 
@@ -268,7 +269,7 @@ def _failed(line: bytes, why: str) -> Any:
 
 
 async def _too_long(stdout: asyncio.StreamReader) -> Any:
-    """Reads to the end of the line, keeping nothing. Where nobody can be told, the connection ends."""
+    """Skip to the end of the line. If no call can be answered with an error, the connection ends."""
     beginning, found = b"", False
     while not found:
         try:
@@ -299,7 +300,7 @@ async def _overhear(process: asyncio.subprocess.Process, trace: ConnectionTrace)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """As the specification says: its input ends, then it is asked, then it is killed."""
+    """End the process as the specification says: close its input, terminate it, then kill it."""
     assert process.stdin is not None
     process.stdin.close()
     for patience, how in ((ASK_TO_END_S, process.terminate), (END_S, process.kill), (END_S, None)):
@@ -315,6 +316,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _gone(process: asyncio.subprocess.Process) -> None:
-    """Not ``wait``, which waits for the pipes too."""
+    """Wait for the process only; ``wait`` would also wait for its pipes."""
     while process.returncode is None:  # noqa: ASYNC110  asyncio tells of it in no other way
         await asyncio.sleep(0.01)

@@ -1,6 +1,8 @@
-"""The tools of all configured MCP servers, for each turn. Those of the server's own configuration start with it, those
-beside a notebook at the first turn that wants them; all are kept. A turn waits a bounded time for one that starts,
-counted from its start."""
+"""The tools of all configured MCP servers for each turn.
+
+Servers of the server's own configuration start with it; those beside a notebook start at the first turn that wants
+them. All are kept running. A turn waits a bounded time for a server that is starting.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,15 @@ from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
 log = logging.getLogger(__name__)
 GROUP = "mcp"
 START_S = 10.0
-"""What a turn waits for servers that are just starting, all together."""
+"""Maximum time that a turn waits for starting servers, all together."""
 FOLDERS = 8
-"""Notebook directories whose own servers run at a time."""
+"""Maximum number of notebook directories whose own servers run at a time."""
 REMEMBERED = 1000
 
 
 @dataclass(slots=True)
 class ServerGroup:
-    """The servers of one configuration. ``digest`` is of the file."""
+    """The servers of one configuration; ``digest`` is that of the file."""
 
     config: McpConfig
     connections: tuple[McpConnection, ...]
@@ -45,7 +47,7 @@ class ServerGroup:
 
 @dataclass(slots=True)
 class SessionNotices:
-    """What a session was told, so that it is told once."""
+    """The notices that a session has received, so that each is sent once."""
 
     things: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict)
 
@@ -59,8 +61,11 @@ class SessionNotices:
 
 
 class McpTools:
-    """``path`` is the server's own configuration, empty: none. ``trust`` says whether the file beside a notebook is the
-    one that a person trusted; without it none is used."""
+    """The MCP tools of a server.
+
+    ``path`` is the server's own configuration; empty means none. ``trust`` decides whether the file beside a notebook
+    is the one that a person trusted; without it no such file is used.
+    """
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class McpTools:
         return OfferedTools(tuple(tools.values()))
 
     async def start(self) -> None:
-        """Connects the servers of the server's own configuration, in the background."""
+        """Connect the servers of the server's own configuration in the background."""
         try:
             connections = await self.connections()
         except InvalidRequest as error:
@@ -104,7 +109,7 @@ class McpTools:
             one.begin()
 
     async def report(self) -> list[dict[str, Any]]:
-        """How each server of the server's own configuration stands; one row with the problem where that can not be
+        """Return the state of each server of the server's own configuration; one row with the problem if it cannot be
         read."""
         try:
             return [_row(one) for one in await self.connections()]
@@ -113,17 +118,17 @@ class McpTools:
 
     @property
     def known(self) -> Sequence[McpConnection]:
-        """Of the server's own configuration, once a turn has read it."""
+        """The servers of the server's own configuration, once a turn has read it."""
         return self._own.connections if self._own else ()
 
     async def connections(self) -> Sequence[McpConnection]:
-        """Of the server's own configuration. Raises InvalidRequest."""
+        """Return the connections of the server's own configuration. Raises InvalidRequest."""
         if self._own is None and self._path is not None:
             self._own = self._group(await asyncio.to_thread(read, self._path))
         return self._own.connections if self._own else ()
 
     async def aclose(self) -> None:
-        """Ends every server that was started."""
+        """End every server that was started."""
         groups = [*([self._own] if self._own else []), *self._beside.values()]
         self._own = None
         self._beside.clear()
@@ -139,7 +144,8 @@ class McpTools:
         return self._own
 
     async def _found(self, occasion: ToolSourceContext) -> ServerGroup | None:
-        """Of ``.mcp.json`` beside the notebook, if a person trusts that folder and the file is what it was then."""
+        """Return the servers of ``.mcp.json`` beside the notebook, if a person trusts the folder and the file is
+        unchanged since."""
         folder = occasion.notebook_dir
         if folder is None or not occasion.wants(GROUP):
             return None
@@ -184,7 +190,7 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ their tools
 
     async def _started(self, connections: Sequence[McpConnection]) -> None:
-        """Waits for those that start for the first time: tools of the others are known, or they do not come."""
+        """Wait for servers that start for the first time; the tools of the others are already known."""
         fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
             one.begin()
@@ -230,7 +236,7 @@ class McpTools:
 
 
 def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConnection) -> bool:
-    """A server starts only for a request that may use it: names of tools begin with the server's prefix."""
+    """Return whether the request may use this server: its tool names begin with the server's prefix."""
     asked = occasion.request.tools
     if asked is None:
         return group.config.register
@@ -243,13 +249,13 @@ def _first(connection: McpConnection) -> bool:
 
 
 def _left_out(connection: McpConnection) -> list[str]:
-    """Tools that it lists and that are not offered, and why."""
+    """Return the listed tools that are not offered, with reasons."""
     tools = connection.listed.tools if connection.listed else ()
     return [f"{tool.name[:60]} ({problem})" for tool in tools if (problem := unusable(tool))]
 
 
 def _row(connection: McpConnection) -> dict[str, Any]:
-    """``tools`` counts those that are offered."""
+    """Describe a server; ``tools`` counts the offered ones."""
     state = "connected" if connection.connected else "starting" if connection.starting else "failed"
     left_out = _left_out(connection)
     listed = len(connection.listed.tools) if connection.listed else 0

@@ -25,7 +25,7 @@ KIND = "mcp"
 
 
 class McpTool:
-    """``limit`` lets as many calls run together as the configuration says."""
+    """One tool; ``limit`` bounds the number of concurrent calls as configured."""
 
     def __init__(self, name: str, tool: Any, connection: McpConnection, limit: asyncio.Semaphore) -> None:
         self._tool = tool
@@ -60,7 +60,7 @@ class McpTool:
 
 
 class McpResources:
-    """Reads what a server offers under one of the patterns of its configuration."""
+    """Reads resources that match a pattern of the configuration."""
 
     def __init__(self, name: str, connection: McpConnection, limit: asyncio.Semaphore) -> None:
         self._connection = connection
@@ -107,7 +107,7 @@ class McpResources:
 async def answered(
     connection: McpConnection, limit: asyncio.Semaphore, call: Callable[[], Awaitable[ToolOutput]]
 ) -> ToolOutput:
-    """The result of one call, whatever became of it. A call that is stopped is told to the server."""
+    """Return the result of one call in every case. A cancelled call is reported to the server."""
     server = connection.server
     async with limit:
         try:
@@ -128,8 +128,8 @@ def shortened(text: str) -> str:
 
 
 def unusable(tool: Any) -> str:
-    """Why a tool can not be offered: it runs as a task only, or has a schema that no call could be checked by. Empty
-    when it can."""
+    """Return why a tool cannot be offered: it only runs as a task, or has a schema that no call could satisfy. Empty if
+    it can."""
     if tool.execution is not None and tool.execution.task_support == "required":
         return "it runs only as a task, which calls here are not"
     schema = tool.input_schema

@@ -1,7 +1,7 @@
-"""Changes of the person's notebook as tools: insert, edit, delete, move and run cells of the open document.
+"""Tools that change the open notebook: insert, edit, delete, move and run cells.
 
-Each is prepared against the document as it stands in the page, so that a person is asked about the exact change; the
-page makes it if the cell is still as it was then. Nothing here writes the file.
+Each call is prepared against the document in the page, so that a person is asked about the exact change; the page
+applies it if the cell is still unchanged. This module never writes the file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agent_kernel.tools.notebook.live_document import NotebookView, ReadCellsMem
 
 START = "start"
 MAX_SOURCE = 200_000
-"""Characters of a cell that is inserted or edited."""
+"""Maximum characters of an inserted or edited cell."""
 MAX_RUN = 50
-"""Cells of one call."""
+"""Maximum number of cells of one call."""
 SHOWN_CHARS = 4_000
-"""Of a source in a refusal."""
+"""Characters of a source that a refusal shows."""
 CELL = {"type": "string", "description": "Its id, the beginning of the id, or its number"}
 BELOW = {
     "type": "string",
@@ -86,8 +86,8 @@ RUN = ToolSpec(
 
 @dataclass(slots=True)
 class EditContext:
-    """What the tools of one turn share. ``own`` is the cell that the turn was asked in; ``last`` the one that was
-    inserted last."""
+    """What the edit tools of one turn share. ``own`` is the cell of the prompt; ``last`` the cell that was inserted
+    last."""
 
     view: NotebookView
     page: NotebookRunner
@@ -96,21 +96,22 @@ class EditContext:
     last: str = ""
 
     async def document(self, context: ToolContext) -> VisibleNotebook:
-        """Raises NotFound, and Conflict where nothing may be changed."""
+        """Return the live document. Raises NotFound, and Conflict if it may not be changed."""
         seen = await self.view.live(context)
         if not seen.writable:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
         return seen
 
     def changeable(self, seen: VisibleNotebook, wanted: object) -> NotebookCell:
-        """Raises InvalidRequest."""
+        """Return a cell that may be changed. Raises InvalidRequest."""
         cell = one(seen.cells, str(wanted))
         if cell.id and cell.id == self.own:
             raise InvalidRequest(f"Cell {cell.index} is the one you were asked in; leave it as it is.")
         return cell
 
     def has_read(self, context: ToolContext, cell: NotebookCell) -> None:
-        """Raises Conflict unless the model has read the cell as it is; then it has with the refusal."""
+        """Raise Conflict unless the model has read the current source of the cell; the refusal includes it and so
+        counts as reading."""
         state = self.known.state(context.key, cell)
         if state == "same":
             return
@@ -124,7 +125,7 @@ class EditContext:
         )
 
     def place(self, seen: VisibleNotebook, below: object) -> str:
-        """The id of the cell above the place; empty: the top. Raises InvalidRequest."""
+        """Return the id of the cell above the target position; empty for the top. Raises InvalidRequest."""
         if isinstance(below, str) and below.strip():
             return "" if below.strip().lower() == START else one(seen.cells, below).id
         ids = {cell.id for cell in seen.cells}
@@ -132,7 +133,7 @@ class EditContext:
         return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
 
     async def done(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
-        """What the page did, with facts from which it can be undone; the id of the cell, and where it is now."""
+        """Return what the page did, with the details for undo, the id of the cell and its position."""
         answer = await self.page.offer(context)
         if answer.status != "success":
             return replace(answer, details={}), "", -1
@@ -247,7 +248,8 @@ class MoveCell:
 
 
 class RunCells:
-    """A person is asked about the code that the cells have when the call comes, and that code runs."""
+    """Runs cells. A person is asked about the code that the cells have when the call arrives, and exactly that code
+    runs."""
 
     spec = RUN
 
@@ -278,20 +280,20 @@ class RunCells:
 
 
 def edit_tools(desk: EditContext, served: frozenset[str]) -> list[Tool]:
-    """Those that the page serves."""
+    """Return the tools that the page serves."""
     tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
     return [tool for tool in tools if tool.spec.name in served]
 
 
 def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
-    """With the numbers that they have in the notebook."""
+    """List the cells that ran, with their numbers in the notebook."""
     places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
     cells = zip(cells_of(told), places, strict=True)
     return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
 
 
 def _replaced(cell: NotebookCell, find: str, put: str) -> str:
-    """Raises InvalidRequest unless the text is there exactly once."""
+    """Replace a text. Raises InvalidRequest unless it occurs exactly once."""
     count = cell.source.count(find) if find else 0
     if count == 1:
         return cell.source.replace(find, put)

@@ -1,4 +1,4 @@
-"""A saved notebook as text for a model: a map of its cells, and some of them read. Pure: nbformat in, text out."""
+"""A notebook as text for a model: a map of its cells, and the content of some. No I/O: nbformat in, text out."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import shorten
 
 MAPPED = 50
-"""Cells of one map."""
+"""Maximum number of cells of one map."""
 LINE = 70
 READ_CHARS = 5_000
 OUTPUT_CHARS = 1_200
-"""Of all outputs of one cell."""
+"""Maximum characters of all outputs of one cell."""
 PREFIX = 4
-"""So many characters of an id stand for all of it, where no other begins so."""
+"""Minimum length of an id prefix that identifies a cell, if it is unique."""
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 EXECUTED = re.compile(r"In ?\[(\d{1,9})\]")
 PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
@@ -25,7 +25,7 @@ PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class NotebookCell:
-    """``index`` counts from 0. ``outputs`` are in nbformat."""
+    """One cell; ``index`` counts from 0, ``outputs`` are in nbformat."""
 
     index: int
     id: str
@@ -36,7 +36,7 @@ class NotebookCell:
 
     @property
     def error(self) -> str:
-        """The name of the error in its outputs."""
+        """The name of the error in the outputs; empty if there is none."""
         found = [output for output in self.outputs if output.get("output_type") == "error"]
         return str(found[-1].get("ename") or "error") if found else ""
 
@@ -53,14 +53,14 @@ class NotebookCell:
 
 
 def cells_of(content: Mapping[str, Any]) -> list[NotebookCell]:
-    """Whatever a file holds, a list of cells; what is no cell is left out."""
+    """Return the cells of any file content; invalid entries are skipped."""
     found = content.get("cells")
     cells = [cell for cell in found if isinstance(cell, Mapping)] if isinstance(found, list) else []
     return [_cell(index, cell) for index, cell in enumerate(cells)]
 
 
 def mapped(cells: Sequence[NotebookCell], start: int = 0) -> str:
-    """A line for each of at most MAPPED cells from ``start``."""
+    """Return one line for each of at most MAPPED cells from ``start``."""
     if not cells:
         return "It has no cells."
     shown = [cell.line for cell in cells[start : start + MAPPED]]
@@ -71,7 +71,7 @@ def mapped(cells: Sequence[NotebookCell], start: int = 0) -> str:
 
 
 def chosen(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCell], list[int]]:
-    """The cells and the numbers of executions that are named: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
+    """Parse a selection of cells and execution numbers: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
     by_id = {cell.id: cell for cell in cells if cell.id}
     found: dict[int, NotebookCell] = {}
     executed: list[int] = []
@@ -92,8 +92,7 @@ def chosen(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCel
 
 
 def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
-    """The cell of an id, of the beginning of one id only (4 characters or more), or of a number. Raises
-    InvalidRequest."""
+    """Return a cell by id, by a unique prefix of an id (4 characters or more), or by number. Raises InvalidRequest."""
     word = wanted.strip(" '\"")
     found = [cell for cell in cells if cell.id == word and word]
     if not found and len(word) >= PREFIX:
@@ -109,12 +108,12 @@ def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
 
 
 def read(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> str:
-    """Source and outputs, as many cells as fit into ``chars``; the others are named."""
+    """Return source and outputs of as many cells as fit into ``chars``, and name the others."""
     return read_whole(cells, chars)[0]
 
 
 def read_whole(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> tuple[str, list[NotebookCell]]:
-    """As ``read``, with those cells of which all of the source is in it."""
+    """As ``read``, and return the cells whose whole source is included."""
     told: list[str] = []
     whole: list[NotebookCell] = []
     for count, cell in enumerate(cells):
@@ -149,7 +148,7 @@ def _read(cell: NotebookCell, chars: int) -> str:
 
 
 def _output(output: Mapping[str, Any]) -> str:
-    """As text; a picture is named by its type and size, HTML only where there is no text beside it."""
+    """Return an output as text: an image as its type and size, HTML only if there is no plain text."""
     kind = output.get("output_type")
     if kind == "stream":
         return ESCAPES.sub("", _joined(output.get("text"))).rstrip()
@@ -169,7 +168,7 @@ def _output(output: Mapping[str, Any]) -> str:
 
 
 def _joined(text: Any) -> str:
-    """nbformat has texts as strings or as lists of lines."""
+    """Join a text; nbformat stores texts as strings or as lists of lines."""
     if isinstance(text, list):
         return "".join(str(line) for line in text)
     return text if isinstance(text, str) else "" if text is None else str(text)

@@ -1,5 +1,5 @@
-"""The notebook of a turn as a model should see it: as it stands in an open page of the person, edits that are not saved
-and the active cell with it; else as it was last saved."""
+"""The current notebook of a turn: the document in an open page, with unsaved edits and the active cell, else the saved
+file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of
 
 LIVE_DOCUMENT = "live_document"
-"""What a page is asked for beside the tools: its document, as JSON in the details of the answer."""
+"""Request name for a page's document, which it returns as JSON in the details."""
 MAX_SESSIONS = 200
 MAX_CELLS = 2_000
-"""Of one session, whose read sources are remembered."""
+"""Maximum number of read cells that are remembered for one session."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """``named`` says for the model what this is. ``active`` and ``selected`` are ids of cells."""
+    """A notebook as it is now. ``named`` describes its origin to the model; ``active`` and ``selected`` are cell
+    ids."""
 
     named: str
     cells: list[NotebookCell]
@@ -36,7 +37,7 @@ class VisibleNotebook:
 
 
 class NotebookView:
-    """``page`` is whoever has the notebook open, None: nobody."""
+    """Reads the notebook; ``page`` is the client that has it open, None if there is none."""
 
     def __init__(self, notebook: NotebookAccess | None, page: NotebookRunner | None) -> None:
         self._notebook = notebook
@@ -47,7 +48,7 @@ class NotebookView:
         return self._page is not None or (self._notebook is not None and bool(self._notebook.path))
 
     async def seen(self, context: ToolContext) -> VisibleNotebook:
-        """Raises NotFound, InvalidRequest when neither can be had."""
+        """Return the open document, else the saved one. Raises NotFound, InvalidRequest if neither is available."""
         if self._page is None:
             return await self._saved("later edits are not in it")
         try:
@@ -56,7 +57,7 @@ class NotebookView:
             return await self._saved(f"later edits are not in it: {error.message}")
 
     async def live(self, context: ToolContext) -> VisibleNotebook:
-        """Raises NotFound with the reason when no page answers."""
+        """Return the open document. Raises NotFound with the reason if no page answers."""
         if self._page is None:
             raise NotFound("The notebook is not open in a page that could change it.")
         call = ToolCall(context.call.id, LIVE_DOCUMENT, {})
@@ -84,13 +85,15 @@ class NotebookView:
 
 @dataclass(slots=True)
 class ReadCellsMemory:
-    """Which sources of cells a session's model has read whole, so that it replaces nothing it has not seen. Of this
-    process; what is forgotten has to be read again."""
+    """Remembers which cell sources a session's model has read completely, so that it replaces nothing it has not seen.
+
+    It belongs to this process; cells that are forgotten have to be read again.
+    """
 
     _sessions: OrderedDict[SessionKey, OrderedDict[str, str]] = field(default_factory=OrderedDict)
 
     def read(self, key: SessionKey, cells: Sequence[tuple[str, str]]) -> None:
-        """``cells`` are (id, source)."""
+        """Record cells as (id, source)."""
         known = self._sessions.setdefault(key, OrderedDict())
         self._sessions.move_to_end(key)
         for id, source in cells:
@@ -102,7 +105,7 @@ class ReadCellsMemory:
             self._sessions.popitem(last=False)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
-        """``same`` as the model has read it, ``changed`` since, or ``unread``."""
+        """Return ``same`` if the source is the one that was read, ``changed``, or ``unread``."""
         known = self._sessions.get(key, OrderedDict()).get(cell.id)
         if known is None:
             return "unread"

@@ -1,6 +1,6 @@
-"""The notebook of the turn as tools: its cells, its variables, its last error, a cell run, what still runs.
+"""Tools for the notebook of the turn: its cells, its variables, its last error, running a cell, and running jobs.
 
-Each is bound to the turn's own kernel and notebook; nothing here names another, and nothing writes the file.
+Each tool is bound to the turn's own kernel and notebook. No argument names another one, and nothing writes the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_kernel.tools.notebook.page_selection import page_cells
 
 GROUP = "notebook"
 EXECUTIONS = "executions"
-"""What a notebook's side is asked for beside the tools: what ran, by number."""
+"""Request name for the executions of the kernel by number."""
 MAX_NUMBERS = 20
 
 
@@ -112,7 +112,7 @@ class CellMap:
 
 
 class ReadCells:
-    """``known`` remembers what the model has read whole."""
+    """Reads cells; ``known`` remembers what the model has read completely."""
 
     spec = READ
 
@@ -136,7 +136,8 @@ class ReadCells:
 
 
 class RunCell:
-    """A person is asked about the code that the cell had when the call came, and that code runs."""
+    """Runs a cell. A person is asked about the code that the cell has when the call arrives, and exactly that code
+    runs."""
 
     spec = RUN_CELL
 
@@ -161,7 +162,7 @@ class RunCell:
 
 
 class NotebookCallTool:
-    """A tool that the notebook's side runs by its name."""
+    """A tool that the notebook's runner executes by name."""
 
     def __init__(self, spec: ToolSpec, side: NotebookRunner) -> None:
         self.spec = spec
@@ -172,8 +173,11 @@ class NotebookCallTool:
 
 
 class NotebookTools:
-    """A client that declared a tool is offered its calls; else the server runs them, where it may. Of running cells in
-    a page, where it is seen, and running them behind it only the first is offered."""
+    """The notebook tools of a turn.
+
+    A client that declared a tool is offered its calls; else the server runs them, if it may. If cells can run visibly
+    in a page, the tool that runs them without the page is not offered.
+    """
 
     def __init__(self, offers: ClientCallBroker) -> None:
         self._offers = offers
@@ -203,7 +207,7 @@ class NotebookTools:
         return OfferedTools(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
     def _served(self, occasion: ToolSourceContext) -> frozenset[str]:
-        """By a page. Nothing of a draft runs there."""
+        """Return the tools that a page serves. Drafts do not run there."""
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served
 
@@ -211,8 +215,10 @@ class NotebookTools:
 
 
 class NotebookFunctions:
-    """Functions that the person registered in the notebook: its client runs them. One that says it has no effects runs
-    without a question, unless the policy is stricter."""
+    """Functions that the user registered in the notebook; its client runs them.
+
+    A function that declares no effects runs without a question, unless the policy is stricter.
+    """
 
     def __init__(self, offers: ClientCallBroker) -> None:
         self._offers = offers

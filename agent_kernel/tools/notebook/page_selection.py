@@ -1,4 +1,4 @@
-"""What of its notebook a turn is asked to see in place of the conversation: cells, in the order of the page."""
+"""The cells that replace the conversation in a turn, in page order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, NotebookVie
 ABOVE, NOTHING = "above", "none"
 CELL_CHARS = 4_000
 ALL_CHARS = 40_000
-"""Of all cells that are no turns; the nearest stay."""
+"""Maximum characters of all cells that are not turns; the nearest cells stay."""
 NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as ever."
 NOT_SAVED = "This cell is not saved yet and no page tells where it stands, so it counts as the last one."
 
 
 async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[PageCell, ...] | None:
-    """None, and a notice, where there is no page. Raises InvalidRequest for cells that there are not."""
+    """Return the selected cells; None with a notice if there is no page. Raises InvalidRequest for cells that do not
+    exist."""
     request = occasion.request
     if request.page == NOTHING:
         return ()

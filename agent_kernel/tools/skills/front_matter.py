@@ -1,4 +1,4 @@
-"""The head of a SKILL.md: YAML between two lines of ``---``, with a name and a description."""
+"""The front matter of a SKILL.md: YAML between two lines of ``---``, with a name and a description."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEPTH = 8
 
 
 def head_of(data: bytes) -> tuple[str, str]:
-    """(name, description). Raises InvalidRequest that says what is missing."""
+    """Return (name, description). Raises InvalidRequest that says what is missing."""
     import yaml
 
     lines = data[: HEAD_BYTES + 8].decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
@@ -38,8 +38,11 @@ def head_of(data: bytes) -> tuple[str, str]:
 
 
 def _check_plain(events: Iterable[object]) -> None:
-    """A few lines of aliases can stand for gigabytes, and the time for nested brackets grows with their square; the
-    events come one by one, so this ends at the first that is too much. Raises InvalidRequest."""
+    """Raise InvalidRequest for YAML that could exhaust memory or time.
+
+    A few lines of aliases can stand for gigabytes, and nested brackets take quadratic time. Events are read one by one,
+    so the check ends at the first excess.
+    """
     depth = 0
     for event in events:
         kind = type(event).__name__

@@ -1,7 +1,7 @@
 """Copies of skills in a session's work directory, ``skills/<name>``, where its code finds them.
 
-The work directory belongs to that code, which may have put links there: a copy is made beside the work directory and
-moved in by a rename below a directory that was opened without following one.
+The work directory belongs to that code, which may have put links there. A copy is therefore made beside the work
+directory and moved in by a rename below a directory that was opened without following links.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REMEMBERED = 500
 
 @dataclass(frozen=True, slots=True)
 class MountedSkill:
-    """``folder`` is its name below ``skills``."""
+    """A mounted skill; ``folder`` is its name below ``skills``."""
 
     version: Version
     folder: str
@@ -39,13 +39,13 @@ class CopiedSkill:
 
 
 class SkillMounts:
-    """What lies in which work directory; made again only when it has to be another set, or is not there any more."""
+    """Tracks which skills are in which work directory, and copies them only if the set changed or is missing."""
 
     def __init__(self) -> None:
         self._copied: OrderedDict[Path, CopiedSkill] = OrderedDict()
 
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
-        """Blocking. Raises OSError for a disk that is full."""
+        """Copy the skills. Blocking. Raises OSError for a full disk."""
         mounted = placed(skills)
         marks = tuple(one.version.mark for one in mounted)
         known = self._copied.get(workdir)
@@ -58,14 +58,14 @@ class SkillMounts:
         return mounted
 
     def unmount(self, workdir: Path) -> None:
-        """The skills of an earlier turn are none of this one's. Blocking."""
+        """Remove the skills of an earlier turn. Blocking."""
         known = self._copied.pop(workdir, None)
         if known is not None and known.identity == _identity(workdir / SKILLS):
             _replaced(workdir, None)
 
 
 def placed(skills: Sequence[Version]) -> list[MountedSkill]:
-    """Each with a name of its own."""
+    """Assign each skill a unique folder name."""
     taken: set[str] = set()
     found = []
     for version in skills:
@@ -93,7 +93,7 @@ def _copied(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
 
 
 def _copy(root: Path, name: str, path: Path) -> None:
-    """Read-only, and through no link: a skill beside a notebook is somebody's directory."""
+    """Copy read-only and without following links, because a skill beside a notebook is a user's directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(safe_path.open_file(root, name), "rb") as source, path.open("xb") as target:
         shutil.copyfileobj(source, target)
@@ -102,7 +102,7 @@ def _copy(root: Path, name: str, path: Path) -> None:
 
 
 def _replaced(workdir: Path, fresh: Path | None) -> None:
-    """``fresh`` becomes ``skills``; what had the name goes, whatever it is."""
+    """Rename ``fresh`` to ``skills`` and remove whatever had that name."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
     here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

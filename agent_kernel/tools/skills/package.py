@@ -1,5 +1,5 @@
-"""A skill as it comes: a zip, or files with their names. Everything is checked and counted while it is written; what is
-wrong in any way is refused as a whole."""
+"""An uploaded skill: a zip, or files with names. Everything is checked and counted while it is written; a package with
+any error is refused as a whole."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from agent_kernel.tools.skills.front_matter import HEAD_BYTES, head_of
 from agent_kernel.tools.skills.skill import MAIN
 
 MAX_BYTES = 50 << 20
-"""Of an upload, and of all its files together as they are unpacked."""
+"""Maximum size of an upload, and of all its unpacked files together."""
 MAX_ENTRIES = 500
 MAX_DEPTH = 16
 PART_BYTES = 200
 PATH_CHARS = 500
 DIRECTORY_BYTES = 2 << 20
-"""Of the list of a zip's entries, which is read before any of it can be counted."""
+"""Maximum size of a zip's central directory, which is read before anything can be counted."""
 CHUNK = 1 << 16
 LEFT_OUT = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".git")
 DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$"})
 NUMBERED = frozenset({"com", "lpt"})
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error, ValueError, OverflowError)
-"""What the library raises for a zip that is not what it says."""
+"""What the library raises for an invalid zip."""
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
@@ -53,7 +53,7 @@ class BytesFile:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFile:
-    """A file of a directory, through no link."""
+    """A file of a directory, opened without following links."""
 
     root: Path
     name: str
@@ -87,8 +87,10 @@ class UnpackedSkill:
 
 
 def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
-    """Writes the files below ``target``, an empty directory; they are read-only. Blocking. Raises InvalidRequest, and
-    OSError for a disk that is full; ``target`` is the caller's to remove then."""
+    """Write the files, read-only, below the empty directory ``target``. Blocking.
+
+    Raises InvalidRequest, and OSError for a full disk; the caller then removes ``target``.
+    """
     wanted = _without_top([entry for entry in entries if not _left_out(entry.name)])
     names = _checked(wanted)
     if MAIN not in names:
@@ -104,8 +106,11 @@ def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
 
 
 def inspected(root: Path) -> tuple[UnpackedSkill, float]:
-    """A directory that stays where it is, checked as an upload is, and when it was changed last (seconds since the
-    epoch); links are left out. Blocking. Raises InvalidRequest, OSError."""
+    """Check a directory in place as an upload is checked, and return when it was last changed (seconds since the
+    epoch).
+
+    Links are left out. Blocking. Raises InvalidRequest, OSError.
+    """
     found = _walked(root)
     names = _checked([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in found])
     if MAIN not in names:
@@ -119,7 +124,7 @@ def inspected(root: Path) -> tuple[UnpackedSkill, float]:
 
 
 def zipped(data: bytes) -> list[PackageEntry]:
-    """Of a zip. Raises InvalidRequest."""
+    """Return the files of a zip. Raises InvalidRequest."""
     if len(data) > MAX_BYTES:
         raise too_large()
     _check_directory(data)
@@ -154,7 +159,7 @@ def _check_info(info: zipfile.ZipInfo) -> None:
 
 
 def folder(root: Path) -> list[PackageEntry]:
-    """Of a directory; links are left out. Blocking. Raises InvalidRequest."""
+    """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest."""
     return [PackageEntry(one.name, DirectoryFile(root, one.name), _runs(root / one.name)) for one in _walked(root)]
 
 
@@ -181,7 +186,7 @@ def too_many() -> InvalidRequest:
 
 
 def _written(entry: PackageEntry, path: Path, left: int) -> int:
-    """How many bytes; counted as they come, whatever the zip says."""
+    """Write a file and return its size, counted while it is read, whatever the zip declares."""
     size = 0
     mode = 0o555 if entry.runs else 0o444
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -200,7 +205,7 @@ def _written(entry: PackageEntry, path: Path, left: int) -> int:
 
 
 def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
-    """Without the one folder that all of it lies in, if its SKILL.md lies there."""
+    """Remove the single top folder that contains everything, if its SKILL.md is in it."""
     if any(entry.name == MAIN for entry in entries):
         return entries
     tops = {entry.name.partition("/")[0] for entry in entries}
@@ -211,7 +216,7 @@ def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
 
 
 def _checked(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
-    """By name. Raises InvalidRequest for names that are not safe on some system, or that meet each other there."""
+    """Return the files by name. Raises InvalidRequest for names that are unsafe or collide on some system."""
     if len(entries) > MAX_ENTRIES:
         raise too_many()
     names: dict[str, PackageEntry] = {}
@@ -255,7 +260,7 @@ def _left_out(name: str) -> bool:
 
 
 def _check_directory(data: bytes) -> None:
-    """Before the library reads the list of entries into memory: that it is as short as it has to be."""
+    """Check the size of the central directory before the library reads it into memory."""
     at = data.rfind(_END_MARK, max(0, len(data) - (1 << 16) - _END.size))
     if at < 0 or len(data) - at < _END.size:
         raise InvalidRequest("This is no zip that can be read.")

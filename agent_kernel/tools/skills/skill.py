@@ -1,4 +1,4 @@
-"""What is known of a skill, and how a request names one."""
+"""The metadata of a skill, and how a request names one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ FOLDER_CHARS = 60
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a skill, which never changes. ``content`` is the directory with its SKILL.md; ``id`` of the skill
-    is empty for one that lies beside a notebook. ``files`` are relative names with ``/``, sorted."""
+    """One version of a skill, which never changes.
+
+    ``content`` is the directory with its SKILL.md; ``id`` is that of the skill, empty for one beside a notebook.
+    ``files`` are relative names with ``/``, sorted.
+    """
 
     id: str
     number: int
@@ -33,19 +36,19 @@ class Version:
 
     @property
     def folder(self) -> str:
-        """Its name as that of a directory."""
+        """The name as a directory name."""
         safe = _UNSAFE.sub("-", self.name).strip(".-")[:FOLDER_CHARS]
         return safe or f"skill-{self.id[-8:] or 'x'}"
 
     @property
     def mark(self) -> str:
-        """What tells it from every other version of any skill."""
+        """Distinguishes this version from every version of any skill."""
         return f"{self.id}@{self.number}" if self.id else f"{self.content}@{self.created}"
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """``versions`` from the first to the latest; never empty."""
+    """A skill; ``versions`` are ordered from first to latest and never empty."""
 
     id: str
     created: float
@@ -58,14 +61,14 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkillReference:
-    """``number`` 0 is the latest version."""
+    """A skill as named in a request; ``number`` 0 is the latest version."""
 
     id: str
     number: int = 0
 
     @classmethod
     def parse(cls, text: str) -> SkillReference:
-        """``id``, ``id@latest``, ``id@2``. Raises InvalidRequest."""
+        """Parse ``id``, ``id@latest`` or ``id@2``. Raises InvalidRequest."""
         id, _, version = text.partition("@")
         if not _ID.fullmatch(id):
             raise InvalidRequest(f"{text[:80]!r} is no skill; ids look like skill_0123....")

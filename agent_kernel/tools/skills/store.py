@@ -1,5 +1,7 @@
-"""Skills on the disk, of each namespace apart: ``<hash>/<skill>/versions/<n>/{version.json, content/}``. A version
-appears whole or not at all and never changes; there is nothing else to keep in step."""
+"""Installed skills on disk, separate for each namespace: ``<hash>/<skill>/versions/<n>/{version.json, content/}``.
+
+A version appears as a whole or not at all and never changes, so that nothing else has to be kept in sync.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +24,34 @@ from agent_kernel.tools.skills.package import PackageEntry, unpack
 from agent_kernel.tools.skills.skill import Skill, SkillReference, Version, is_id
 
 MAX_SKILLS = 200
-"""Of a namespace."""
+"""Maximum number of skills of a namespace."""
 MAX_VERSIONS = 50
-"""Of a skill."""
+"""Maximum number of versions of a skill."""
 STALE_S = 3600.0
 STAGING = ".staging-"
 
 
 class SkillStore:
-    """``root`` is made when the first skill comes. Everything blocks: call it in a thread."""
+    """The skills below ``root``, which is created with the first skill. All methods block: call them in a thread."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
         self._root = root
         self._clock = clock
 
     def list(self, namespace: str) -> list[Skill]:
-        """The newest first."""
+        """Return the skills, newest first."""
         found = (self._load(path) for path in self._of(namespace).glob("skill_*"))
         return sorted((skill for skill in found if skill), key=lambda skill: (-skill.created, skill.id))
 
     def get(self, namespace: str, id: str) -> Skill:
-        """Raises NotFound."""
+        """Return a skill. Raises NotFound."""
         found = self._load(self._of(namespace) / id) if is_id(id) else None
         if found is None:
             raise NotFound(f"There is no skill {id[:80]!r}.")
         return found
 
     def version(self, namespace: str, reference: SkillReference) -> Version:
-        """Raises NotFound."""
+        """Return a version of a skill. Raises NotFound."""
         skill = self.get(namespace, reference.id)
         if not reference.number:
             return skill.latest
@@ -59,8 +61,8 @@ class SkillStore:
         raise NotFound(f"The skill {skill.latest.name} has no version {reference.number}.")
 
     def find(self, namespace: str, text: str) -> Version:
-        """What a request names: by id or by name (of two the newest), ``@`` a version behind it. Raises NotFound,
-        InvalidRequest."""
+        """Return the version that a request names: by id or by name (the newest of several), optionally with ``@`` and
+        a version. Raises NotFound, InvalidRequest."""
         if text.startswith("skill_"):
             return self.version(namespace, SkillReference.parse(text))
         name, _, version = text.partition("@")
@@ -70,7 +72,7 @@ class SkillStore:
         raise NotFound(f"There is no skill {name[:80]!r}.", hint="See: agent-kernel skills list")
 
     def add(self, namespace: str, entries: Iterable[PackageEntry], id: str = "") -> Skill:
-        """A new skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded,
+        """Add a skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded,
         StoreError."""
         known = self.get(namespace, id) if id else None
         if known and len(known.versions) >= MAX_VERSIONS:
@@ -104,7 +106,7 @@ class SkillStore:
             self._place(staged, self._of(namespace) / id / "versions")
 
     def delete(self, namespace: str, id: str) -> None:
-        """Raises NotFound."""
+        """Delete a skill with all versions. Raises NotFound."""
         self.get(namespace, id)
         gone = self._root / f"{STAGING}{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it
@@ -115,7 +117,7 @@ class SkillStore:
         return self._root / hashlib.sha256(namespace.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def _load(self, path: Path) -> Skill | None:
-        """None where there is none that can be read."""
+        """Read a skill; None if it is missing or unreadable."""
         versions = sorted(
             (found for number in _numbers(path / "versions") if (found := self._version(path, number))),
             key=lambda version: version.number,
@@ -140,7 +142,7 @@ class SkillStore:
 
     @contextmanager
     def _staged(self) -> Iterator[Path]:
-        """A directory on the same disk, gone at the end if it has no other name by then."""
+        """Yield a temporary directory on the same disk; it is removed at the end unless it was renamed."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._sweep()
         staged = Path(tempfile.mkdtemp(prefix=STAGING, dir=self._root))
@@ -150,7 +152,7 @@ class SkillStore:
             shutil.rmtree(staged, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """What a server that was killed left."""
+        """Remove what a killed server left."""
         for path in self._root.glob(f"{STAGING}*"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - STALE_S:
@@ -158,7 +160,7 @@ class SkillStore:
 
     @staticmethod
     def _place(staged: Path, versions: Path) -> None:
-        """Under the next number; who comes second gets the one after."""
+        """Move a version to the next free number; a concurrent writer gets the one after."""
         versions.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(MAX_VERSIONS + 1):
             number = max(_numbers(versions), default=0) + 1

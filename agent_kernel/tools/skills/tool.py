@@ -1,4 +1,4 @@
-"""Skills in a turn: those that the request names, and those beside a notebook in a folder that a person trusts."""
+"""The skills of a turn: those that the request names, and those beside a notebook in a trusted folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BESIDE = Path(".agents") / "skills"
 SLICE_CHARS = 5_000
 MAX_FILE = 4 << 20
 MOST = 20
-"""Skills of a turn."""
+"""Maximum number of skills of a turn."""
 REMEMBERED = 1000
 PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {
@@ -45,7 +45,7 @@ PARAMETERS: Mapping[str, Any] = MappingProxyType(
 
 
 class ReadSkill:
-    """A file of a mounted skill, in slices, for a model that has no code or shell to read it with."""
+    """Reads a file of a mounted skill in slices, for a model without code or shell."""
 
     spec = ToolSpec(
         READ,
@@ -79,8 +79,11 @@ class ReadSkill:
 
 
 class SkillTools:
-    """``sandbox``: skills are copied where its code finds them; None: they are read by the tool only. ``shell``: turns
-    have one, which runs there also when python runs in the person's kernel."""
+    """Offers the skills.
+
+    With a ``sandbox`` skills are copied where its code finds them; None means that only the tool reads them. ``shell``
+    means that turns have a shell, which runs in the sandbox also if python runs in the user's kernel.
+    """
 
     def __init__(self, store: SkillStore, sandbox: Sandbox | None, *, shell: bool = False) -> None:
         self._store = store
@@ -90,7 +93,7 @@ class SkillTools:
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        """Raises InvalidRequest, NotFound for skills of the request that are not there."""
+        """Return the tools. Raises InvalidRequest, NotFound for skills of the request that do not exist."""
         skills = await asyncio.to_thread(self._asked, occasion)
         if occasion.wants(GROUP, READ):
             skills += await self._beside(occasion)
@@ -112,7 +115,8 @@ class SkillTools:
         return [self._store.find(namespace, text) for text in dict.fromkeys(occasion.request.skills)]
 
     def _workdir(self, occasion: ToolSourceContext) -> Path | None:
-        """Where sandboxed code of the turn finds them; code in the person's kernel has the tool."""
+        """Return the directory in which sandboxed code of the turn finds them; code in the user's kernel uses the
+        tool."""
         if self._sandbox is None or not (self._shell or occasion.request.where == "sandbox"):
             return None
         return self._sandbox.workdir(occasion.key)
@@ -144,7 +148,7 @@ class SkillTools:
         return found
 
     def _warn(self, occasion: ToolSourceContext, text: str) -> None:
-        """Once for each session."""
+        """Send a notice once for each session."""
         told = (occasion.key.namespace, occasion.key.id, text)
         if told not in self._told:
             self._told[told] = None
@@ -176,7 +180,7 @@ def _read(root: Path, name: str) -> bytes:
 
 
 def _found(here: Path) -> tuple[list[Version], list[str]]:
-    """The skills below a directory, by name, and what is wrong with the others. Links are not followed. Blocking."""
+    """Return the skills below a directory by name, and the problems of the others. Links are not followed. Blocking."""
     found: list[Version] = []
     problems: list[str] = []
     with suppress(OSError):
@@ -191,6 +195,6 @@ def _found(here: Path) -> tuple[list[Version], list[str]]:
 
 
 def _version(path: Path) -> Version:
-    """Of a folder that somebody edits: checked as an upload is, and known by when it was changed."""
+    """Check a folder that a person may be editing as an upload is checked; its version is its modification time."""
     unpacked, changed = inspected(path)
     return Version("", 1, unpacked.name, unpacked.description, changed, path, unpacked.files)

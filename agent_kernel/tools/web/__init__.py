@@ -1,1 +1,1 @@
-"""The web as tools: a search behind a seam, and pages as text. What comes from there is text of others."""
+"""Web tools: a search behind a seam, and pages as text. All results are text from strangers."""

@@ -20,9 +20,9 @@ if sys.platform != "win32":
 
 MEMORY = 2 << 30
 ALONE_S = 30
-"""One page may take so long even if nobody is left who would end the process."""
+"""Maximum time for one page, in case no parent is left to end the process."""
 MAX_TAGS = 50_000
-"""Of a page with more only the words are taken: to find the article takes too long."""
+"""For a page with more tags only the plain text is taken, because finding the article would take too long."""
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def article(html: bytes, charset: str, url: str) -> dict[str, str]:
-    """The library finds the charset by itself where the server names none."""
+    """Extract the article. The library detects the charset if the server declares none."""
     import trafilatura
 
     decoded = _decoded(html, charset)
@@ -71,7 +71,7 @@ def _decoded(html: bytes, charset: str) -> str:
 
 
 def _read(source: BinaryIO) -> Any:
-    """None at the end: whoever asked is gone."""
+    """Read a frame; None at the end of the input."""
     length = source.read(4)
     return json.loads(source.read(int.from_bytes(length, "big"))) if len(length) == 4 else None
 

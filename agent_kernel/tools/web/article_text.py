@@ -1,4 +1,4 @@
-"""What a fetched page says, as text: the article without its surroundings, tables and lists as Markdown."""
+"""The text of a fetched page: the article without navigation, with tables and lists as Markdown."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ START_S = 30.0
 AT_ONCE = 2
 IDLE_S = 60.0
 PAGES = 500
-"""One process reads so many; then another one begins, as parsers keep memory."""
+"""A process reads this many pages, then it is replaced, because parsers do not release memory."""
 MAX_HTML = 4 << 20
 MAX_ANSWER = 64 << 20
 HTML = ("text/html", "application/xhtml+xml")
 PDF = "application/pdf"
 PDF_S = 30.0
 TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json", PDF)
-"""Beginnings of the content types that are read; a page with another one, or with none, is refused."""
+"""Prefixes of supported content types; other pages are refused."""
 MISSING = "Pages can not be read here: {library} is missing. Install agent-kernel[web] where the server runs."
 PROGRAM = str(Path(article_process.__file__).absolute())
 KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
@@ -43,8 +43,8 @@ class ArticleText:
 
 
 class ArticleReader:
-    """HTML is read by at most AT_ONCE processes, begun when they are needed and ended when they were not for IDLE_S. A
-    page that takes too long ends its process."""
+    """Reads HTML in at most AT_ONCE processes, started on demand and ended after IDLE_S without use. A page that takes
+    too long ends its process."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -53,7 +53,7 @@ class ArticleReader:
         self._rest: asyncio.TimerHandle | None = None
 
     async def read(self, page: FetchResult) -> ArticleText:
-        """Raises FetchFailed."""
+        """Return the text of a page. Raises FetchFailed."""
         if page.mime == PDF:
             return ArticleText(page.url, "", await self._pdf(page))
         if page.mime not in HTML:
@@ -93,14 +93,14 @@ class ArticleReader:
         self._rest = asyncio.get_running_loop().call_later(IDLE_S, self._retire)
 
     def _retire(self) -> None:
-        """They end by themselves when there is nothing more to read."""
+        """Close the input of idle processes, which then end by themselves."""
         for worker in self._idle:
             worker.dismiss()
         self._idle.clear()
 
 
 class ArticleProcess:
-    """One process of ``article.py``."""
+    """One process of ``article_process.py``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -108,7 +108,7 @@ class ArticleProcess:
 
     @classmethod
     async def start(cls) -> ArticleProcess:
-        """Raises FetchFailed when the library is not there."""
+        """Start the process. Raises FetchFailed if the library is not installed."""
         worker = cls(
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-E", PROGRAM),
@@ -133,7 +133,7 @@ class ArticleProcess:
         return worker
 
     async def ask(self, page: FetchResult) -> dict[str, str]:
-        """Raises FetchFailed when it takes too long, or was too much for the process."""
+        """Extract one page. Raises FetchFailed if it takes too long, or exceeds the limits of the process."""
         self.pages += 1
         html = page.data[:MAX_HTML]
         request = json.dumps({"url": page.url, "charset": page.charset, "size": len(html)}).encode()
@@ -168,7 +168,7 @@ class ArticleProcess:
 
 
 def _indented(text: str) -> str:
-    """Lines to cut at."""
+    """Split a long text at lines."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""``fetch_page``: one page of the web as text, a part of a long one at a time."""
+"""The ``fetch_page`` tool: a web page as text, in parts if it is long."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ FOREIGN = (
     "person."
 )
 BOUNDS = replace(PAGE, bytes=16 << 20, types=TYPES)
-"""A paper as PDF is larger than a page."""
+"""Limits of a fetch; a PDF paper is larger than a page."""
 SEARCHED = replace(BOUNDS, bytes=PAGE.bytes)
-"""Of each of the ten pages of a search."""
+"""Limits for each of the ten pages of a search."""
 AROUND = 10_000
-"""Characters that a result may have beside the text of the page: its URL alone may be long."""
+"""Characters of a result beside the text of the page; its URL alone may be long."""
 TITLE_CHARS = 200
 EMPTY = "(no text was found on this page; it may be made by scripts, which are not run)"
 
@@ -52,7 +52,7 @@ class FetchPage:
         self.spec = replace(SPEC, description=options.page or SPEC.description, result_chars=self._most + AROUND)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
+        """Fetch a page. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
         url, start = str(arguments["url"]).strip(), int(arguments.get("start", 0))
         page = await self.read(url)
         part = _part(page.text, start, self._most)
@@ -64,7 +64,7 @@ class FetchPage:
         return ToolOutput(text, details={"url": page.url, "results_count": 1, "sources": [source]})
 
     async def read(self, url: str, bounds: FetchLimits = BOUNDS) -> ArticleText:
-        """Raises as ``call`` does."""
+        """Fetch a page and return its text. Raises as ``call`` does."""
         if not self._options.lets(url):
             raise Forbidden(f"{domain_of(url) or 'This'} is not one of the domains that this request allows.")
         page = await self._fetcher.get(url, bounds)
@@ -74,7 +74,7 @@ class FetchPage:
 
 
 def _part(text: str, start: int, most: int) -> str:
-    """At most ``most`` bytes as JSON writes them, from a character on."""
+    """Return at most ``most`` bytes of the text as JSON, from a character on."""
     part = text[start : start + most]
     while part and (size := len(json.dumps(part, ensure_ascii=False).encode())) > most:
         part = part[: min(len(part) - 1, len(part) * most // size)]

@@ -1,4 +1,4 @@
-"""What a request says of the web: OpenAI's ``web_search_options``, with the limits of mistral.rs."""
+"""The web options of a request: OpenAI's ``web_search_options``, with the limits of mistral.rs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from agent_kernel.core.errors import InvalidRequest
 
 BUDGETS: Mapping[str, int] = MappingProxyType({"low": 4_096, "medium": 8_192, "high": 16_384})
 UNLIMITED = 16_384
-"""Tokens that what was found may put into the model's context; without a limit, as many as the highest."""
+"""Tokens of a search result if the request sets no limit; the same as for the highest setting."""
 MAX_DOMAINS = 100
-"""Of each list."""
+"""Maximum length of each list of domains."""
 PLACE = ("city", "region", "country", "timezone")
 
 
 @dataclass(frozen=True, slots=True)
 class WebOptions:
-    """``tokens`` of a result. ``allowed`` and ``blocked`` are domains with all below them; an empty ``allowed`` is all.
-    ``location`` is where the person is, by PLACE. ``search`` and ``page`` describe the tools, if not empty."""
+    """Options of the web tools.
+
+    ``tokens`` limits a result. ``allowed`` and ``blocked`` are domains with their subdomains; an empty ``allowed``
+    allows all. ``location`` is the user's location, by PLACE. ``search`` and ``page`` replace the descriptions of the
+    tools, if not empty.
+    """
 
     tokens: int = BUDGETS["medium"]
     allowed: tuple[str, ...] = ()
@@ -33,7 +37,7 @@ class WebOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> WebOptions:
-        """Keys that are not known are left alone. Raises InvalidRequest."""
+        """Read the options. Unknown keys are ignored. Raises InvalidRequest."""
         size = given.get("search_context_size") or "medium"
         if not isinstance(size, str) or size not in BUDGETS:
             raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r:.40}.")
@@ -54,14 +58,14 @@ class WebOptions:
         )
 
     def lets(self, url: str) -> bool:
-        """Whether the filters leave this URL in."""
+        """Return whether the domain filters allow this URL."""
         host = domain_of(url)
         inside = not self.allowed or any(_below(host, domain) for domain in self.allowed)
         return bool(host) and inside and not any(_below(host, domain) for domain in self.blocked)
 
 
 def domain_of(url: str) -> str:
-    """In lower case, without ``www.``; empty for what is no URL."""
+    """Return the domain in lower case without ``www.``; empty for an invalid URL."""
     try:
         return (urllib.parse.urlsplit(url).hostname or "").rstrip(".").removeprefix("www.")
     except ValueError:
@@ -80,7 +84,7 @@ def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """``https://www.example.org/`` means example.org, as people write it."""
+    """Read a list of domains; ``https://www.example.org/`` is read as example.org."""
     found = filters.get(key) or []
     if not isinstance(found, list) or not all(isinstance(domain, str) for domain in found):
         raise InvalidRequest(f"{key} is a list of domains.")
@@ -93,7 +97,7 @@ def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _location(given: Mapping[str, Any]) -> Mapping[str, str]:
-    """``{type, approximate: {...}}`` as in chat completions, or flat as in responses."""
+    """Read ``{type, approximate: {...}}`` as in chat completions, or the flat form of responses."""
     if given.get("type", "approximate") != "approximate":
         raise InvalidRequest("The type of user_location is approximate.")
     place = _mapping(given, "approximate") or given

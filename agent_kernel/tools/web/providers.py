@@ -1,4 +1,4 @@
-"""Who finds pages for a query: DuckDuckGo, a SearXNG of one's own, or a Python function."""
+"""Search providers: DuckDuckGo, your own SearXNG instance, or a Python function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_kernel.core.thread_offload import run_in_own_thread
 
 RESULTS = 10
 SITES = 8
-"""Allowed domains that are named in the query itself; more would make it too long for an engine."""
+"""Maximum number of allowed domains in the query text; more would make it too long for an engine."""
 DUCKDUCKGO = "https://html.duckduckgo.com/"
 DUCKDUCKGO_S = 10
 CALLBACK_S = 30.0
@@ -38,13 +38,13 @@ LANGUAGES = {
     "se": "sv",
     "no": "no",
 }
-"""By country: what search engines want with it."""
+"""Language by country, as search engines expect it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebQuery:
-    """``location`` is where the person is: city, region, country (two letters), timezone. ``domains`` are the only ones
-    that are wanted, if any; what is found is filtered in any case."""
+    """A search. ``location`` is the user's city, region, country (two letters) and timezone. ``domains`` are the only
+    wanted ones, if any; results are filtered in any case."""
 
     words: str
     location: Mapping[str, str] = field(default_factory=dict)
@@ -56,14 +56,14 @@ class WebQuery:
 
     @property
     def with_sites(self) -> str:
-        """In the words of search engines."""
+        """Return the query with the domains in the syntax of search engines."""
         sites = " OR ".join(f"site:{domain}" for domain in self.domains[:SITES])
         return f"{self.words} ({sites})" if " OR " in sites else f"{self.words} {sites}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """``content`` is the text of the page where the provider has it; else it is fetched."""
+    """One result; ``content`` is the text of the page if the provider has it, else the page is fetched."""
 
     title: str
     url: str
@@ -73,12 +73,12 @@ class SearchResult:
 
 class SearchProvider(Protocol):
     async def search(self, query: WebQuery) -> Sequence[SearchResult]:
-        """Best first, at most RESULTS. Raises FetchFailed, LocalOnly."""
+        """Return at most RESULTS results, best first. Raises FetchFailed, LocalOnly."""
         ...
 
 
 class DuckDuckGo:
-    """Through the package ``ddgs`` (extra ``web``), of whose engines only this one is asked."""
+    """Searches with the package ``ddgs`` (extra ``web``), restricted to its DuckDuckGo engine."""
 
     def __init__(self, exits: EgressPolicy) -> None:
         self._exits = exits
@@ -94,8 +94,8 @@ class DuckDuckGo:
 
 
 class SearXNG:
-    """``url`` of an instance whose settings allow the format json. It may be on this machine: whoever configured it
-    chose it. A redirect leads nowhere else."""
+    """Searches with the instance at ``url``, which must enable the format json. The instance may be on this machine,
+    since an administrator configured it; redirects are not followed."""
 
     def __init__(self, url: str, exits: EgressPolicy) -> None:
         split = urllib.parse.urlsplit(url)
@@ -119,8 +119,8 @@ class SearXNG:
 
 
 class CallbackSearch:
-    """``function(query)`` -> list of ``{title, description, url, content}``, sync or async, as mistral.rs has it. One
-    that has the parameters is also given ``location`` and ``domains``."""
+    """Searches with ``function(query)`` -> list of ``{title, description, url, content}``, sync or async, as in
+    mistral.rs. If the function has the parameters ``location`` and ``domains``, it receives them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -144,7 +144,7 @@ class CallbackSearch:
 
 
 def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
-    """By the setting ``web``; None: off. Raises InvalidRequest."""
+    """Create the provider of the setting ``web``; None if it is off. Raises InvalidRequest."""
     if setting.strip() in ("", "off"):
         return None
     name, _, rest = setting.strip().partition(":")
@@ -162,7 +162,7 @@ def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
 
 
 def found_in(answer: Any, *, url: str, description: str, content: str = "") -> list[SearchResult]:
-    """What a provider answered, whatever it is; each page once. Raises FetchFailed for what is no list."""
+    """Parse the answer of a provider; each page once. Raises FetchFailed unless it is a list."""
     if not isinstance(answer, (list, tuple)):
         raise FetchFailed("The search did not answer with a list of results.")
     found: dict[str, SearchResult] = {}
@@ -176,7 +176,7 @@ def found_in(answer: Any, *, url: str, description: str, content: str = "") -> l
 
 
 def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:
-    """Whatever goes wrong in there is a search that failed."""
+    """Search in a thread; any failure inside the library becomes a failed search."""
     try:
         from ddgs import DDGS
         from ddgs.engines import ENGINES

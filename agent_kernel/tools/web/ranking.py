@@ -15,7 +15,7 @@ K1 = 1.5
 B = 0.75
 PASSAGE_CHARS = 1_000
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-"""Scripts without spaces count by character."""
+"""Scripts without spaces are split into characters."""
 
 
 def words(text: str) -> list[str]:
@@ -23,7 +23,7 @@ def words(text: str) -> list[str]:
 
 
 def scores(query: str, passages: Sequence[str]) -> list[float]:
-    """One for each passage, 0 where no word of the query stands in it."""
+    """Return one score for each passage, 0 if it contains no word of the query."""
     counted = [Counter(words(passage)) for passage in passages]
     lengths = [counts.total() for counts in counted]
     average = sum(lengths) / len(lengths) if any(lengths) else 1.0
@@ -44,7 +44,7 @@ def _weight(count: int, length: float) -> float:
 
 
 def passages(text: str) -> list[str]:
-    """Paragraphs, short ones together and long ones cut, of about PASSAGE_CHARS characters."""
+    """Split a text into passages of about PASSAGE_CHARS characters: short paragraphs are joined, long ones are cut."""
     found: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text):
         for piece in _cut(paragraph.strip()):
@@ -66,7 +66,7 @@ def _cut(paragraph: str) -> Iterable[str]:
 
 
 def filled(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
-    """Those that fit, best first: one that does not fit is skipped, and smaller ones behind it still have a chance."""
+    """Return the passages that fit, best first; one that does not fit is skipped in favour of smaller ones after it."""
     kept = []
     for each in ranked:
         if (price := cost(each)) <= budget:

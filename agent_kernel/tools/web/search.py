@@ -1,4 +1,5 @@
-"""``web_search``: a query, its pages fetched together, and of them the passages that answer it and fit the budget."""
+"""The ``web_search`` tool: a query, its pages fetched concurrently, and the passages of them that answer it and fit the
+budget."""
 
 from __future__ import annotations
 
@@ -40,12 +41,12 @@ FOREIGN = (
 )
 QUERY_CHARS = 500
 PER_RESULT = 40
-"""Characters that the JSON around one result takes."""
+"""Characters of the JSON around one result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """``result`` is the number of the result that it is of."""
+    """A passage; ``result`` is the index of its result."""
 
     result: int
     text: str
@@ -59,7 +60,7 @@ class WebSearch:
         self.spec = replace(SPEC, description=options.search or SPEC.description, result_chars=result_chars(options))
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """A query that is a URL is fetched. Raises FetchFailed and LocalOnly when nothing could be searched."""
+        """Search. A query that is a URL is fetched. Raises FetchFailed and LocalOnly if nothing could be searched."""
         query = " ".join(str(arguments["query"]).split())[:QUERY_CHARS]
         if query.startswith(("http://", "https://")) and " " not in query:
             return await self._page.call({"url": query}, context)
@@ -74,7 +75,7 @@ class WebSearch:
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
 
     async def _text(self, one: SearchResult) -> str:
-        """What can not be read leaves the description of its result."""
+        """Return the text of a result; the description if the page cannot be read."""
         if one.content:
             return one.content
         try:
@@ -84,8 +85,8 @@ class WebSearch:
 
 
 def chosen(query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int) -> list[dict[str, str]]:
-    """The results with those of their passages that fit, in the order of the page; the result with the best passage
-    comes first. A result without room for its title is left out."""
+    """Return the results with those of their passages that fit, in page order; the result with the best passage comes
+    first. A result without room for its title is left out."""
     output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in found]
     room = tokens
     for number, one in enumerate(output):
@@ -110,10 +111,10 @@ def chosen(query: str, found: Sequence[SearchResult], texts: Sequence[str], toke
 
 
 def cost(value: Any) -> int:
-    """Tokens of its JSON, estimated high."""
+    """Estimate the tokens of its JSON, on the high side."""
     return math.ceil((len(json.dumps(value, ensure_ascii=False).encode()) + PER_RESULT) / CHARS_PER_TOKEN)
 
 
 def result_chars(options: WebOptions) -> int:
-    """The budget, and the words around it."""
+    """Return the character limit of a result: the budget and the surrounding JSON."""
     return int(options.tokens * CHARS_PER_TOKEN) + 4_000

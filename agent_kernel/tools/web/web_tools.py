@@ -1,4 +1,4 @@
-"""The web for a turn: only where the setting ``web`` is on, and for a program only when it asks."""
+"""The web tools of a turn: only if the setting ``web`` is on, and for a program only if it asks for them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MISSING = "The web can not be read: {names} is not installed where the server ru
 
 
 class WebTools:
-    """``web`` is the setting of that name, ``guard`` of what may be fetched. Raises InvalidRequest for a setting that
-    names no provider."""
+    """Offers the web tools. ``web`` is the setting; ``guard`` restricts fetches. Raises InvalidRequest for an unknown
+    provider."""
 
     def __init__(self, web: str, guard: Guard, exits: EgressPolicy) -> None:
         self._provider = provider_of(web, exits)
@@ -31,7 +31,7 @@ class WebTools:
         self._libraries = ("trafilatura", "ddgs") if isinstance(self._provider, DuckDuckGo) else ("trafilatura",)
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        """Raises InvalidRequest for options that make no sense."""
+        """Return the tools. Raises InvalidRequest for invalid options."""
         request = occasion.request
         options = WebOptions.of(request.web or {})
         if self._provider is None:
@@ -52,6 +52,6 @@ class WebTools:
 
 
 def _from_a_notebook(occasion: ToolSourceContext) -> bool:
-    """A person's cell or panel, as far as its request tells."""
+    """Return whether the request comes from a person's cell or panel, as far as it shows."""
     request = occasion.request
     return bool(occasion.notebook or occasion.notebook_dir or request.cell or request.where in ("live", "draft"))

@@ -162,7 +162,7 @@ async def test_what_takes_too_long_is_given_up(page: Answer) -> None:
 )
 async def test_what_is_too_large_is_not_read_on(page: Answer) -> None:
     async with served({"/": page}) as web:
-        with pytest.raises(FetchFailed, match="was not read on"):
+        with pytest.raises(FetchFailed, match="not read to its end"):
             await fetcher(web).get(web.url(), FetchLimits(bytes=65_536))
 
 
@@ -197,7 +197,7 @@ async def test_a_packed_answer_is_unpacked(encoding: str, body: bytes) -> None:
 @pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip, br", b"x"), ("gzip", b"no gzip at all")])
 async def test_an_answer_that_is_packed_in_another_way_is_said_to_be(encoding: str, body: bytes) -> None:
     async with served({"/": says(200, body, content_encoding=encoding)}) as web:
-        with pytest.raises(FetchFailed, match="packed"):
+        with pytest.raises(FetchFailed, match=r"encoding|compressed"):
             await fetcher(web).get(web.url())
 
 
