@@ -1,4 +1,4 @@
-/** Mounts the panel. What it is mounted in is its host: it brings the way to the server and the notebook. */
+/** Mounts the panel. Its host provides the transport and the notebook. */
 import { effect, untracked } from "@preact/signals";
 import { h, render } from "preact";
 import { Conversation } from "./conversation/conversation";

@@ -1,4 +1,4 @@
-/** What happened in a session since this browser showed it last: asked once when it is opened again. */
+/** News of a session since this browser last showed it. Requested once, when the session is opened again. */
 import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { Meanwhile } from "../wire/api";
@@ -8,7 +8,7 @@ import { browserStorage } from "./browserStorage";
 const SEEN = "seen";
 const KEPT = 100;
 
-/** A piece of code that made variables of the sandbox. */
+/** A piece of code that created variables in the sandbox. */
 export interface Piece {
   code: string;
   seconds: number;
@@ -23,7 +23,7 @@ export interface Rebuilt {
 }
 
 export class Absence {
-  /** Null when there is nothing to tell. */
+  /** Null when there is no news. */
   readonly news = signal<Meanwhile | null>(null);
   readonly #ends: Close[];
   #shown = "";
@@ -57,7 +57,7 @@ export class Absence {
     this.news.value = null;
   }
 
-  /** `dry`: only what would run. */
+  /** `dry`: return what would run, without running it. */
   async rebuild(session: string, dry: boolean): Promise<Rebuilt> {
     return await this.transport.request<Rebuilt>("POST", `sessions/${session}/rebuild`, { dry_run: dry });
   }
@@ -83,7 +83,7 @@ export class Absence {
     }
   }
 
-  /** The person sees the session now. One that is private leaves nothing behind, also not when it was here. */
+  /** Store the time at which the user sees the session. Nothing is stored for a private session. */
   #look(): void {
     if (!this.#shown || this.#private) return;
     const others = Object.entries(seen()).filter(([id]) => id !== this.#shown);

@@ -1,4 +1,4 @@
-/** What goes along with a message beside its text: variables by name, files that are uploaded, images. */
+/** Attachments of a message: variables by name, uploaded files, images. */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
@@ -6,21 +6,21 @@ import type { Attachment, Entry, FileAttachment, ImageAttachment } from "./entry
 
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 export const MAX_IMAGES = 16;
-/** Of all images of a message, as the server counts them. */
+/** Limit for all images of one message together; the server applies the same one. */
 export const MAX_IMAGES_BYTES = 20 * 2 ** 20;
 
 export class Attachments {
   readonly all = signal<readonly Attachment[]>([]);
-  /** Why the last one was not taken; empty. */
+  /** Why the last file was not accepted; empty if it was. */
   readonly problem = signal("");
-  /** The attachments of the message that is being written, while an earlier message is edited. */
+  /** Attachments of the draft while an earlier message is edited. */
   #aside: readonly Attachment[] = [];
   readonly #stops = new Map<string, AbortController>();
   #made = 0;
 
   constructor(private readonly transport: Transport) {}
 
-  /** Images are shown to the model, any other file is put into the work directory. */
+  /** Images are shown to the model; any other file is put into the working directory. */
   async take(files: Iterable<File>, session: string): Promise<void> {
     this.problem.value = "";
     for (const file of files) {
@@ -41,34 +41,34 @@ export class Attachments {
     this.problem.value = "";
   }
 
-  /** All of them, to go with a message. */
+  /** Remove all attachments from the composer and return them, to send them with a message. */
   taken(): readonly Attachment[] {
     const all = this.all.value;
     this.all.value = [];
     return all;
   }
 
-  /** Some are still on their way, to the server or from it. */
+  /** Whether an upload or a download of an attachment is still running. */
   get pending(): boolean {
     return this.all.value.some(
       (one) => !("failure" in one && one.failure) && ((one.kind === "file" && !one.id) || isFetched(one)),
     );
   }
 
-  /** Makes room for those of an earlier message that is edited. */
+  /** Put the attachments of the draft aside while an earlier message is edited. */
   setAside(): void {
     this.#aside = this.all.value;
     this.all.value = [];
   }
 
-  /** In place of those of an earlier message. */
+  /** Show the attachments of the draft again. */
   putBack(): void {
     this.all.value = this.#aside;
     this.#aside = [];
   }
 
-  /** What went along with a message that was sent, before what is there; `aside`: of the message that waits while an
-   * earlier one is edited. Images come from the store where this page does not have them. */
+  /** Put the attachments of a sent message before the current ones, or, with `aside`, before those of the draft while
+   * an earlier message is edited. Images that this page does not hold are fetched from the store. */
   async takeAgain({ attached, media = [], inputs = [], view }: Entry, aside = false): Promise<void> {
     if (attached) {
       this.#prepend(attached, aside);

@@ -1,10 +1,10 @@
-/** What this browser remembers of the panel: drafts in the tab (`session`), wishes everywhere (`local`). A browser that
- * lets pages keep nothing, or is full, forgets them; that stops nobody from working. */
+/** Values that the browser keeps for the panel: drafts for the tab (`sessionStorage`), preferences for all pages
+ * (`localStorage`). When storage is full or not allowed, values are lost silently: the panel works without them. */
 const PREFIX = "agent-kernel:";
 
 export interface KeyValueStorage {
   read(key: string): string;
-  /** Empty: forget it. */
+  /** An empty value removes the key. */
   write(key: string, value: string): void;
 }
 

@@ -1,4 +1,5 @@
-/** Work that the server may refuse: why it did is shown, anything else is a mistake of ours and flies. */
+/** Run work that the server may refuse. An ApiError goes into `failure`, which the panel shows; any other error is a
+ * defect and is thrown. */
 import type { Signal } from "@preact/signals";
 import { ApiError } from "../transport/transport";
 
@@ -7,7 +8,7 @@ type Work = () => Promise<void>;
 export const catchApiError = (failure: Signal<ApiError | null>, work: Work): Promise<void> =>
   catchApiErrorWhile(() => true, failure, work);
 
-/** What is refused when nobody looks at it any more is not shown. */
+/** Like `catchApiError`, but ignores the error if `still()` is false by then, because the user has moved on. */
 export async function catchApiErrorWhile(
   still: () => boolean,
   failure: Signal<ApiError | null>,

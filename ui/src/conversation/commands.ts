@@ -1,18 +1,18 @@
-/** What a person can do beside talking. The menu and `/` in a message list the same commands. */
+/** The commands of the panel. The menu and `/` in a message offer the same list. */
 import { parseCommand } from "./completion";
 import type { Desk } from "./desk";
 import { FORMATS, type Format } from "./sessions";
 
 export interface Command {
-  /** As it is typed behind `/`. */
+  /** The name that the user types behind `/`. */
   name: string;
-  /** As the menu says it. */
+  /** The text in the menu. */
   label: string;
   help: string;
-  /** Of the menu; empty: only typed. */
+  /** The group in the menu; empty for a command that can only be typed. */
   group: "session" | "history" | "document" | "panel" | "";
   enabled: (desk: Desk) => boolean;
-  /** `rest` is what was typed behind the name. */
+  /** `rest` is the text behind the name. */
   run: (desk: Desk, rest: string) => Promise<void> | void;
 }
 

@@ -1,7 +1,7 @@
-/** What a person may mean by `/` or `@` and the letters behind it. Pure. */
+/** Completion of `/` commands and `@` mentions. Pure. */
 export interface Completion {
   kind: "command" | "mention";
-  /** Where the sign stands, and where the letters end. */
+  /** Offset of the sign, and offset behind the last letter. */
   from: number;
   to: number;
   query: string;
@@ -10,7 +10,7 @@ export interface Completion {
 const COMMAND = /^\/([a-z-]*)$/i;
 const MENTION = /(?:^|[\s(,;:])@([\p{L}_][\p{L}\p{N}_.]*)?$/u;
 
-/** A command is the first word of a message; a mention is any word. */
+/** Find what is being completed at the caret. A command is the first word of a message; a mention is any word. */
 export function findCompletion(text: string, caret: number): Completion | null {
   const before = text.slice(0, caret);
   const command = COMMAND.exec(before);
@@ -21,7 +21,7 @@ export function findCompletion(text: string, caret: number): Completion | null {
   return { kind: "mention", from: caret - query.length - 1, to: caret, query };
 }
 
-/** Those that begin with the letters, then those that have them further in; each in the order given. */
+/** Options whose name starts with the query, then options that contain it; each in the given order. */
 export function rank<Option extends { name: string }>(options: readonly Option[], query: string, most = 8): Option[] {
   const wanted = query.toLowerCase();
   const place = (option: Option) => option.name.toLowerCase().indexOf(wanted);
@@ -29,7 +29,7 @@ export function rank<Option extends { name: string }>(options: readonly Option[]
   return [...first, ...options.filter((option) => place(option) > 0)].slice(0, most);
 }
 
-/** A message that is a command: its name and what stands behind it. Null for any other text, such as a path. */
+/** Parse a message that is a command into its name and the rest. Null for any other text, such as a path. */
 export function parseCommand(text: string): { name: string; rest: string } | null {
   const found = /^\/([a-z][a-z-]*)(?:\s+([\s\S]*))?$/i.exec(text.trim());
   return found ? { name: (found[1] ?? "").toLowerCase(), rest: found[2] ?? "" } : null;

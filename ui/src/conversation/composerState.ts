@@ -1,5 +1,5 @@
-/** A message that is being written: its text, what goes along, and how it is to run. The text survives a reload of the
- * page, for each notebook and session by itself. */
+/** The message in the composer: its text, its attachments, and how it runs. The text survives a reload of the page,
+ * separately for each notebook and session. */
 import { computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
 import { isAgentCell } from "../notebook/agentCells";
 import type { CellView } from "../notebook/notebook";
@@ -20,7 +20,7 @@ const MAX_CELLS = 12;
 const GONE = "turn_not_found";
 const ENTER = "enter makes a new line";
 
-/** What of the notebook goes along unless it is taken off. */
+/** Parts of the notebook that are sent with a message unless the user removes them. */
 export type Side = "cell" | "cells" | "error";
 
 export interface SideChip {
@@ -32,7 +32,7 @@ export interface SideChip {
 export class ComposerState {
   readonly text = signal("");
   readonly attachments: Attachments;
-  /** Those that the person took off, and those that were named with an `@`. */
+  /** Parts that the user removed, and parts that the user named with `@`. */
   readonly off = signal<ReadonlySet<Side>>(new Set());
   readonly wanted = signal<ReadonlySet<Side>>(new Set());
   readonly sides: ReadonlySignal<readonly SideChip[]>;
@@ -40,9 +40,9 @@ export class ComposerState {
   readonly where: Signal<Where>;
   readonly enterSends = signal(!browserStorage.read(ENTER));
   readonly sending = signal(false);
-  /** Where the draft is kept; of no notebook before the first. */
+  /** Where the draft is stored; the key is empty before the first notebook is known. */
   #at = { notebook: "", kernel: "", session: "", key: "" };
-  /** The draft: what is typed, unless a message that was sent is edited. */
+  /** The draft: the text of the composer, unless a sent message is being edited. */
   #draft = "";
   #edited: Entry | null = null;
   readonly #ends: Close[];
@@ -81,7 +81,7 @@ export class ComposerState {
     this.wanted.value = new Set([...this.wanted.value, side]);
   }
 
-  /** Of what was sent last, into the composer; what is sent then stands in its place, on a branch. */
+  /** Edit the last message that was sent. The edited message replaces it on a new branch. */
   editLast(): boolean {
     const last = this.conversation.entries.value
       .filter((entry) => entry.prompt && !entry.cell && entry.view.value.model)
@@ -95,7 +95,7 @@ export class ComposerState {
     this.conversation.editing.value = null;
   }
 
-  /** What is not taken by the server stays, or comes back, as it was typed. */
+  /** Send a message. Text that the server does not accept stays in the composer, or returns to it. */
   async send(prompt = this.text.value.trim()): Promise<boolean> {
     if (!prompt || this.attachments.pending) return false;
     const typed = this.text.value;
@@ -122,7 +122,8 @@ export class ComposerState {
     return taken;
   }
 
-  /** What the server did not take is there as it was typed; a new message, if the turn to be changed is gone. */
+  /** Restore what the server did not accept. If the turn to be changed no longer exists, the text becomes a new
+   * message. */
   #giveBack(typed: string, attached: readonly Attachment[], edited: Entry | null): void {
     const { editing, failure, message: said } = this.conversation;
     if (edited && failure.value?.body.code !== GONE) {
@@ -139,7 +140,7 @@ export class ComposerState {
       "The message that you changed is not in this conversation any more. What you wrote can be sent as a new one.";
   }
 
-  /** Shows a message that was sent, with what went along, in place of the draft; null: the draft again. */
+  /** Show a sent message and its attachments in place of the draft; null shows the draft again. */
   #edit(entry: Entry | null): void {
     if (entry === this.#edited) return;
     untracked(() => {
@@ -152,7 +153,7 @@ export class ComposerState {
     });
   }
 
-  /** Messages that never became turns stand before what is being written. */
+  /** Put messages that never became turns before the current draft. */
   #takeBack(unsent: readonly Entry[]): void {
     if (unsent.length === 0) return;
     untracked(() => {
@@ -226,8 +227,8 @@ export class ComposerState {
     tabStorage.write(this.#at.key, text);
   }
 
-  /** The draft of the notebook and session that are shown now. One that was begun before its session, or whose session
-   * was deleted, goes with the notebook, also when that gets another name. */
+  /** Show the draft of the current notebook and session. A draft that was started before its session existed, or whose
+   * session was deleted, stays with the notebook, even if the notebook is renamed. */
   #follow(): void {
     const { place, session } = this.conversation;
     const { kernel, path } = place.value;
@@ -249,7 +250,7 @@ export class ComposerState {
     }
   }
 
-  /** Whether that is the notebook in front, whatever it is called. */
+  /** Whether this is the current notebook, even under another path. */
   #goesOn({ notebook, kernel }: { notebook: string; kernel: string }): boolean {
     return this.#at.key !== "" && (notebook === this.#at.notebook || (kernel !== "" && kernel === this.#at.kernel));
   }

@@ -1,4 +1,4 @@
-/** The session that the panel shows, and what one does in it. Holds signals; knows nothing of how they are drawn. */
+/** The session that the panel shows, and the actions on it. Holds signals; knows nothing of rendering. */
 import { batch, computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import type { Close, Transport } from "../transport/transport";
@@ -16,7 +16,7 @@ import { catchApiError, catchApiErrorWhile } from "./catchApiError";
 export { replaceOptions as replacing, type Draft, type Entry };
 
 const PAGE = 20;
-/** Of a conversation without a notebook: the tab remembers it. */
+/** Storage key of the session of a conversation without a notebook. */
 const LOOSE = "session without a notebook";
 
 export class Conversation {
@@ -27,22 +27,22 @@ export class Conversation {
   readonly loading: ReadonlySignal<boolean>;
   readonly failure = signal<ApiError | null>(null);
   readonly running: ReadonlySignal<readonly Entry[]>;
-  /** Those of which a call waits for the person. */
+  /** Turns with a call that waits for the user. */
   readonly waiting: ReadonlySignal<readonly Entry[]>;
-  /** The turn whose prompt is in the composer to be changed: what is sent then takes its place, on a branch. */
+  /** The entry whose prompt is being edited in the composer. The edited message replaces it on a new branch. */
   readonly editing = signal<Entry | null>(null);
-  /** The turn that this page asked for last. */
+  /** The turn that this page sent last. */
   readonly asked = signal("");
-  /** What is not an error, and is said once: that it was deleted elsewhere, what was done. */
+  /** A message that is not an error and is shown once, such as that the session was deleted elsewhere. */
   readonly message = signal("");
-  /** What the notebook handed over to be asked about, such as a selection: it goes along with the next message. */
+  /** Notes that the notebook handed over, such as a selection. They are sent with the next message. */
   readonly notes = signal<NonNullable<Draft["context"]>>([]);
   readonly outgoing: Outgoing;
-  /** The notebook in front; both empty without one. */
+  /** The current notebook; both empty without one. */
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
   #visit = 0;
-  /** The session that is being opened: of two at once the one asked for last. */
+  /** The session that is being opened. Of two at once the later request counts. */
   readonly #opening = signal<{ session: string } | null>(null);
   #watched = "";
   #ends: Close[] = [];
@@ -68,14 +68,15 @@ export class Conversation {
     });
   }
 
-  /** Names the notebook in requests: `kernel=...` or `path=...`; empty without one. */
+  /** Query that names the notebook in requests: `kernel=...` or `path=...`; empty without one. */
   get query(): string {
     const { kernel, path } = this.place.value;
     if (kernel) return `kernel=${encodeURIComponent(kernel)}`;
     return path ? `path=${encodeURIComponent(path)}` : "";
   }
 
-  /** Shows the session of a kernel's notebook, or of a notebook without a kernel; both empty: one without a notebook. */
+  /** Show the session of a kernel's notebook, or of a notebook without a kernel; with both empty, of a conversation
+   * without a notebook. */
   async bind(kernel: string, path: string): Promise<void> {
     batch(() => {
       this.#leave();
@@ -93,7 +94,7 @@ export class Conversation {
     });
   }
 
-  /** Of two that are opened at once the one asked for last is shown, whichever answer comes first. */
+  /** Show a session. Of two calls at once the later one wins, whichever response arrives first. */
   async open(session: string): Promise<void> {
     const opening = { session };
     const shown = new Set(this.entries.peek().map((entry) => entry.id));
@@ -115,19 +116,19 @@ export class Conversation {
     if (still()) this.#opening.value = null;
   }
 
-  /** What is shown of the session, if it is the one that is shown. */
+  /** Load the session again, if it is the one that is shown. */
   async reload(session: string): Promise<void> {
     const opening = this.#opening.value?.session ?? session;
     if (this.session.value?.id === session && opening === session) await this.open(session);
   }
 
-  /** Without a notebook: this tab goes on with that session. */
+  /** Show a session without a notebook, and remember it for this tab. */
   async openLoose(session: string): Promise<void> {
     tabStorage.write(LOOSE, session);
     await this.open(session);
   }
 
-  /** What the server knows now; what is shown already stays as it is. */
+  /** Load the current state from the server. Entries that are already shown keep their identity. */
   async refresh(): Promise<void> {
     const session = this.session.value;
     const { kernel, path } = this.place.value;
@@ -135,7 +136,7 @@ export class Conversation {
     else await this.bind(kernel, path);
   }
 
-  /** The notebook has another session now, or other facts about it. */
+  /** Load the binding again, after the notebook got another session or its facts changed. */
   async rebind(): Promise<void> {
     if (!this.query) return;
     await this.#ask(async ({ session }) => {
@@ -157,7 +158,7 @@ export class Conversation {
     });
   }
 
-  /** Whether the server took it. `shown` is what stands in the conversation for it, where the draft does not say it. */
+  /** Send a draft; returns whether the server accepted it. `shown` overrides fields of the entry that stands for it. */
   async send(draft: Draft, shown: Partial<Entry> = {}): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
     const still = this.#still();
@@ -177,7 +178,8 @@ export class Conversation {
     return taken;
   }
 
-  /** Asks it again in its place, on a branch; the answer that is there stays on its own. The server knows the prompt. */
+  /** Ask the same prompt again in its place, on a new branch; the present answer stays on its own branch. The server
+   * knows the prompt. */
   async retry(entry: Entry): Promise<void> {
     const { prompt, context, media = [], inputs = [] } = entry;
     const { where } = entry.view.value;
@@ -185,7 +187,7 @@ export class Conversation {
     await this.send({ prompt, options }, { context, media, inputs });
   }
 
-  /** Shows another branch of the session. Rejects with ApiError. */
+  /** Show another branch of the session. Rejects with ApiError. */
   async toBranch(name: string): Promise<void> {
     const session = this.session.value;
     if (!session) return;
@@ -193,12 +195,12 @@ export class Conversation {
     await this.reload(session.id);
   }
 
-  /** A turn that runs is stopped; a message that waits for its place goes back to the composer. */
+  /** Stop a running turn, or return a queued message to the composer. */
   async cancel(turn: string): Promise<void> {
     await this.outgoing.cancel([turn]);
   }
 
-  /** Ends the turn that runs and takes messages behind it out of the queue. What a cell asked waits on. */
+  /** Stop the running turn and remove the messages behind it from the queue. Turns that a cell started stay queued. */
   async stop(): Promise<void> {
     const ended = this.running.value.filter(({ cell }, place) => place === 0 || !cell);
     await this.outgoing.cancel(ended.map(({ id }) => id));
@@ -216,7 +218,7 @@ export class Conversation {
     this.#leave();
   }
 
-  /** A notebook without a kernel gets its session before its first turn: a turn names kernels only. */
+  /** Create the session of a notebook without a kernel before its first turn, since a turn can only name a kernel. */
   async #withoutKernel(): Promise<Session | null> {
     if (this.place.value.kernel || !this.place.value.path) return null;
     const still = this.#still();
@@ -244,7 +246,7 @@ export class Conversation {
     this.#endWatch = this.#transport.watch({ session }, this.#heard);
   }
 
-  /** What the notebook in front is bound to; `found` does not hear of one that is not in front any more. */
+  /** Request the binding of the current notebook. `found` is not called if another notebook has become current. */
   async #ask(found: (binding: Binding) => Promise<void>): Promise<void> {
     const still = this.#still();
     await catchApiErrorWhile(still, this.failure, async () => {
@@ -255,13 +257,14 @@ export class Conversation {
     });
   }
 
-  /** Whether the notebook in front is still the one of now: what is answered later is not for another one. */
+  /** Return a check that tells whether the current notebook is still the one of this moment: a late response must not
+   * change another one. */
   #still(): () => boolean {
     const visit = this.#visit;
     return () => visit === this.#visit;
   }
 
-  /** The session is not shown any more; the notebook stays. */
+  /** Stop showing the session; the notebook stays. */
   #forget(): void {
     this.#growing.close();
     this.#endWatch?.();
@@ -288,7 +291,7 @@ export class Conversation {
     });
   }
 
-  /** `asked`: the turns that were shown when the page was asked for. */
+  /** `asked`: ids of the turns that were shown when the page was requested. */
   #show(page: StoredTurns, asked: ReadonlySet<string>): void {
     const shown = this.entries.value;
     if (pageStart(shown, page) === 0) this.older.value = page.older;
@@ -336,7 +339,7 @@ export class Conversation {
     }
   }
 
-  /** Its title and what else is told of it. */
+  /** Load the title and the other facts of the session. */
   async #look(session: string): Promise<void> {
     await catchApiError(this.failure, async () => {
       const found = await this.#transport.request<Session>("GET", `sessions/${session}?format=facts`);
@@ -344,7 +347,7 @@ export class Conversation {
     });
   }
 
-  /** What was asked, of a turn that another window or the notebook began. */
+  /** Load the prompt of a turn that another window or the notebook started. */
   async #learn(turn: string, session: string): Promise<void> {
     await catchApiError(this.failure, async () => {
       const { turns, waiting } = await this.#transport.request<StoredTurns>("GET", `sessions/${session}/turns?limit=5`);

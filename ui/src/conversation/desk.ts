@@ -1,5 +1,4 @@
-/** What a person has around the conversation: the message being written, the sessions, the model, and which sheet lies
- * on top of it. One for each panel. */
+/** The state of one panel around its conversation: the composer, the sessions, the model, and which sheet is open. */
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { KernelVariable, Usage } from "../wire/sessions";
@@ -12,7 +11,7 @@ import { catchApiError } from "./catchApiError";
 
 export type Sheet = "" | "sessions" | "model" | "settings" | "help" | "branches" | "rename" | "import";
 
-/** Something that can not be taken back, before it is done. */
+/** A confirmation before an action that cannot be undone. */
 export interface Question {
   text: string;
   yes: string;
@@ -28,7 +27,7 @@ export class Desk {
   readonly asking = signal<Question | null>(null);
   readonly usage = signal<Usage | null>(null);
   readonly variables = signal<readonly KernelVariable[]>([]);
-  /** Why the variables are not those of now; empty. */
+  /** Why the list of variables is out of date; empty if it is current. */
   readonly variablesProblem = signal("");
   readonly #transport: Transport;
   readonly #ends: Close[];
@@ -76,7 +75,7 @@ export class Desk {
     this.conversation.message.value = text;
   }
 
-  /** Errors of the server are shown as those of the conversation are. */
+  /** Run work and show an error of the server like one of the conversation. */
   async trying(work: () => Promise<void>): Promise<void> {
     await catchApiError(this.conversation.failure, work);
   }
@@ -97,7 +96,7 @@ export class Desk {
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   }
 
-  /** Variables of the sandbox, made again by the code that made them, once the person has said yes. */
+  /** Ask the user whether to run the code again that created the variables of the sandbox. */
   async askToRebuild(): Promise<void> {
     const { session } = this;
     await this.trying(async () => {
@@ -113,7 +112,7 @@ export class Desk {
     this.say(error ? `${ran} pieces ran, then one failed: ${error}` : "The variables of the sandbox are there again.");
   }
 
-  /** Those of the notebook's kernel, as of now if it is idle. */
+  /** Load the variables of the notebook's kernel; they are current if the kernel is idle. */
   async lookAtVariables(): Promise<void> {
     const { query } = this.conversation;
     if (!this.conversation.place.value.kernel) return;
@@ -131,7 +130,7 @@ export class Desk {
     }
   }
 
-  /** With what the kernel says of it now; its line of the list if it is busy. */
+  /** Attach a variable with its current summary, or with the one in the list if the kernel is busy. */
   async attachVariable(name: string): Promise<void> {
     const line = this.variables.value.find((variable) => variable.name === name)?.summary ?? "";
     this.composing.attachments.variable(name, line);
@@ -145,7 +144,7 @@ export class Desk {
     }
   }
 
-  /** How much of the model's context the session takes; a server that can not tell leaves it open. */
+  /** Load how much of the model's context the session uses. An error leaves the value unknown. */
   async #measure(id: string): Promise<void> {
     if (!id) {
       this.usage.value = null;
@@ -160,7 +159,7 @@ export class Desk {
   }
 }
 
-/** What a person agrees to when code runs again. */
+/** The text of the confirmation before code runs again. */
 function rebuilding(pieces: readonly Piece[]): string {
   const seconds = Math.ceil(pieces.reduce((sum, piece) => sum + piece.seconds, 0));
   const pieceWords = pieces.length === 1 ? "One piece of code runs" : `${pieces.length} pieces of code run`;

@@ -1,4 +1,4 @@
-/** The model that the session talks to: which it is, what else there is, and how far a download is. */
+/** The model of the session: which one it is, which others there are, and the progress of a download. */
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Binding } from "../wire/api";
@@ -9,7 +9,7 @@ import { catchApiError } from "./catchApiError";
 export interface Pulling {
   name: string;
   stage: string;
-  /** 0 to 1; null while it can not be told. */
+  /** 0 to 1; null if unknown. */
   fraction: number | null;
   message: string;
   failure: string;
@@ -19,11 +19,11 @@ export class Engine {
   readonly models = signal<Models | null>(null);
   readonly pulling = signal<Pulling | null>(null);
   readonly failure = signal<ApiError | null>(null);
-  /** As the server told last: with the binding, or with the list of models. */
+  /** The latest value from the server, from the binding or from the list of models. */
   readonly current: ReadonlySignal<EngineInfo | null>;
-  /** The model that the next turn needs and this machine does not have. */
+  /** The model that the next turn needs and that is not on this machine. */
   readonly missing: ReadonlySignal<ModelOffer | null>;
-  /** What the list of models was asked for: of another one it says nothing. */
+  /** What the list of models was requested for. It is not valid for anything else. */
   #of: Binding | string | null = null;
   #asked = 0;
 
@@ -56,13 +56,13 @@ export class Engine {
     });
   }
 
-  /** The session where there is no notebook, which has a model of its own. */
+  /** The binding, or without a notebook the session, which has its own model. */
   #about(): Binding | string | null {
     const { binding, query, session } = this.conversation;
     return query ? binding.value : (session.value?.id ?? null);
   }
 
-  /** `name`: an engine, a model or empty for the server's own. */
+  /** `name`: an engine or a model; empty for the default of the server. */
   async choose(name: string): Promise<void> {
     const session = this.conversation.session.value;
     const body = { model: name, ...(session ? { session: session.id } : {}) };
@@ -73,7 +73,7 @@ export class Engine {
     if (!session) await this.conversation.rebind();
   }
 
-  /** The person has said yes to this download. */
+  /** Download a model. The user has agreed to it. */
   async pull(name: string): Promise<void> {
     const told = (line: PullLine) => {
       this.pulling.value = {
@@ -97,7 +97,7 @@ export class Engine {
   }
 }
 
-/** The connection may end within a stream, which is no answer with an error. */
+/** The connection may end within a stream; that is not an ApiError. */
 const body = (error: unknown) =>
   error instanceof ApiError
     ? error.body

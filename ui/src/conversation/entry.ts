@@ -1,4 +1,4 @@
-/** What stands in the conversation for one turn, and what becomes one. */
+/** An entry of the conversation, one for each turn, and the draft that becomes one. */
 import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
 import type { InputFile } from "../wire/api";
@@ -11,7 +11,7 @@ export interface VariableAttachment {
   summary: string;
 }
 
-/** `part` of it has gone up; `id` is the server's, once all of it has. */
+/** `part` is the uploaded fraction, 0 to 1; `id` is the server's, set when the upload is complete. */
 export interface FileAttachment {
   kind: "file";
   key: string;
@@ -22,7 +22,7 @@ export interface FileAttachment {
   failure: string;
 }
 
-/** `data` is base64; empty while it is fetched from the server. */
+/** `data` is base64; empty while it is being fetched from the server. */
 export interface ImageAttachment {
   kind: "image";
   key: string;
@@ -35,23 +35,23 @@ export interface ImageAttachment {
 
 export type Attachment = VariableAttachment | FileAttachment | ImageAttachment;
 
-/** Who asked what, and the answer as it grows. */
+/** A prompt with its attachments, and the growing answer. */
 export interface Entry {
   id: string;
   prompt: string;
   cell: string;
-  /** Chips: what went along. */
+  /** Titles of the context that was sent, shown as chips. */
   context: readonly string[];
-  /** Pictures and films that went along. */
+  /** Images and videos that were sent with the prompt. */
   media?: readonly Medium[];
-  /** Files that went along. */
+  /** Files that were sent with the prompt. */
   inputs?: readonly InputFile[];
-  /** All that went along, of a message that this page sent. */
+  /** All attachments, for a message that this page sent. */
   attached?: readonly Attachment[];
   view: Signal<TurnView>;
 }
 
-/** What the composer sends; fields as in the body of `POST turns`. */
+/** What the composer sends; the fields are those in the body of `POST turns`. */
 export interface Draft {
   prompt: string;
   context?: { title: string; text: string }[];
@@ -61,13 +61,13 @@ export interface Draft {
   options?: Facts;
 }
 
-/** Options of a draft that asks in the place of a turn. */
+/** Options of a draft that replaces a turn. */
 export const replaceOptions = (entry: Entry): Facts => ({
   replaces: entry.id,
   ...(entry.cell ? { cell: entry.cell } : {}),
 });
 
-/** The body of `POST turns`. Without a kernel the turn has a sandbox alone. */
+/** The body of `POST turns`. A turn without a kernel can only use a sandbox. */
 export const turnBody = (draft: Draft, session: string | undefined, kernel: string | undefined): Facts => ({
   prompt: draft.prompt,
   context: draft.context ?? [],

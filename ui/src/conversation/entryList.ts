@@ -1,18 +1,18 @@
-/** The newest page of a session, laid over what is shown. */
+/** Merges the newest page of a session into the entries that are shown. */
 import { isRunning } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/api";
 import type { Entry } from "./entry";
 
-/** Where the page begins in what is shown; what stands before it was loaded from earlier pages. */
+/** Index of the first entry of the page among those shown. Entries before it were loaded from earlier pages. */
 export const pageStart = (shown: readonly Entry[], page: StoredTurns): number =>
   Math.max(
     0,
     shown.findIndex((entry) => entry.id === page.turns[0]?.turn),
   );
 
-/** Entries that are shown keep their identity, and those that are gone go. A running turn that is not on the page is
- * kept unless it is one of `asked`, those that were shown when the page was asked for: it was sent since. `made` gives
- * the entry of a turn of the page, from the one that is shown if there is one. */
+/** Entries that are shown keep their identity; entries that no longer exist are removed. A running turn that is not on
+ * the page stays if it was sent after the page was requested, that is, if it is not in `asked`. `made` returns the
+ * entry for a turn of the page, given the one that is shown, if any. */
 export function mergePage(
   shown: readonly Entry[],
   page: StoredTurns,
@@ -30,14 +30,13 @@ export function mergePage(
   ];
 }
 
-/** Messages that were shown as waiting for their place, and are not on the page any more. */
+/** Messages that were shown as queued and are not on the page any more. */
 export const lostMessages = (before: readonly Entry[], now: readonly Entry[]): readonly Entry[] =>
   before.filter(
     (entry) => !now.some(({ id }) => id === entry.id) && isRunning(entry.view.value) && !entry.view.value.model,
   );
 
-/** Without the turns that are on another branch than the turn `by`, which stands in the place of `turn`; null where that
- * changes nothing. */
+/** Remove the turns that are not on the branch of the turn `by`, which replaces `turn`. Null if nothing changes. */
 export function removeReplaced(shown: readonly Entry[], turn: string, by: string): readonly Entry[] | null {
   const place = shown.findIndex((entry) => entry.id === turn);
   const until = shown.findIndex((entry) => entry.id === by);

@@ -1,5 +1,5 @@
-/** Messages between the composer and their turns: which this page sent, how one is stopped, and those that come back
- * because they never became turns. */
+/** Messages that this page sent: how they are stopped, and those that return to the composer because they never became
+ * turns. */
 import { batch, signal, type Signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { ErrorBody } from "../wire/events";
@@ -7,9 +7,9 @@ import type { Entry } from "./entry";
 import { catchApiError } from "./catchApiError";
 
 export class Outgoing {
-  /** Stopped while they waited, refused, or lost with their server. The composer takes them from here. */
+  /** Messages that were stopped while queued, refused, or lost with their server. The composer takes them from here. */
   readonly unsent = signal<readonly Entry[]>([]);
-  /** Turns that this page sent, or took out of the queue. */
+  /** Turns that this page sent, or removed from the queue. */
   readonly #mine = new Set<string>();
 
   constructor(
@@ -22,7 +22,7 @@ export class Outgoing {
     this.#mine.add(turn);
   }
 
-  /** Of several turns the last one first, so that none begins because the one before it ended. */
+  /** Cancel turns, the last one first, so that none starts because the one before it ended. */
   async cancel(turns: readonly string[]): Promise<void> {
     await catchApiError(this.failure, async () => {
       for (const turn of [...turns].reverse()) {
@@ -32,7 +32,7 @@ export class Outgoing {
     });
   }
 
-  /** The store has nothing of this turn. */
+  /** Return the message of a turn that the store does not have. */
   giveBack(turn: string, error: ErrorBody | null): void {
     const entry = this.entries.value.find(({ id }) => id === turn);
     if (!entry) return;

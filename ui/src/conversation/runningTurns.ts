@@ -1,18 +1,19 @@
-/** The turns that run, each with the view that its events make grow, until it is not shown any more. */
+/** The running turns that are shown, each with the view that its events update. */
 import type { Signal } from "@preact/signals";
 import type { Close, Transport } from "../transport/transport";
 import { Frames } from "../turn/frames";
 import type { TurnView } from "../turn/turn";
 import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
 
-/** What the conversation does about events of a turn, beside drawing them. */
+/** What the conversation does on events of a turn, besides drawing them. */
 export interface TurnObserver {
-  /** The server can describe the turn now: it waits in the queue, or what was asked is stored. */
+  /** The server can describe the turn now: it is queued, or its prompt is stored. */
   told: () => void;
   versioned: (version: Bodies["turn.version"]) => void;
-  /** It ended in the queue: the store does not have it. */
+  /** The turn ended in the queue; the store does not have it. */
   neverBegan: (error: ErrorBody | null) => void;
-  /** It ended before the model was asked; the store has its prompt, maybe on a branch that was not announced. */
+  /** The turn ended before the model was called. The store has its prompt, possibly on a branch that was not announced.
+   */
   endedEarly: () => void;
 }
 
@@ -22,7 +23,7 @@ export class RunningTurns {
 
   constructor(private readonly transport: Transport) {}
 
-  /** `follower` hears of an event before it is drawn. */
+  /** `follower` receives an event before it is drawn. */
   begin(turn: string, session: string, view: Signal<TurnView>, follower: TurnObserver): void {
     let reached: "queue" | "start" | "model" = "queue";
     const heard = (event: TurnEvent) => {

@@ -1,5 +1,5 @@
-/** The sessions that a person keeps, and what can be done with one: found, renamed, forked, branched, taken out and
- * brought in. Which one is shown is the conversation's. */
+/** The stored sessions: find, rename, fork, branch, export and import. Which session is shown is up to `Conversation`.
+ */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Session } from "../wire/api";
@@ -8,10 +8,10 @@ import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
 
 const LISTED = 100;
-/** A deletion is done when nobody took it back for so long. */
+/** Delay before a session is deleted, within which the user can undo it. */
 export const REGRET_MS = 6_000;
 
-/** Formats of `sessions/{id}/export` that a person can use, with the end of the file's name. */
+/** Formats of `sessions/{id}/export` that the panel offers, with the suffix of the file. */
 export const FORMATS = {
   markdown: { label: "Markdown", suffix: ".md" },
   notebook: { label: "a notebook", suffix: ".ipynb" },
@@ -19,7 +19,7 @@ export const FORMATS = {
 } as const;
 export type Format = keyof typeof FORMATS;
 
-/** One line of the list: a session, and where a search found its words. */
+/** One row of the list: a session, and snippets in which a search matched. */
 export interface Row {
   session: Listed;
   notebooks: readonly string[];
@@ -30,7 +30,7 @@ export class Sessions {
   readonly rows = signal<readonly Row[]>([]);
   readonly loading = signal(false);
   readonly failure = signal<ApiError | null>(null);
-  /** Ids of those that are about to be deleted, and can be kept still. */
+  /** Ids of sessions that will be deleted soon; this can still be undone. */
   readonly leaving = signal<ReadonlySet<string>>(new Set());
   readonly #timers = new Map<string, ReturnType<typeof setTimeout>>();
   #asked = 0;
@@ -40,7 +40,7 @@ export class Sessions {
     private readonly conversation: Conversation,
   ) {}
 
-  /** Those whose name has the words first, then those in which the words were said. */
+  /** Search: sessions whose title matches, then sessions in which the words occur. */
   async find(words: string): Promise<void> {
     const asked = ++this.#asked;
     const name = encodeURIComponent(words.trim());
@@ -67,7 +67,7 @@ export class Sessions {
     if (this.conversation.session.value?.id === id) this.conversation.session.value = changed;
   }
 
-  /** Later, so that it can be taken back; at once when the list is closed. */
+  /** Delete a session after a delay, so that the user can undo it; without delay when the list is closed. */
   remove(id: string): void {
     this.leaving.value = new Set([...this.leaving.value, id]);
     this.#timers.set(
@@ -82,12 +82,12 @@ export class Sessions {
     this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
   }
 
-  /** Nobody is there any more to take back what is about to be deleted. */
+  /** Delete all sessions that wait for it now, because the user cannot undo it any more. */
   async flush(): Promise<void> {
     await Promise.all([...this.#timers.keys()].map((id) => this.#removed(id)));
   }
 
-  /** A new session of this notebook; without one it begins with the next message. */
+  /** Start a new session for this notebook; without a notebook it starts with the next message. */
   async begin(options: { private?: boolean } = {}): Promise<void> {
     const { query } = this.conversation;
     const made = await this.transport.request<Session>("POST", `sessions?${query}`, { bind: query !== "", ...options });
@@ -100,7 +100,7 @@ export class Sessions {
     await this.#show(made.id);
   }
 
-  /** This notebook talks to that session from now on. */
+  /** Bind this notebook to a session. */
   async openHere(id: string): Promise<void> {
     const { query } = this.conversation;
     if (query) await this.transport.request("PUT", `binding?${query}`, { session: id });
@@ -112,7 +112,7 @@ export class Sessions {
     await this.conversation.reload(id);
   }
 
-  /** Whether something was old enough to be summed up. */
+  /** Returns whether anything was old enough to be summarised. */
   async compact(id: string): Promise<boolean> {
     const made = await this.transport.request<{ summary: object | null }>("POST", `sessions/${id}/compact`, {});
     return made.summary !== null;
@@ -128,7 +128,7 @@ export class Sessions {
     return (await this.transport.request<{ branches: Branch[] }>("GET", `sessions/${id}/branches`)).branches;
   }
 
-  /** A new branch with all that is there, which is shown from now on. */
+  /** Create a new branch with all turns so far and show it. */
   async branch(id: string, name: string): Promise<void> {
     await this.transport.request("POST", `sessions/${id}/branches`, { name });
     await this.conversation.reload(id);
@@ -142,7 +142,7 @@ export class Sessions {
     return await this.transport.bytes(`sessions/${id}/export?format=${format}`);
   }
 
-  /** What would come in with a document. */
+  /** What an import of the document would add. */
   async preview(document: Blob): Promise<Record<string, unknown>> {
     const upload = this.#uploading();
     return (await upload<{ preview: Record<string, unknown> }>("sessions/import?preview=1", document)).preview;
@@ -158,7 +158,7 @@ export class Sessions {
     return await this.transport.request<Usage>("GET", `sessions/${id}/usage`);
   }
 
-  /** What may run, and what was decided in this session. */
+  /** The permissions of the server, and the grants of this session. */
   async permissions(id: string): Promise<Permissions> {
     return await this.transport.request<Permissions>("GET", id ? `sessions/${id}/permissions` : "agent/permissions");
   }

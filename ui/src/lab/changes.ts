@@ -1,5 +1,5 @@
-/** The agent's changes of the notebooks that are open in this page. A change is sought in the notebook it was made in, or
- * in the one notebook that has its cell, if that was renamed since. */
+/** The agent's changes in the notebooks that are open in this page. A change is looked up in its own notebook, or, if
+ * that was renamed, in the one open notebook that has its cell. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
 import type { ISharedNotebook } from "@jupyter/ydoc";

@@ -1,5 +1,5 @@
-/** The calls that this page runs for turns of its open notebooks: it says which it can, claims what is offered, runs it
- * at most once, and answers. A turn keeps its notebook whatever tab is in front. */
+/** Runs calls of turns in the notebooks that are open here: announces which tools the page can run, claims offered
+ * calls, runs each at most once, and sends the result. A turn keeps its notebook, whichever tab is in front. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { randomId } from "../transport/randomId";
 import { isApiError, type Close, type Transport } from "../transport/transport";
@@ -23,14 +23,14 @@ interface Grant {
 interface Followed {
   kernel: string;
   cell: string;
-  /** Calls that a person has said yes to. */
+  /** Calls that the user approved. */
   approved: Set<string>;
   stop: AbortController;
   close: Close;
 }
 
 export class Claims {
-  /** Of each kernel that an open notebook has: what ends serving it. */
+  /** For each kernel of an open notebook, the functions that stop serving it. */
   readonly #served = new Map<string, Close[]>();
   readonly #turns = new Map<string, Followed>();
   readonly #client = `page:${randomId()}`;
@@ -59,7 +59,7 @@ export class Claims {
     void panel.context.ready.then(this.#look);
   };
 
-  /** Serves the kernels of the notebooks that are open now, and no others. */
+  /** Serve the kernels of the notebooks that are open now, and no others. */
   readonly #look = (): void => {
     if (this.#disposed) return;
     const kernels = new Set<string>();
@@ -169,8 +169,8 @@ export class Claims {
     }
   }
 
-  /** The notebook that the turn belongs to. Of several with its kernel the one that has its cell, or that the server has
-   * the kernel down for. */
+  /** The notebook of the turn. If several have its kernel: the one with the turn's cell, or the one that the server has
+   * bound. */
   async #panelOf({ kernel, cell }: Followed): Promise<NotebookPanel | null> {
     const panels: NotebookPanel[] = [];
     this.tracker.forEach((panel) => {

@@ -1,5 +1,5 @@
-/** Commands of the notebook: show the panel, stop, explain, fix, ask about what is selected. Each is in the palette;
- * those about a cell are in the menus of cells and outputs as well. */
+/** Commands of the notebook: show the panel, stop, explain, fix, ask about the selection. All are in the palette; those
+ * about a cell are also in the context menu of cells and outputs. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
@@ -21,7 +21,7 @@ const SHOW_KEYS = "Accel Shift L";
 const CELL = ".jp-Notebook .jp-Cell";
 const BEHIND_OWN_ITEMS = 100;
 
-/** What the menu was opened on; the active cell for a command that comes from elsewhere. */
+/** The cell that the menu was opened on; otherwise the active cell. */
 interface Chosen {
   notebook: Notebook;
   cell: Cell;
@@ -64,8 +64,8 @@ export class Commands {
     for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK]) palette?.addItem({ command, category: "Agent" });
   }
 
-  /** In notebooks and the panel; elsewhere these keys open Lab's launcher. An editor has a use of its own for them and
-   * is asked first: there they are taken on their way to it. */
+  /** The shortcut works in notebooks and in the panel; elsewhere Lab uses it for its launcher. Editors bind it too, so
+   * the event is caught before it reaches them. */
   #keys(): void {
     const { commands } = this.app;
     for (const selector of [".jp-NotebookPanel", ".agent-kernel-side"]) {
@@ -137,7 +137,7 @@ function outputs(chosen: Chosen | null) {
   return chosen ? outputsOf(chosen.cell) : [];
 }
 
-/** In the editor of the active cell, or what is marked elsewhere in the page, such as in an output. */
+/** The selection in the editor of the active cell, or elsewhere in the page, such as in an output. */
 function selected(notebook: Notebook): string {
   const editor = notebook.activeCell?.editor;
   const range = editor?.getSelection();

@@ -1,5 +1,5 @@
-/** What Lab loads: a container as module federation defines it (`init` gets the scope of shared modules, `get` hands out
- * ours). Written by hand, as we expose one module and take a few of Lab's; so one bundler is enough. */
+/** The module federation container that Lab loads (`init` receives the scope of shared modules, `get` returns ours).
+ * Written by hand, because it exposes one module and uses few of Lab's: one bundler is enough. */
 import "./scriptUrl"; // first: `document.currentScript` is set only while this script is evaluated
 
 interface Provided {

@@ -1,4 +1,5 @@
-/** An open notebook as the model is told of it: its cells as in a file, with short outputs, and where the person is. */
+/** The open notebook as it is described to the model: its cells in the file format, with shortened outputs, and the
+ * active and selected cells. */
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput, MultilineString } from "@jupyterlab/nbformat";
 import type { NotebookPanel } from "@jupyterlab/notebook";
@@ -7,7 +8,7 @@ import type { Facts, Json, Medium } from "../wire/events";
 
 const MAX_TEXT = 10_000;
 const MAX_OUTPUTS = 100;
-/** Of one call, in base64. */
+/** Limit for one call, in base64 characters. */
 const MAX_MEDIA = 16 << 20;
 const SEEN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const TEXTS = ["text/markdown", "text/plain", "text/latex", "application/json"];
@@ -40,7 +41,7 @@ export function describeCell(cell: Cell): Facts {
   };
 }
 
-/** Pictures of outputs, as many as one answer may hold. */
+/** Images of the outputs, up to the limit for one call. */
 export function pictures(outputs: readonly IOutput[]): Medium[] {
   const found = outputs.flatMap((output) => {
     const data = bundle(output);
@@ -51,7 +52,7 @@ export function pictures(outputs: readonly IOutput[]): Medium[] {
   return found.filter(({ data }) => (room -= data.length) >= 0);
 }
 
-/** Text before HTML; pictures by their type and size. */
+/** Prefers text to HTML; describes images by type and size. */
 function describeOutput(output: IOutput): Json {
   if (output.output_type === "stream") return { ...(output as Facts), text: shortenText(joinLines(output["text"])) };
   if (output.output_type === "error") {
@@ -75,7 +76,7 @@ export function joinLines(text: unknown): string {
   return Array.isArray(lines) ? lines.join("") : typeof lines === "string" ? lines : "";
 }
 
-/** The beginning and the end. */
+/** Keeps the beginning and the end. */
 function shortenText(text: string): string {
   if (text.length <= MAX_TEXT) return text;
   const half = MAX_TEXT / 2;

@@ -1,5 +1,5 @@
-/** Changes of a live notebook, each one undoable step of its shared model. Whatever is asked is done only while the cell
- * is as it was then; nothing here saves a file. */
+/** Edits of a live notebook, each one undoable step of its shared model. An edit is made only if the cell is unchanged
+ * since it was requested. Nothing here saves a file. */
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
 import type { Change } from "../turn/cellChanges";
 import type { Outcome, Standing } from "../notebook/notebook";
@@ -7,7 +7,7 @@ import type { Facts, Json } from "../wire/events";
 
 export const TAG = "agent_kernel";
 
-/** Of a refusal; read by the model. */
+/** The edit was refused; the model reads the message. */
 export class EditRefused extends Error {}
 
 export interface EditResult {
@@ -16,7 +16,7 @@ export interface EditResult {
   kept?: Facts;
 }
 
-/** `accepted`: a person has said yes to exactly this. */
+/** `accepted`: the user approved exactly this edit. */
 export interface Origin {
   turn: string;
   call: string;
@@ -64,7 +64,7 @@ export function move(notebook: ISharedNotebook, given: Facts): EditResult {
   return { cell: id, index: to };
 }
 
-/** How a change stands in its notebook. */
+/** The status of a change in its notebook. */
 export function standing(notebook: ISharedNotebook, change: Change): Standing {
   const { cell } = find(notebook, change.cell);
   if (change.do === "delete") return cell ? "undone" : "open";
@@ -76,7 +76,7 @@ export function standing(notebook: ISharedNotebook, change: Change): Standing {
   return tagOf(cell)?.accepted ? "accepted" : "open";
 }
 
-/** Where the cell of a change is now, from 0; -1: nowhere. */
+/** Current index of the cell of a change; -1 if it is not there. */
 export function place(notebook: ISharedNotebook, change: Change): number {
   return find(notebook, change.cell).index;
 }
@@ -91,7 +91,8 @@ export function accept(notebook: ISharedNotebook, changes: readonly Change[]): v
   }, false);
 }
 
-/** The last first, all of them one step; what a person touched since stays. In the order of `changes`. */
+/** Undo changes as one step, the last one first. Cells that the user has changed since stay as they are. Outcomes are
+ * in the order of `changes`. */
 export function undo(notebook: ISharedNotebook, changes: readonly Change[]): Outcome[] {
   const outcomes: Outcome[] = [];
   const { undoManager } = notebook as Undoable;
@@ -154,10 +155,10 @@ function above(notebook: ISharedNotebook, id: string): string {
   return notebook.cells[find(notebook, id).index - 1]?.id ?? "";
 }
 
-/** `to` counts the places between cells, before the cell is taken out. */
+/** `to` counts the gaps between cells before the cell is removed. */
 const movedTo = (from: number, to: number): number => (to > from ? to - 1 : to);
 
-/** The place below a cell; empty: the top. */
+/** The index below a cell; the top for an empty id. */
 function placeBelow(notebook: ISharedNotebook, id: string): number {
   if (!id) return 0;
   const { index } = find(notebook, id);
@@ -187,7 +188,7 @@ function tagOf(cell: ISharedCell): Tag | null {
   return tag !== null && typeof tag === "object" ? (tag as Tag) : null;
 }
 
-/** Only what differs: cursors and selections elsewhere in the cell stay. */
+/** Replace only the part that differs, so that cursors and selections elsewhere in the cell stay. */
 function replaceSource(cell: ISharedCell, text: string): void {
   const old = cell.getSource();
   let head = 0;
@@ -201,14 +202,14 @@ function replaceSource(cell: ISharedCell, text: string): void {
   cell.updateSource(head, old.length - tail, text.slice(head, text.length - tail));
 }
 
-/** Whether a cut here would part the two halves of one character. */
+/** Whether a cut at this offset would split a surrogate pair. */
 const isLow = (text: string, at: number): boolean => (text.charCodeAt(at) & 0xfc00) === 0xdc00;
 
 interface Undoable {
   undoManager?: { stopCapturing(): void } | null;
 }
 
-/** As one undoable step of its own: not one with what a person typed a moment before or types next. */
+/** Run `work` as one undo step of its own, not merged with what the user types just before or after it. */
 function step(shared: ISharedNotebook | ISharedCell, work: () => void): void {
   const { undoManager } = shared as Undoable;
   undoManager?.stopCapturing();

@@ -1,4 +1,4 @@
-/** The sign of the agent, in the colour that Lab gives its icons. */
+/** The icon of the agent, in the colour of Lab's icons. */
 import { LabIcon } from "@jupyterlab/ui-components";
 
 const PATHS =

@@ -1,5 +1,5 @@
-/** Turns of a notebook's cells that ended while no page showed them: when the notebook is opened, what they said is put
- * below their cells, as one change that can be undone. Never over what the person did since. */
+/** Turns of cells that ended while no page was open: when the notebook is opened, their outputs are put below their
+ * cells as one undoable change. Cells that the user has changed since are left alone. */
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
@@ -9,7 +9,7 @@ import { isCode, outputsOf } from "./outputs";
 
 export const TURN_MIME = "application/vnd.agent-kernel.turn+json";
 const LOOKED_AT = 20;
-/** The last outputs of a cell that is attached come by another connection than the news that its turn ended. */
+/** The last outputs of an attached cell arrive over another connection than the event that its turn ended. */
 const OUTPUTS_COME_WITHIN_MS = 3_000;
 
 export class MissedOutputs {
@@ -54,7 +54,8 @@ export class MissedOutputs {
     }
   }
 
-  /** Turns that still ran when the notebook was opened: this page does not get what their cells show. */
+  /** Wait for turns that were running when the notebook was opened: this page does not receive the outputs of their
+   * cells. */
   #await(panel: NotebookPanel, session: string, open: readonly StoredTurn[]): void {
     const left = new Map(open.map((turn) => [turn.turn, turn]));
     const close = this.transport.watch({ session }, (news) => {
@@ -90,7 +91,7 @@ export class MissedOutputs {
   }
 }
 
-/** The panel says what is wrong with the server. */
+/** The panel shows what is wrong with the server. */
 function ignoreApiError(error: unknown): void {
   if (!isApiError(error)) throw error;
 }
@@ -100,13 +101,13 @@ export function newest(turns: readonly StoredTurn[]): StoredTurn[] {
   return [...new Map(turns.filter((turn) => turn.cell).map((turn) => [turn.cell, turn])).values()];
 }
 
-/** Whether the cell is still the one that asked, and does not show how its turn ended. */
+/** Whether the cell is unchanged since it started the turn and does not show the end of the turn. */
 function lacks(cell: Cell | undefined, turn: StoredTurn): boolean {
   if (!isCode(cell) || isAttached(cell)) return false;
   return asks(cell.model.sharedModel.getSource(), turn.prompt) && !shows(outputsOf(cell), turn.turn);
 }
 
-/** The prompt is the cell without its first line's options; braces around names are not part of it. */
+/** The prompt is the cell without the options in its first line; braces around names are not part of it. */
 export function asks(source: string, prompt: string): boolean {
   const bare = (text: string) => text.replace(/[\s{}]/g, "");
   return /^\s*%%agent\b/.test(source) && prompt.trim() !== "" && bare(source).endsWith(bare(prompt));
@@ -123,7 +124,7 @@ function cellOf(panel: NotebookPanel, turn: StoredTurn): Cell | undefined {
   return panel.isDisposed ? undefined : panel.content.widgets.find((cell) => cell.model.id === turn.cell);
 }
 
-/** It runs in this page, which so gets its outputs. */
+/** Whether the cell runs in this page, which then receives its outputs. */
 function isAttached(cell: Cell | undefined): boolean {
   return isCode(cell) && cell.model.executionState === "running";
 }

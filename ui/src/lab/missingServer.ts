@@ -1,4 +1,4 @@
-/** What the side bar shows where the server has no agent-kernel: the way to it. */
+/** The notice in the side bar when the server does not run agent-kernel, with the steps to install it. */
 import { ServerConnection } from "@jupyterlab/services";
 
 const STEPS = "jupyter server extension enable jupyter_ext";
@@ -24,7 +24,8 @@ export function showMissingServer(node: HTMLElement, again: () => void): void {
   node.replaceChildren(notice);
 }
 
-/** Whether the server answers as ours does; a server that does not answer at all is the panel's to tell. */
+/** Whether the server has our API. A server that does not respond counts as having it: the panel reports that itself.
+ */
 export async function hasAgentServer(settings: ServerConnection.ISettings): Promise<boolean> {
   try {
     const answer = await ServerConnection.makeRequest(`${settings.baseUrl}agent/v1/health`, {}, settings);

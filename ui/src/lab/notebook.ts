@@ -1,5 +1,5 @@
-/** The notebook in front, in JupyterLab and Notebook 7. It makes its signals with the panel's own function: those of
- * another copy of the library would not be heard. */
+/** The current notebook in JupyterLab and Notebook 7. Signals are made by the panel's own function, because signals of
+ * another copy of the library would not be observed. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Cell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPanel } from "@jupyterlab/notebook";
@@ -9,7 +9,7 @@ import { LabChanges } from "./changes";
 import { isAgentCell } from "../notebook/agentCells";
 import { isCode, lastFailed, outputsOf, words } from "./outputs";
 
-/** After the last letter that is typed: what goes along with a message is the cell as it is. */
+/** Delay after the last keystroke before the cell is read again. */
 const SETTLED_MS = 150;
 
 export class LabNotebook implements NotebookHost {
@@ -126,7 +126,7 @@ export class LabNotebook implements NotebookHost {
   }
 }
 
-/** The agent's cell that runs now; empty: the person's own code runs. */
+/** Id of the agent's cell that runs now; empty if the user's own code runs. */
 function asker(panel: NotebookPanel | null): string {
   const cell = panel?.content.widgets.find(
     (one) => isCode(one) && one.model.executionState === "running" && isAgentCell(one.model.sharedModel.getSource()),

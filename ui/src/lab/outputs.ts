@@ -1,4 +1,4 @@
-/** What stands below a cell, in words: for a person who reads a chip and for a model. Never HTML, and bounded. */
+/** The outputs of a cell as text, for chips and for the model. Never HTML, and limited in length. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import { isAgentCell } from "../notebook/agentCells";
@@ -21,15 +21,15 @@ export function words(outputs: readonly IOutput[]): string {
   return shorten(outputs.map(inWords).filter(Boolean).join("\n"), MAX_WORDS);
 }
 
-/** Raised when a person stops a cell, and by the agent's own magics: nothing that could be fixed in a cell. The kernel
- * leaves out the same (`agent_kernel/notebook/turn/execution_history.py`). */
+/** Errors that are not failures of the cell's code: an interrupt by the user, and errors of the agent's own magics. The
+ * kernel ignores the same ones (`agent_kernel/notebook/turn/execution_history.py`). */
 const NO_FAILURES = new Set(["KeyboardInterrupt", "AgentInterrupted", "AgentError"]);
 
 export function hasError(outputs: readonly IOutput[]): boolean {
   return outputs.some((output) => output.output_type === "error" && !NO_FAILURES.has(joined(output["ename"])));
 }
 
-/** Of the cells whose code failed the one that ran last; -1 without one. */
+/** Index of the failed cell that ran last; -1 if none failed. */
 export function lastFailed(cells: readonly Cell[]): number {
   let found = -1;
   let newest = -1;
@@ -60,7 +60,7 @@ function inWords(output: IOutput): string {
   return [said.replace(COLOURS, ""), ...pictures.map((mime) => `[${mime}]`)].filter(Boolean).join("\n");
 }
 
-/** nbformat has text as one string or as its lines. */
+/** nbformat stores text as one string or as a list of lines. */
 function joined(value: unknown, between = ""): string {
   if (Array.isArray(value)) return value.map(String).join(between);
   return typeof value === "string" ? value : "";

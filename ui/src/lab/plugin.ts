@@ -1,4 +1,4 @@
-/** Puts the panel into the right side bar of JupyterLab and Notebook 7, bound to the notebook in front. */
+/** Adds the panel to the right side bar of JupyterLab and Notebook 7, bound to the current notebook. */
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { INotebookTracker } from "@jupyterlab/notebook";

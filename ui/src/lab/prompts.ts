@@ -1,11 +1,11 @@
-/** What the commands of the notebook ask of the agent: a prompt, and the cell it is about as context. */
+/** Drafts for the notebook's commands: a prompt, with the cell it is about as context. */
 import type { Cell } from "@jupyterlab/cells";
 import type { Notebook } from "@jupyterlab/notebook";
 import type { Draft } from "../conversation/conversation";
 import { shorten } from "../notebook/shorten";
 import { hasError, lastFailed, MAX_WORDS, outputsOf, words } from "./outputs";
 
-/** Null when there is nothing in the cell that could be explained. */
+/** Null if the cell is empty and shows nothing. */
 export function explainDraft(notebook: Notebook, cell: Cell): Draft | null {
   const about = notes(notebook, cell);
   if (!about) return null;
@@ -13,13 +13,13 @@ export function explainDraft(notebook: Notebook, cell: Cell): Draft | null {
   return { prompt: error ? "Explain this error." : "Explain this cell and what it shows.", ...about };
 }
 
-/** Null when the cell shows no error. */
+/** Null if the cell shows no error. */
 export function fixDraft(notebook: Notebook, cell: Cell): Draft | null {
   const about = hasError(outputsOf(cell)) ? notes(notebook, cell) : null;
   return about && { prompt: "Fix the error of this cell.", ...about };
 }
 
-/** The cell whose error is the newest. */
+/** The cell with the newest error. */
 export function cellOfLastError(notebook: Notebook): Cell | null {
   return notebook.widgets[lastFailed(notebook.widgets)] ?? null;
 }

@@ -1,5 +1,5 @@
-/** Cells run for the agent as a person runs them, one after the other, in the notebook's own kernel. A stop interrupts
- * only what was begun here: while the person's own code runs, nothing is sent. */
+/** Runs cells for the agent as a user would, one after the other, in the notebook's own kernel. A stop interrupts only
+ * code that was started here, never the user's own. */
 import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { CodeCell } from "@jupyterlab/cells";
 import type { KernelMessage } from "@jupyterlab/services";
@@ -83,7 +83,7 @@ async function run(panel: NotebookPanel, cell: CodeCell, kernel: Kernel, telling
   }
 }
 
-/** Interrupts the kernel when the turn is stopped, once the cell's own code runs there, and not before. */
+/** Interrupts the kernel when the turn is stopped, but not before the code of the cell runs there. */
 class Stopper {
   #began = false;
   readonly #hear = (_: unknown, message: KernelMessage.IIOPubMessage): void => {
@@ -113,7 +113,7 @@ class Stopper {
 
 const TELL_EVERY_MS = 500;
 
-/** What the cell prints, while it runs. */
+/** Sends what the cell prints while it runs. */
 class Stream {
   #told = "";
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -133,7 +133,7 @@ class Stream {
     if (!this.cell.isDisposed) this.cell.model.outputs.changed.disconnect(this.#changed);
   }
 
-  /** A line that is written over again and again is not told. */
+  /** Output that was rewritten, such as a progress bar, is not sent. */
   #tell(): void {
     this.#timer = undefined;
     if (this.cell.isDisposed) return;
@@ -149,7 +149,7 @@ class Stream {
   }
 }
 
-/** When the kernel has nothing to do, or the turn is stopped. */
+/** Resolves when the kernel is idle, or when the turn is stopped. */
 async function untilIdle(kernel: Kernel, stop: AbortSignal): Promise<void> {
   const free = () => kernel.status === "idle" || kernel.isDisposed || kernel.status === "dead" || stop.aborted;
   if (free()) return;

@@ -1,4 +1,4 @@
-/** The side bar's widget. The panel itself is fetched when Lab has started: its start does not wait for it. */
+/** The widget in the side bar. The panel is loaded after Lab has started, so that it does not delay the start. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { INotebookTracker } from "@jupyterlab/notebook";
 import { Widget } from "@lumino/widgets";
@@ -33,14 +33,14 @@ export class Sidebar extends Widget {
     this.addClass("agent-kernel-side");
   }
 
-  /** To the front, with the keyboard in the composer. */
+  /** Show the side bar and focus the composer. */
   async reveal(): Promise<void> {
     this.app.shell.activateById(this.id);
     await this.start();
     this.#focus();
   }
 
-  /** Also when a person opens the side bar by its tab. */
+  /** Also called when the user opens the side bar by its tab. */
   protected override onActivateRequest(): void {
     this.#focus();
   }
@@ -50,13 +50,13 @@ export class Sidebar extends Widget {
     await (await this.start())?.conversation.send(draft);
   }
 
-  /** To the front, with the keyboard on the first card that asks. */
+  /** Show the side bar and focus the first approval card. */
   async question(): Promise<void> {
     await this.reveal();
     this.node.querySelector<HTMLElement>(".ak-approval")?.focus();
   }
 
-  /** To the cell that waits for the person, with the keyboard where it asks. */
+  /** Show the cell that waits for the user and focus its input. */
   cellQuestion(cell: string): void {
     const panel = this.tracker.currentWidget;
     if (panel) this.app.shell.activateById(panel.id);
@@ -67,21 +67,21 @@ export class Sidebar extends Widget {
       ?.focus();
   }
 
-  /** Opens the composer with notes that go along with what the person will ask. */
+  /** Show the composer with notes that are sent with the next message. */
   async compose(notes: NonNullable<Draft["context"]>): Promise<void> {
     const conversation = (await this.start())?.conversation;
     if (conversation) conversation.notes.value = [...conversation.notes.value, ...notes];
     await this.reveal();
   }
 
-  /** The panel says why it could not be stopped. */
+  /** Stop the running turn. If that fails, the panel is shown, because it displays the reason. */
   async stop(): Promise<void> {
     const conversation = (await this.start())?.conversation;
     await conversation?.stop();
     if (conversation?.failure.value) await this.reveal();
   }
 
-  /** Also when nobody looks yet: the notebook's turns are served by an open page, not by an open side bar. */
+  /** Load the panel, even if the side bar is closed: an open page serves the turns of its notebooks. */
   start(): Promise<Mounted | null> {
     return (this.#mounted ??= this.#mount().catch((error: unknown) => {
       this.#mounted = null; // the next try may reach it

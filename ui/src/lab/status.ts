@@ -1,5 +1,5 @@
-/** Says in the status bar that the agent works, or that it needs an answer, as long as it does. A click goes to the
- * question, or shows the panel. */
+/** The status bar item: shows that the agent works, or that it needs an answer. A click goes to the question, or shows
+ * the panel. */
 import type { IStatusBar } from "@jupyterlab/statusbar";
 import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
@@ -7,10 +7,10 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { Conversation } from "../conversation/conversation";
 import { hasOpenApproval } from "../turn/turn";
 
-/** Where a click goes. */
+/** Actions for a click. */
 export interface Ways {
   panel: () => void;
-  /** To the card of the panel that asks. */
+  /** Go to the approval card in the panel. */
   card: () => void;
   cell: (cell: string) => void;
 }
@@ -40,7 +40,7 @@ export class Status extends Widget {
     });
   }
 
-  /** `asking` is the cell that waits for the person to type, empty: none. Returns what ends it. */
+  /** `asking` is the id of the cell that waits for input; empty for none. Returns a function that stops following. */
   follow({ running, waiting }: Conversation, asking: ReadonlySignal<string>): () => void {
     const told = () => this.#tell(running.value.length, waiting.value, asking.value);
     const ends = [running.subscribe(told), waiting.subscribe(told), asking.subscribe(told)];

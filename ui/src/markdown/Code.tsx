@@ -1,11 +1,11 @@
-/** Code in the colours of the notebook's editor. While it grows it is plain; colours come when the page has time. */
+/** Code in the colours of the notebook's editor. It is plain while it grows, and coloured when the page is idle. */
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { highlight } from "./languages";
 
 interface Shown {
   code: string;
   language: string;
-  /** It still grows. */
+  /** Whether the code still grows. */
   open?: boolean;
 }
 
@@ -19,7 +19,7 @@ export function Code({ code, language, open = false }: Shown) {
   return <code class="ak-code" ref={place} />;
 }
 
-/** What grows gets its new end only: a selection in it stays. */
+/** Append only the new end of growing code, so that a selection in it stays. */
 function write(place: HTMLElement | null, code: string): void {
   if (!place) return;
   const text = place.firstChild;

@@ -1,4 +1,4 @@
-/** A block of code in an answer, and what a person does with it. */
+/** A code block of an answer, with its buttons. */
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
@@ -73,7 +73,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
   );
 }
 
-/** There is no way around the agent to its sandbox: the code runs in a turn, as what the session knows of. */
+/** The sandbox can only be used through the agent: the code runs in a turn, which is then part of the session. */
 export function inSandbox(code: string) {
   const ticks = "`".repeat(Math.max(3, ...[...code.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   return {
@@ -82,7 +82,7 @@ export function inSandbox(code: string) {
   };
 }
 
-/** A word that is said once and goes away. */
+/** A short message that disappears after a while. */
 function useSaid(): [string, (text: string) => void] {
   const [said, say] = useState("");
   useEffect(() => {

@@ -1,4 +1,5 @@
-/** A formula as MathML, which browsers draw without fonts of ours. What KaTeX does not read is shown as it was written. */
+/** A formula as MathML, which browsers draw without extra fonts. A formula that KaTeX cannot parse is shown as source.
+ */
 import katex from "katex";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { sanitise } from "./sanitise";
@@ -15,7 +16,7 @@ export function Formula({ tex, display }: { tex: string; display: boolean }) {
   return <span key="drawn" class={display ? "ak-formula ak-display" : "ak-formula"} ref={place} />;
 }
 
-/** While it is written, and when it can not be read. */
+/** A formula that is still being written, or that cannot be parsed. */
 export function FormulaSource({ tex }: { tex: string }) {
   return (
     <code key="source" class="ak-formula-source">
@@ -24,7 +25,7 @@ export function FormulaSource({ tex }: { tex: string }) {
   );
 }
 
-/** Null for what is no formula. The same one is drawn once. */
+/** Null if the text cannot be parsed. Results are cached. */
 function formula(tex: string, display: boolean): DocumentFragment | null {
   const key = `${display ? "d" : "i"}${tex}`;
   const known = kept.get(key);

@@ -1,4 +1,4 @@
-/** Small drawings on buttons; what they mean is in the button's label. */
+/** Icons on buttons; the label of the button has the meaning. */
 
 const PATHS = {
   copy: "M5 5h8v9H5z M3 11V2h8",

@@ -1,5 +1,5 @@
-/** Text of a model or a person, as Markdown. `done`: it does not grow any more; until then it is shown at most as often
- * as the page keeps up with. */
+/** Markdown of the model or the user. `done`: the text is complete. Growing text is rendered only as often as the page
+ * can handle. */
 import { Component, createContext } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { Document, type Piece } from "./document";
@@ -9,11 +9,11 @@ import { parse, type References } from "./parser";
 import { useSteady } from "./useSteady";
 
 const FIRST = 200_000;
-/** A paragraph is not longer; what is, has no marks worth looking for. */
+/** Longer paragraphs are shown as plain text: they hold no Markdown worth parsing. */
 const MAX_PIECE = 30_000;
 const FENCED = /^ {0,3}(?:`{3}|~{3})/;
 
-/** How running text is shown, for all Markdown below. */
+/** How running text is rendered in all Markdown below. */
 export const WordsContext = createContext<Words | null>(null);
 
 export function Markdown({ text, done }: { text: string; done: boolean }) {
@@ -43,8 +43,8 @@ interface BlockProps {
   references: References;
 }
 
-/** Drawn again when its source is another. It is a class since elements that a hook keeps would keep the whole answer
- * as it was when they were made. */
+/** Rendered again only when its source changes. It is a class, because elements memoised by a hook would keep the whole
+ * earlier answer in memory. */
 class Block extends Component<BlockProps> {
   static override contextType = WordsContext;
 

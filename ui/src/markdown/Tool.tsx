@@ -1,4 +1,4 @@
-/** A button that is a drawing, on the bar of a block of code or of a medium. */
+/** An icon button on the bar of a code block or of media. */
 import { Icon, type IconName } from "./Icon";
 
 export function Tool({ icon, label, onClick }: { icon: IconName; label: string; onClick: () => void }) {

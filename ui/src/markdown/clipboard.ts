@@ -1,4 +1,4 @@
-/** Puts text on the clipboard, also where the page came without TLS and browsers have no clipboard to offer. */
+/** Copy text to the clipboard, also in pages without TLS, where the clipboard API is missing. */
 export async function copy(text: string): Promise<void> {
   // Typed as always there; a page that is not secure has none.
   const clipboard = navigator.clipboard as Clipboard | undefined;

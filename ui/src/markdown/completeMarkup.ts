@@ -1,15 +1,15 @@
-/** The last block of a text that still grows, with the ends that it lacks: a word that will be bold is bold from its
- * first letter on, and nothing jumps when the marks that close it arrive. */
+/** Closes the open markup at the end of a growing text: a word in bold is bold from its first letter on, and nothing
+ * moves when the closing marks arrive. */
 
-/** A last line that is only the beginning of a mark says nothing yet. */
+/** A last line that is only the start of a mark is not shown yet. */
 const MARK_ALONE = /(?:^|\n)[ \t>]*(?:[-=*+_#>|~]+|`{1,2}|\d{1,9}[.)]?|\$)[ \t]*$/;
 const FENCE = /^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 const TABLE_HEAD = /^\|.*[^|\s]/;
 const DELIMITERS = /^[|:\- \t]*$/;
-/** What is open in more text than this was not meant as a mark. */
+/** A mark that stays open for longer than this was not meant as one. */
 const MAX_LOOKED_AT = 4_000;
 
-/** Pure; a finished block comes back as it is. */
+/** Pure; a complete block is returned unchanged. */
 export function completeMarkup(source: string): string {
   if (insideFence(source)) return source;
   const shown = table(source.replace(MARK_ALONE, ""));
@@ -27,7 +27,7 @@ function insideFence(source: string): boolean {
   return fence !== "";
 }
 
-/** The head of a table is one as soon as it is there. */
+/** A table is shown as one as soon as its header is complete. */
 function table(source: string): string {
   const lines = source.trimEnd().split("\n");
   const head = lines[0] ?? "";
@@ -47,7 +47,7 @@ interface Open {
   at: number;
 }
 
-/** Marks that are open at the end are closed; of a link the text stays, of a picture nothing. */
+/** Close open marks at the end. Of an unfinished link the text stays; an unfinished image is removed. */
 function line(source: string): string {
   const open: Open[] = [];
   let at = 0;
@@ -84,7 +84,7 @@ function line(source: string): string {
   return unended(source, open);
 }
 
-/** A mark with nothing behind it would be shown as it is. */
+/** Remove marks with nothing behind them, which would be shown literally. */
 function unended(source: string, open: Open[]): string {
   let shown = source.replace(/(?:\$|(?<!~)~|[\s\\!])+$/, "");
   const left = [...open];
@@ -127,7 +127,7 @@ function emphasis(source: string, at: number, count: number, open: Open[]): void
     open.push({ mark: char.repeat(Math.min(2, left)), at: at + count - left });
 }
 
-/** Whether the link that begins at a bracket lacks its end, and what a person reads of it. */
+/** Whether the link at a bracket is unfinished, and its visible text. */
 function target(source: string, at: number): { unfinished: boolean; text: string } {
   const close = source.indexOf("]", at);
   if (close < 0) return { unfinished: !source.slice(at).includes("\n"), text: source.slice(at + 1) };

@@ -1,13 +1,13 @@
-/** A text that grows, as its top-level blocks. A block that something follows can not change any more: it keeps its
- * identity and is not looked at again, so the work for one more word is that of the last block. */
+/** A growing text as top-level blocks. A block with another one behind it cannot change any more: it keeps its identity
+ * and is not parsed again, so that each update costs only as much as the last block. */
 import { completeMarkup } from "./completeMarkup";
 import { parseBlocks, type References } from "./parser";
 
 export interface Piece {
-  /** Its place, counted from the top. */
+  /** Position, counted from the top. */
   key: number;
   source: string;
-  /** It is the end of a text that still grows. */
+  /** Whether this is the end of a text that still grows. */
   open: boolean;
 }
 
@@ -20,12 +20,12 @@ export class Document {
   #defined: References = {};
   #references: References = NONE;
 
-  /** Of links that are written `[text][name]`; the same object as long as they are the same. */
+  /** Definitions for links of the form `[text][name]`. The same object as long as they do not change. */
   get references(): References {
     return this.#references;
   }
 
-  /** `text` is what was given before and more, or another text. */
+  /** `text` is the previous text with more behind it, or another text. */
   update(given: string, done: boolean): readonly Piece[] {
     const text = given.includes("\r") ? given.replace(/\r\n?/g, "\n") : given;
     if (!text.startsWith(this.#text)) this.#restart();
@@ -40,8 +40,8 @@ export class Document {
     return [...this.#settled, ...this.#growing(sources.slice(final), done)];
   }
 
-  /** How many of them are as they will stay: not the last, and not the one before a line whose end is not there yet
-   * (three backticks may become a word in a line). */
+  /** Number of blocks that cannot change any more: not the last one, and not the one before an unfinished line (three
+   * backticks may become inline code). */
   #final(sources: readonly string[]): number {
     const whole = sources.at(-1)?.includes("\n") ?? false;
     return Math.max(0, sources.length - (whole ? 1 : 2));
@@ -75,10 +75,10 @@ export class Document {
   }
 }
 
-/** A part of a text keeps all of that text in memory, in the browsers that there are; this one stands alone. */
+/** A copy of a substring. In current browsers a substring keeps the whole text in memory. */
 const own = (part: string): string => ` ${part}`.slice(1);
 
-/** Offsets at which top-level blocks begin. */
+/** Offsets at which top-level blocks start. */
 function starts(source: string, tokens: ReturnType<typeof parseBlocks>): number[] {
   const found: number[] = [];
   let line = 0;

@@ -1,5 +1,5 @@
-/** Tokens of Markdown as elements of an allow-list. No HTML is written or read on the way: what is not listed here has
- * no way into the page. */
+/** Turns Markdown tokens into elements of an allow-list. No HTML is written or parsed on the way: what is not listed
+ * here cannot get into the page. */
 import type { ComponentChild, ComponentChildren, VNode } from "preact";
 import { h } from "preact";
 import { isLink, isPicture } from "./urls";
@@ -8,7 +8,7 @@ import { Formula, FormulaSource } from "./Formula";
 import { languageOf } from "./languages";
 import type { Token } from "./parser";
 
-/** Shows words of running text in another way, such as a number with where it came from. */
+/** Renders running text in another way, such as numbers with their source. */
 export type Words = (text: string) => ComponentChildren;
 
 const PLAIN = new Set(["p", "ul", "li", "blockquote", "thead", "tbody", "tr", "strong", "em", "s"]);
@@ -24,7 +24,7 @@ interface Setting {
   open: boolean;
 }
 
-/** `open`: the last of them still grows. */
+/** `open`: the last element still grows. */
 export function elements(tokens: readonly Token[], words: Words | null, open: boolean): ComponentChild[] {
   const levels: Level[] = [{ token: null, children: [] }];
   const last = tokens.findLastIndex((token) => token.nesting === 0);
@@ -108,7 +108,7 @@ function leaf(token: Token, setting: Setting): ComponentChild {
 
 const attribute = (token: Token, name: string): string => String(token.attrGet(name) ?? "");
 
-/** A heading of an answer stands below those of the page. */
+/** Headings of an answer rank below the headings of the page. */
 function Heading({ level, children }: { level: number; children: ComponentChildren }): VNode {
   return h(`h${Math.min(6, level + 2)}`, { class: `ak-h${level}` }, children);
 }

@@ -1,4 +1,4 @@
-/** Colours of code, for the languages of notebooks. A language that is not here is shown without colours. */
+/** Syntax highlighting for the languages of notebooks. Other languages are shown without colours. */
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import cpp from "highlight.js/lib/languages/cpp";
@@ -48,10 +48,11 @@ for (const [name, grammar] of Object.entries(LANGUAGES)) hljs.registerLanguage(n
 hljs.registerAliases(["ipython", "ipython3", "python3"], { languageName: "python" });
 hljs.registerAliases(["shell", "console", "shell-session"], { languageName: "bash" });
 
-/** Longer code stays without colours: a page that stands still is worse than a black one. */
+/** Longer code is not highlighted, because that would block the page. */
 const MAX_COLOURED = 40_000;
 
-/** The code as nodes, in colours if the language is known and it is not too long. Its text is always `code`. */
+/** The code as nodes, highlighted if the language is known and the code is short enough. The text is always exactly
+ * `code`. */
 export function highlight(code: string, language: string): DocumentFragment {
   if (code.length <= MAX_COLOURED && hljs.getLanguage(language)) {
     const coloured = sanitise(hljs.highlight(code, { language, ignoreIllegals: true }).value, "code");
@@ -62,7 +63,7 @@ export function highlight(code: string, language: string): DocumentFragment {
   return plain;
 }
 
-/** The first word behind the three backticks, without what some write around it: `{python}`, `.python`, `python:a.py`. */
+/** The first word behind the backticks, without common decorations: `{python}`, `.python`, `python:a.py`. */
 export function languageOf(info: string): string {
   return (/^[\s{.]*([A-Za-z0-9+#-]{1,30})/.exec(info)?.[1] ?? "").toLowerCase();
 }

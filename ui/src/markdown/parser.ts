@@ -1,15 +1,15 @@
-/** Markdown as this panel reads it: no HTML, tables, links that are written out, and formulas. Pure: text in, tokens
- * out; what they look like is `elements.tsx`'s. */
+/** The Markdown dialect of the panel: no HTML; tables, bare links and formulas. Pure: text in, tokens out;
+ * `elements.tsx` renders them. */
 import MarkdownIt, { type Env, type StateBlock, type StateInline, type Token } from "markdown-it";
 import { isLink, isPicture } from "./urls";
 
 export type { Token };
 export type References = NonNullable<Env["references"]>;
 
-/** Of one formula in a line; a dollar that is not closed within it is money. */
+/** Limit for a formula within a line; a dollar sign that is not closed within it means money. */
 const MAX_INLINE_FORMULA = 1_000;
 const MAX_FORMULA_LINES = 200;
-/** Else an open dollar is no formula that is still being written. */
+/** Otherwise an open dollar sign is not taken for a formula that is still being written. */
 const LOOKS_LIKE_TEX = /[\\^_{}=]|^[A-Za-z(|][^\s]{0,2}$/;
 
 const md = new MarkdownIt({ html: false, linkify: true, typographer: false, maxNesting: 40 });
@@ -20,12 +20,12 @@ for (const scheme of ["ftp:", "//"]) md.linkify.add(scheme, null);
 md.inline.ruler.before("escape", "formula", inlineFormula);
 md.block.ruler.before("fence", "formula", blockFormula, { alt: ["paragraph", "reference", "blockquote", "list"] });
 
-/** `open`: more text is to come, so a formula may lack its end. */
+/** `open`: more text follows, so that a formula may be unfinished. */
 export function parse(source: string, references: References, open: boolean): Token[] {
   return md.parse(source, { references: { ...references }, open });
 }
 
-/** Blocks without what stands in their lines; definitions of links are added to `references`. */
+/** Block tokens without inline content. Link definitions are added to `references`. */
 export function parseBlocks(source: string, references: References, open: boolean): Token[] {
   const tokens: Token[] = [];
   md.block.parse(source, md, { references, open }, tokens);
@@ -89,7 +89,7 @@ function escaped(source: string, at: number): boolean {
   return slashes % 2 === 1;
 }
 
-/** `$$` or `\[` at the beginning of a line, to its end at the end of a line; a blank line is no part of a formula. */
+/** `$$` or `\[` at the start of a line, up to its end at the end of a line; a formula has no blank lines. */
 function blockFormula(state: StateBlock, startLine: number, endLine: number, silent: boolean): boolean {
   if ((state.sCount[startLine] ?? 0) - state.blkIndent >= 4) return false;
   const first = line(state, startLine);

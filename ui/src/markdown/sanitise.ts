@@ -1,5 +1,5 @@
-/** HTML that others made (formulas, coloured code, tables, pictures), reduced to an allow-list for each of them. What
- * comes back is nodes: text that is parsed a second time could mean something else than what was checked. */
+/** Reduces foreign HTML (formulas, highlighted code, tables, images) to an allow-list for each kind. Returns nodes:
+ * text that is parsed a second time could mean something else than what was checked. */
 import createDOMPurify, { type Config, type DOMPurify } from "dompurify";
 
 export type Kind = "formula" | "code" | "table" | "svg";
@@ -41,7 +41,7 @@ CONFIGS.formula.ALLOWED_TAGS?.push("#text");
 
 const purifiers = new Map<Kind, DOMPurify>();
 
-/** What of it is allowed; the rest is left out, its text stays. Raises nothing. */
+/** Keep what is allowed; of other elements only the text stays. Throws nothing. */
 export function sanitise(html: string, kind: Kind): DocumentFragment {
   const clean = purifier(kind).sanitize(html, CONFIGS[kind]) as unknown as DocumentFragment;
   // Else each would keep the document that it was read in.

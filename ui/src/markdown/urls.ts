@@ -1,12 +1,13 @@
-/** Which addresses that a model or a file names may become a link or a picture. All others stay text. */
+/** Which URLs in the text of a model or a file may become a link or an image. All others stay text. */
 
 const PICTURE_DATA = /^data:image\/(?:png|jpeg|gif|webp);base64,[a-z0-9+/]+={0,2}$/i;
-/** Files of the notebook server, and nothing else of this origin: a picture must not be able to log a person out. */
+/** Only files of the notebook server, and no other URL of this origin: an image must not be able to log the user out.
+ */
 const PICTURE_FILE = /^(?:\/[^?#]*)?\/files\/[^?#]+\.(?:png|jpe?g|gif|webp)$/i;
 const LINK_SCHEMES = new Set(["http:", "https:", "mailto:"]);
 const MAX_DATA = 4 << 20;
 
-/** Absolute, with a scheme that only opens something; a person sees where it leads. */
+/** An absolute URL with a harmless scheme; the user sees where it leads. */
 export function isLink(address: string): boolean {
   if (!/^(?:https?:\/\/|mailto:)/i.test(address)) return false;
   try {
@@ -17,7 +18,7 @@ export function isLink(address: string): boolean {
   }
 }
 
-/** Bytes in the address itself, or a picture among the files of this server. */
+/** A data URL, or an image among the files of this server. */
 export function isPicture(address: string, page = location.href): boolean {
   if (PICTURE_DATA.test(address)) return address.length <= MAX_DATA;
   try {

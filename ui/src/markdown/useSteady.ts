@@ -1,8 +1,8 @@
-/** A text that grows faster than a person reads and a page draws, at a pace that leaves most of the time to the page. */
+/** Limits how often a growing text is rendered, so that most of the time is left to the page. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 const EVERY_MS = 50;
-/** Of its time a page spends at most a part of this many on one growing text. */
+/** One growing text may use at most one part in this many of the time. */
 const SHARE = 4;
 
 export function useSteady(text: string, done: boolean): string {

@@ -1,4 +1,4 @@
-/** A chart that is data: who draws it is the notebook, which has what it needs. Here it is offered to it. */
+/** A chart that consists of data. The notebook can draw it, so the panel offers to insert a cell there. */
 import { useContext, useState } from "preact/hooks";
 import { Icon } from "../markdown/Icon";
 import { PanelContext } from "../conversation/panelContext";
@@ -31,7 +31,7 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
   );
 }
 
-/** Python that displays it. A JSON text in quotes is one of Python too, and whatever it holds stays a text. */
+/** Python code that displays the chart. A quoted JSON string is a valid Python string too, whatever it contains. */
 export function cellOf(mime: string, text: string): string {
   // Python knows one end of a line, editors more.
   const quoted = JSON.stringify(JSON.stringify(JSON.parse(text)))

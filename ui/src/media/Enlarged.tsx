@@ -1,4 +1,4 @@
-/** A picture as large as the page, until Escape, a click beside it or the button. */
+/** An image in full size, until Escape, a click beside it, or the close button. */
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Tool } from "../markdown/Tool";

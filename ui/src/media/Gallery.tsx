@@ -1,4 +1,4 @@
-/** All media of one call. Pictures that follow each other may be watched as a film, if a person says so. */
+/** All media of one call. The user can play several images as a film. */
 import { useContext, useEffect, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";

@@ -1,4 +1,4 @@
-/** JSON that opens level by level; nothing is drawn before it is opened. */
+/** JSON as a tree; a level is rendered when it is opened. */
 import { useSignal } from "@preact/signals";
 
 const MAX_ENTRIES = 100;

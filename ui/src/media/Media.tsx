@@ -1,4 +1,4 @@
-/** What a call showed or a person sent, drawn by its type; fetched when it comes into sight. */
+/** Media of a call or of a prompt, rendered by type and fetched when scrolled into view. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
 import { Tool } from "../markdown/Tool";
@@ -20,7 +20,7 @@ const MAX_READ = 8 << 20;
 interface Shown {
   medium: Medium;
   session: string;
-  /** What is to be seen, for who can not see it. */
+  /** Alternative text. */
   alt?: string;
 }
 
@@ -98,7 +98,8 @@ function useText(blob: Blob | null): string | null {
   return text;
 }
 
-/** What a browser would run when the file is opened is saved as it was shown here. */
+/** Save media as a file. Types that a browser would execute when the file is opened are saved as they are shown here.
+ */
 async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> {
   const look = lookOf(mime);
   const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;

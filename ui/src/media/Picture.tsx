@@ -1,4 +1,5 @@
-/** A picture of bytes; one that moves gets a player. Bytes of a type that is not listed are never shown as one. */
+/** An image from bytes; an animated one gets a player. Bytes of a type that is not listed are never shown as an image.
+ */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Enlarged } from "./Enlarged";
 import { filmOf, type Film } from "./film";
@@ -36,12 +37,12 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
   );
 }
 
-/** The server hands out bytes without a type. */
+/** The server returns bytes without a type. */
 function useTyped(blob: Blob, mime: string): Blob {
   return useMemo(() => new Blob([blob], { type: mime }), [blob, mime]);
 }
 
-/** Null for a picture that does not move. */
+/** Null for an image that is not animated. */
 function useFilm(blob: Blob, mime: string): Film | null | "unread" | "no frames" {
   const [film, setFilm] = useState<Film | null | "unread" | "no frames">("unread");
   useEffect(() => {

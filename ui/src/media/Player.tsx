@@ -1,4 +1,5 @@
-/** A film with play, pause and single steps. It starts paused for who asked for less motion, and rests out of sight. */
+/** A film with play, pause and single steps. It starts paused if the user prefers reduced motion, and pauses out of
+ * view. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Tool } from "../markdown/Tool";
 import type { Film } from "./film";
@@ -47,7 +48,7 @@ export function Player({ film, alt }: { film: Film; alt: string }) {
   );
 }
 
-/** For browsers that do not hand out frames: the picture as it moves, or its first frame. */
+/** For browsers that do not provide frames: the animated image, or its first frame. */
 export function Still({ address, alt }: { address: string; alt: string }) {
   const [plays, setPlays] = useState(() => !prefersStill());
   const picture = useRef<HTMLImageElement>(null);

@@ -1,4 +1,4 @@
-/** A drawing, reduced to what draws, and shown as a picture: in one, nothing runs and nothing is loaded. */
+/** An SVG, sanitised and shown as an image: inside an image no scripts run and nothing is loaded. */
 import { useMemo } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
 import { Picture } from "./Picture";
@@ -14,7 +14,7 @@ function drawn(text: string): Blob | null {
   return drawing ? new Blob([drawing]) : null;
 }
 
-/** Empty for what is no drawing. */
+/** Empty if the text is not an SVG. */
 export function clean(text: string): string {
   const root = sanitise(text, "svg").querySelector("svg");
   return root ? new XMLSerializer().serializeToString(root) : "";

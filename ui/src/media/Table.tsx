@@ -1,4 +1,4 @@
-/** Tables: rows of values, or HTML reduced to a table, in a box that scrolls. */
+/** Tables: rows of values, or sanitised HTML, in a scrollable box. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
 

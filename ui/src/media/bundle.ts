@@ -1,10 +1,10 @@
-/** A MIME bundle that travels as one medium: what a cell showed, as each of its types. It is drawn as one of them. */
+/** A MIME bundle in one medium: the output of a cell in each of its types. One of them is rendered. */
 import { sanitise } from "../markdown/sanitise";
 import { lookOf } from "./kinds";
 
 export const BUNDLE = "application/vnd.agent-kernel.bundle+json";
 
-/** The types in the order in which a cell prefers them. */
+/** The types in order of preference. */
 const ORDER = [
   /^application\/vnd\.(?:plotly\.v1|vega(?:lite)?\.v\d+)\+json$/,
   /^text\/html$/,
@@ -15,7 +15,7 @@ const ORDER = [
   /^text\/plain$/,
 ];
 
-/** One part of a bundle, with its type; text where nothing else of it can be drawn here. */
+/** One part of a bundle, with its type; plain text if nothing else can be rendered here. */
 export async function drawable(bundle: Blob): Promise<Blob> {
   const parts = parseBundle(await bundle.text());
   const types = Object.keys(parts).filter((mime) => lookOf(mime) !== "unknown" && isShown(mime, textOf(parts[mime])));
@@ -23,7 +23,7 @@ export async function drawable(bundle: Blob): Promise<Blob> {
   return new Blob([textOf(parts[mime])], { type: mime });
 }
 
-/** HTML of which nothing is left without its scripts is not shown. */
+/** HTML that is empty without its scripts is not shown. */
 const isShown = (mime: string, text: string): boolean =>
   mime !== "text/html" || sanitise(text, "table").textContent.trim() !== "";
 

@@ -1,5 +1,4 @@
-/** The bytes of media, each fetched once per page however often it is shown. What nobody shows any more is given up
- * when all together are too much. */
+/** The bytes of media, each fetched once per page. Unused bytes are dropped when all together are too large. */
 import { BUNDLE, drawable } from "./bundle";
 import type { Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
@@ -12,16 +11,16 @@ interface Kept {
   users: number;
 }
 
-/** One for each way to the server; in order of use. */
+/** One cache for each transport, in order of use. */
 const stores = new WeakMap<Transport, Map<string, Kept>>();
 
 export interface Use {
   blob: Promise<Blob>;
-  /** Once, when it is not shown any more. */
+  /** Call this once, when the medium is not shown any more. */
   end(): void;
 }
 
-/** Rejects with ApiError, or Error for a medium that has neither bytes nor a name. */
+/** Rejects with ApiError, or with Error for a medium that has neither bytes nor a hash. */
 export function acquireMedium(transport: Transport, session: string, medium: Medium): Use {
   const store = stores.get(transport) ?? new Map<string, Kept>();
   stores.set(transport, store);

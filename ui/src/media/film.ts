@@ -1,17 +1,17 @@
-/** Frames of a picture that moves, or of several pictures, one at a time. */
+/** The frames of an animated image, or of several images, one at a time. */
 
 export interface Frame {
   image: CanvasImageSource;
   width: number;
   height: number;
-  /** How long it is shown. */
+  /** Duration of the frame. */
   ms: number;
   close(): void;
 }
 
 export interface Film {
   count: number;
-  /** Counted from 0. Rejects for what can not be read. */
+  /** Counted from 0. Rejects if the frame cannot be decoded. */
   frame(number: number): Promise<Frame>;
   close(): void;
 }
@@ -20,7 +20,7 @@ const PACE_MS = 200;
 const SLOWEST_MS = 20;
 const MAX_FRAMES = 2_000;
 
-/** Null where the browser shows such pictures but does not hand out their frames. */
+/** Null if the browser cannot provide single frames. */
 export async function filmOf(blob: Blob, mime: string): Promise<Film | null> {
   if (typeof ImageDecoder === "undefined" || !(await ImageDecoder.isTypeSupported(mime))) return null;
   const decoder = new ImageDecoder({ type: mime, data: await blob.arrayBuffer(), preferAnimation: true });

@@ -1,4 +1,4 @@
-/** How each type of media is shown, and what a file of it is called. */
+/** How each media type is rendered, and the name of a saved file. */
 import { formatBytes } from "../turn/labels";
 
 export type Look = "picture" | "svg" | "table" | "html" | "chart" | "json" | "markdown" | "text" | "unknown";
@@ -38,13 +38,13 @@ export function fileName(mime: string, hash: string): string {
   return `${lookOf(mime)}-${hash.slice(0, 8) || "new"}.${suffix}`;
 }
 
-/** In words, for who can not see it. */
+/** A description, for alternative text. */
 export function describe(mime: string, size: number): string {
   const kind = mime.replace(/^(?:image|application|text)\//, "").replace(/^vnd\./, "");
   return size > 0 ? `${kind}, ${formatBytes(size)}` : kind;
 }
 
-/** Whether the bytes of a picture hold more than one frame: a GIF with two images, a PNG or WebP that says so. */
+/** Whether an image has more than one frame: a GIF with two images, or a PNG or WebP that declares an animation. */
 export function isAnimated(bytes: Uint8Array): boolean {
   const head = String.fromCharCode(...bytes.subarray(0, 4));
   if (head === "GIF8") return gifFrames(bytes) > 1;
@@ -53,7 +53,7 @@ export function isAnimated(bytes: Uint8Array): boolean {
   return start.includes("acTL");
 }
 
-/** Counted to two. Walks the blocks: their bytes may hold anything. */
+/** Counts to two at most. Walks the blocks, because their bytes may contain anything. */
 function gifFrames(bytes: Uint8Array): number {
   const flags = bytes[10] ?? 0;
   let at = 13 + (flags & 0x80 ? 3 << ((flags & 7) + 1) : 0);

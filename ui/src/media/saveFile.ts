@@ -1,9 +1,9 @@
-/** A file of the page's, put where the browser puts files. */
+/** Saves a file of the page in the browser's download folder. */
 
-/** Until the browser has surely begun to write. */
+/** Time until the browser has certainly started to write. */
 const KEPT_MS = 10_000;
 
-/** `download` takes a name and no path: a browser drops what is before the last slash. */
+/** `download` takes a name, not a path: a browser removes everything before the last slash. */
 export function saveFile(content: Blob, name: string): void {
   const address = URL.createObjectURL(content);
   const link = document.createElement("a");

@@ -1,4 +1,4 @@
-/** Bytes of a medium for as long as something shows them, from the moment it comes near to where a person looks. */
+/** The bytes of a medium while a component shows it, fetched when it comes near the visible area. */
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { RefObject } from "preact";
 import { PanelContext } from "../conversation/panelContext";
@@ -32,7 +32,7 @@ export function useBytes(medium: Medium, session: string, near: boolean): Loaded
   return loaded;
 }
 
-/** An address for the bytes; it ends with what shows it. */
+/** An object URL for the bytes; it is revoked with the component. */
 export function useAddress(blob: Blob | null): string {
   const [address, setAddress] = useState("");
   useEffect(() => {
@@ -47,7 +47,7 @@ export function useAddress(blob: Blob | null): string {
   return address;
 }
 
-/** Whether it is, and whether it was ever, near to what a person sees. */
+/** Whether the element is, or ever was, near the visible area. */
 export function useNear(place: RefObject<Element | null>): { now: boolean; ever: boolean } {
   const [near, setNear] = useState({ now: false, ever: false });
   useEffect(() => {

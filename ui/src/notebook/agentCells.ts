@@ -1,5 +1,5 @@
-/** Whether a cell talks to the agent: a `%%agent` cell, or one with nothing but `%agent` lines and comments. What it asks
- * and shows is in the conversation already, or is help for a person. */
+/** Whether a cell talks to the agent: a `%%agent` cell, or one with only `%agent` lines and comments. Its prompt and
+ * its output are already in the conversation, or are help for the user. */
 export function isAgentCell(source: string): boolean {
   const lines = source
     .split("\n")

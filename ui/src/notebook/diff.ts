@@ -1,15 +1,15 @@
-/** Two texts compared line by line, for a person. The shortest script of Myers' algorithm ("An O(ND) Difference Algorithm
- * and Its Variations", 1986) between what both begin and end with; texts that have little in common are simply shown
- * one after the other. */
+/** A line diff of two texts: the shortest script of Myers' algorithm ("An O(ND) Difference Algorithm and Its
+ * Variations", 1986) between the common beginning and the common end. Texts with little in common are shown one after
+ * the other. */
 export interface Line {
   kind: "same" | "gone" | "new";
   text: string;
-  /** Numbers from 1; null on the side where the line is not. */
+  /** Line numbers from 1; null on the side without the line. */
   before: number | null;
   after: number | null;
 }
 
-/** More differences than this are not looked for: time and memory grow with their square. */
+/** Limit for the number of differences: time and memory grow with its square. */
 const MOST = 1_000;
 
 export function diff(before: string, after: string): Line[] {
@@ -30,7 +30,7 @@ export function diff(before: string, after: string): Line[] {
   return found;
 }
 
-/** Without the lines further than `around` from a difference; null stands for those left out. */
+/** Remove lines that are further than `around` from a difference; null stands for removed lines. */
 export function hunks(all: readonly Line[], around = 3): (Line | null)[] {
   const near = all.map((_, place) => all.slice(Math.max(0, place - around), place + around + 1).some(isChange));
   return all.flatMap((line, place) => (near[place] ? [line] : near[place - 1] || place === 0 ? [null] : []));
@@ -70,7 +70,7 @@ function script(a: readonly string[], b: readonly string[]): [Line["kind"], stri
 const pair = ([kind, text]: readonly [Line["kind"], string]): [Line["kind"], string] => [kind, text];
 const far = (reached: ReadonlyMap<number, number>, k: number): number => reached.get(k) ?? -1;
 
-/** How far each diagonal was reached before step d = 0, 1, 2...; null: there are too many differences. */
+/** How far each diagonal was reached before step d = 0, 1, 2...; null if there are too many differences. */
 function ends(a: readonly string[], b: readonly string[]): Map<number, number>[] | null {
   const reached = new Map<number, number>([[1, 0]]);
   const trace: Map<number, number>[] = [];

@@ -1,4 +1,4 @@
-/** With its middle left out: of code the beginning says most, of an error its end. */
+/** Leave out the middle: the beginning of code and the end of an error matter most. */
 export function shorten(text: string, most: number): string {
   if (text.length <= most) return text;
   const half = most >> 1;

@@ -1,4 +1,4 @@
-/** The changes of a whole turn taken back, and what that could not do, in words. */
+/** Undoes the cell changes of a whole turn, and describes what could not be undone. */
 import type { TurnView } from "../turn/turn";
 import { changesOf, effectsOf } from "../turn/cellChanges";
 import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
@@ -6,19 +6,19 @@ import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
 export interface Undone {
   done: number;
   skipped: Outcome[];
-  /** For a person, one sentence each. */
+  /** Sentences for the user. */
   words: string[];
 }
 
 const ALREADY = new Set(["it says again what it said before", "it is gone already", "it is there again already"]);
 
-/** Whether there is anything that `undoTurn` could take back. */
+/** Whether `undoTurn` could undo anything. */
 export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   const keeper = host?.changes;
   return !!keeper && changesOf(turn).some((change) => isUndoable(keeper, change));
 }
 
-/** Works on stored turns as on fresh ones. */
+/** Works for stored turns and for new ones. */
 export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
   const changes = changesOf(turn);
   const outcomes = host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: CLOSED }));

@@ -1,5 +1,6 @@
-/** The way through the kernel, for pages that can not reach its server: messages over a widget's comm, answered by
- * threads of the kernel. A kernel that runs a cell reads them when the cell has ended; what it says comes at once. */
+/** The transport through the kernel, for pages that cannot reach its server: messages over a widget's comm, handled by
+ * threads of the kernel. A kernel that runs a cell reads requests when the cell has ended; its own messages arrive at
+ * once. */
 import { signal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
@@ -10,14 +11,15 @@ import { ApiError, type Close, type Connection, type Transport } from "./transpo
 const RENEW_EVERY_MS = 60_000;
 const FOLLOW_AGAIN_MS = 1_000;
 
-/** A widget's model, as anywidget gives it. */
+/** The model of a widget, as anywidget provides it. */
 export interface CommModel {
   send(content: unknown): void;
   on(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
   off(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
 }
 
-/** What the kernel says (`agent_kernel/notebook/panel/relay.py`); `to` is the view that asked, `number` that of its question. */
+/** Messages of the kernel (`agent_kernel/notebook/panel/relay.py`). `to` is the view that asked, `number` the number of
+ * its request. */
 type KernelMessage = { to: string } & (
   | { id: number; body: unknown }
   | { id: number; error: ErrorBody }
@@ -71,7 +73,7 @@ export class CommTransport implements Transport {
     };
   }
 
-  /** A page beside no notebook that it may change runs no calls. */
+  /** A page that cannot change the notebook runs no calls. */
   serve(): Close {
     return () => undefined;
   }
@@ -134,7 +136,7 @@ export class CommTransport implements Transport {
   }
 }
 
-/** The kernel names errors by their code; the panel tells the kinds apart by what HTTP would say. */
+/** The kernel names errors by code; the panel distinguishes them by HTTP status. */
 function statusOf(code: string): number {
   if (code === "server_unreachable" || code === "offline") return 0;
   if (code.endsWith("not_found")) return 404;

@@ -1,5 +1,5 @@
-/** Who follows which turn, from where on: one question for each turn, from where the first of its followers is. Each
- * question has a number: what was on its way when it was asked is of another place, and is told again. */
+/** Which listeners follow which turn, and from which event. Each turn has one request, from the earliest position of
+ * its followers. Requests are numbered, so that events of an earlier request are ignored; they are sent again. */
 import type { TurnEvent } from "../wire/events";
 import type { ClientMessage } from "../wire/socket";
 import type { Close } from "./transport";
@@ -12,7 +12,7 @@ interface Follower {
 
 interface Followed {
   all: readonly Follower[];
-  /** Of the question that was asked last. */
+  /** Number of the latest request. */
   number: number;
   confirm: boolean;
 }
@@ -36,7 +36,7 @@ export class Followers {
     };
   }
 
-  /** Asks for what comes after that which its followers have; of a turn that nobody follows for nothing. */
+  /** Request the events after the last one that all followers have. Does nothing for a turn without followers. */
   resume(turn: string): void {
     const followed = this.#followed.get(turn);
     if (!followed) return;
@@ -46,12 +46,12 @@ export class Followers {
     this.ask({ do: "follow", turn, session: followed.all.at(-1)?.session ?? "", after, number: followed.number });
   }
 
-  /** After a lost connection. */
+  /** Call this after a lost connection. */
   resumeAll(): void {
     for (const turn of this.#followed.keys()) this.resume(turn);
   }
 
-  /** Whether this is the number of the question that was asked last; what is told from then on is of its place. */
+  /** Whether `number` is that of the latest request. From then on its events are delivered. */
   answered(turn: string, number: number): boolean {
     const followed = this.#followed.get(turn);
     if (followed?.number !== number) return false;
@@ -71,7 +71,7 @@ export class Followers {
     if (event.type === "turn.finished") this.forget(event.turn);
   }
 
-  /** Whether anybody followed it. */
+  /** Returns whether the turn had followers. */
   forget(turn: string): boolean {
     return this.#followed.delete(turn);
   }

@@ -1,11 +1,10 @@
-/** What `fetch` with a JSON body does not do: bytes that go up with their progress, and lines that come down one by
- * one. */
+/** What `fetch` does not provide: uploads with progress, and server-sent events in the body of a POST. */
 import type { ErrorBody } from "../wire/events";
 import { ApiError } from "./transport";
 
 export const OFFLINE: ErrorBody = { code: "offline", message: "The Jupyter server does not answer." };
 
-/** Jupyter itself and what stands before it have errors of other shapes, or none. */
+/** Errors of Jupyter itself or of a proxy have another shape, or none. */
 export function readError(text: string, status: number): ErrorBody {
   const http = { code: "http", message: `The server answered ${status}.` };
   try {
@@ -17,7 +16,7 @@ export function readError(text: string, status: number): ErrorBody {
   }
 }
 
-/** `told` hears which part of it has gone, 0 to 1. Rejects with ApiError; a signal that aborts ends it so too. */
+/** `told` receives the uploaded fraction, 0 to 1. Rejects with ApiError, also when `stop` is aborted. */
 export function uploadBody<Answer>(
   url: string,
   headers: Headers,
@@ -42,7 +41,8 @@ export function uploadBody<Answer>(
   });
 }
 
-/** Server-sent events of an answer, as objects; comments keep it alive and say nothing. */
+/** Call `listener` with the data of each server-sent event of a response. Comments, which keep the connection open, are
+ * skipped. */
 export async function readEventStream(answer: Response, listener: (line: unknown) => void): Promise<void> {
   const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

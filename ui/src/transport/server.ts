@@ -1,5 +1,5 @@
-/** The Jupyter server of this page: requests over HTTP, events over one WebSocket, which is opened again when it was
- * lost and goes on where each turn was. */
+/** The transport to the Jupyter server of this page: requests over HTTP, events over one WebSocket, which reconnects
+ * and resumes each turn where it was. */
 import { signal } from "@preact/signals";
 import type { TurnEvent } from "../wire/events";
 import { CLOSED, type ClientMessage, type News, type ServerMessage, type Serving } from "../wire/socket";
@@ -12,10 +12,10 @@ const PING_EVERY_MS = 25_000;
 const SILENT_FOR_MS = 60_000;
 
 export interface ServerSettings {
-  /** With a slash at its end. */
+  /** With a trailing slash. */
   baseUrl: string;
   wsUrl: string;
-  /** Jupyter's token where the page has no cookie; it goes into a header, never into an address. */
+  /** Jupyter's token, for a page without a cookie. It is sent in a header, never in a URL. */
   token?: string;
 }
 
@@ -163,7 +163,7 @@ export class ServerTransport implements Transport {
     };
   }
 
-  /** Whoever is here may not read any more: another try is a person's. */
+  /** The user may not read any more. The panel does not reconnect by itself. */
   #refused(): void {
     clearInterval(this.#pings);
     this.#socket = null;
@@ -182,7 +182,7 @@ export class ServerTransport implements Transport {
     if (this.#socket === null && !this.#closed) this.#open();
   };
 
-  /** The network went: a socket over it would notice much later. One to this machine is open again at once. */
+  /** The network is gone; a socket would notice that much later. A server on this machine is reconnected at once. */
   readonly #doubted = (): void => {
     const socket = this.#socket;
     if (socket === null || this.#closed) return;
@@ -190,7 +190,7 @@ export class ServerTransport implements Transport {
     socket.close();
   };
 
-  /** A connection that is silent though it was asked is gone, whatever the browser thinks. */
+  /** A connection without a response to pings is closed, whatever its state is in the browser. */
   #ping(): void {
     if (Date.now() - this.#heard > SILENT_FOR_MS) {
       this.#socket?.close();

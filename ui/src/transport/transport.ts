@@ -1,4 +1,4 @@
-/** The one way from the panel to the server; who mounts the panel says which it is. */
+/** The connection from the panel to the server. The host of the panel chooses the implementation. */
 import type { ReadonlySignal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News, Serving } from "../wire/socket";
@@ -6,7 +6,7 @@ import type { News, Serving } from "../wire/socket";
 export type Connection = "connecting" | "online" | "offline";
 export type Close = () => void;
 
-/** The server answered with an error, or there was none to answer (status 0). */
+/** The server responded with an error, or did not respond (status 0). */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Also of an error that came from the other of the two bundles that a page loads, which has a class of its own. */
+/** Also true for an error of the other of the two bundles in a page, which has its own class. */
 export function isApiError(error: unknown): error is ApiError {
   return error instanceof Error && "status" in error && "body" in error;
 }
@@ -24,13 +24,13 @@ export function isApiError(error: unknown): error is ApiError {
 export interface Transport {
   readonly connection: ReadonlySignal<Connection>;
 
-  /** `path` below `agent/v1`. Rejects with ApiError. */
+  /** `path` is relative to `agent/v1`. Rejects with ApiError. */
   request<Answer>(method: string, path: string, body?: unknown): Promise<Answer>;
 
-  /** Bytes below `agent/v1`, such as a picture of the store. Rejects with ApiError. */
+  /** Bytes at a path relative to `agent/v1`, such as an image of the store. Rejects with ApiError. */
   bytes(path: string): Promise<Blob>;
 
-  /** A document or a form with a file, by POST; `told` hears which part has gone, 0 to 1. A host without it takes no
+  /** Upload a document or a form by POST; `told` receives the uploaded fraction, 0 to 1. Absent if the host accepts no
    * files. Rejects with ApiError. */
   upload?<Answer>(
     path: string,
@@ -39,19 +39,19 @@ export interface Transport {
     stop?: AbortSignal,
   ): Promise<Answer>;
 
-  /** A POST whose answer comes line by line. A host without it can not show how far a download is. */
+  /** A POST whose response is a stream of events. Absent if the host cannot show the progress of a download. */
   lines?(path: string, body: unknown, listener: (line: unknown) => void): Promise<void>;
 
-  /** Tries at once to reach a server that was lost. */
+  /** Reconnect now. */
   retry?(): void;
 
-  /** The events of a turn after number `after`, each once and in order, across lost connections, until its last. */
+  /** The events of a turn after number `after`, each once and in order, across lost connections, until the last one. */
   follow(turn: string, session: string, after: number, listener: (event: TurnEvent) => void): Close;
 
-  /** What happens in a session or with a kernel: turns that run or begin, changes of the session. */
+  /** News of a session or a kernel: turns that run or start, changes of the session. */
   watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close;
 
-  /** Says which calls this page can run for the notebook of a kernel, as long as it is not closed. */
+  /** Announce which calls this page can run for the notebook of a kernel, until it is closed. */
   serve(serving: Serving): Close;
 
   close(): void;

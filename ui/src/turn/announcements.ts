@@ -1,4 +1,4 @@
-/** What is read aloud of a turn that runs: each part once, when it is finished; a question at once. */
+/** What a screen reader announces about a running turn: each part once, when it is complete; a question at once. */
 import { plainText } from "./terminalOutput";
 import type { Block, TurnView } from "./turn";
 import { callLabel, stateOf, statusOf } from "./labels";
@@ -8,7 +8,7 @@ const SPOKEN = 1_000;
 export interface Announcement {
   text: string;
   urgent: boolean;
-  /** It is a question that the person is waited for with. */
+  /** Whether it is a question to the user. */
   asks?: boolean;
 }
 

@@ -1,5 +1,5 @@
-/** What a turn changed in its notebook, as the details of its calls tell it: read from events and from the store alike,
- * so nothing in it is taken on trust. Pure. */
+/** The cell changes of a turn, read from the details of its calls. They come from events and from the store, so every
+ * field is checked. Pure. */
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
 import type { Facts, Json } from "../wire/events";
@@ -11,19 +11,20 @@ export interface Change {
   turn: string;
   do: CellChangeKind;
   cell: string;
-  /** Where it was when the change was made. */
+  /** Index of the cell when the change was made. */
   index: number;
-  /** The notebook's path then. */
+  /** Path of the notebook at that time. */
   notebook: string;
   type: string;
   before: string;
   after: string;
-  /** The cell above it after the change, and before; empty: it was the first. Only for what inserts or moves. */
+  /** The cell above it after the change (`below`) and before it (`from`); empty if it was the first. Only for inserts
+   * and moves. */
   below: string;
   from: string;
-  /** A deleted cell, as in a file. */
+  /** A deleted cell, in the file format. */
   kept: Facts | null;
-  /** Why its texts are not there; then it can not be undone. */
+  /** Why its texts are missing; such a change cannot be undone. */
   lost: string;
 }
 
@@ -38,7 +39,7 @@ const text = (value: Json | undefined): string => (typeof value === "string" ? v
 const facts = (value: Json | undefined): Facts | null =>
   value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
 
-/** Null for a call that changed no cell (yet). */
+/** Null for a call that has not changed a cell. */
 export function changeOf(call: Pick<CallBlock, "id" | "name" | "details">): Change | null {
   const told = facts(call.details["change"]);
   const deed = DEEDS.get(call.name);
@@ -64,17 +65,17 @@ export function changesOf(turn: TurnView): Change[] {
   return calls(turn).flatMap((call) => changeOf(call) ?? []);
 }
 
-/** What an approval asks about, before it is made; null for anything but a change of cells. */
+/** The change that an approval asks about; null for calls that change no cell. */
 export function proposedChange(name: string, given: Facts): Pick<Change, "do" | "before" | "after"> | null {
   const deed = DEEDS.get(name);
   if (!deed || typeof given["diff"] !== "string") return null;
   return { do: deed, before: text(given["before"]), after: text(given["after"]) };
 }
 
-/** Whether a person has said yes to exactly this. */
+/** Whether the user approved exactly this call. */
 export const isApproved = (call: CallBlock): boolean => call.approval?.decision === "approve";
 
-/** A later change of the same turn that this one was only a step to. */
+/** Whether a later change of the same turn replaced this one. */
 export function isSuperseded(turn: TurnView, change: Change): boolean {
   const all = changesOf(turn);
   const place = all.findIndex((other) => other.call === change.call);
@@ -83,7 +84,7 @@ export function isSuperseded(turn: TurnView, change: Change): boolean {
 
 const RAN = new Set(["python", "run_cell", "run_cells"]);
 
-/** What an undo of the turn leaves as it is, in words. */
+/** Descriptions of effects that an undo of the turn does not revert. */
 export function effectsOf(turn: TurnView): string[] {
   const done = calls(turn).filter((call) => call.done && !["denied"].includes(call.status));
   const ran = done.filter((call) => RAN.has(call.name) && call.where === "live").length;

@@ -1,11 +1,11 @@
-/** What a turn has changed, as the facts of its calls tell it. */
+/** A short summary of what a turn changed, from the details of its calls. */
 import { changeOf, type CellChangeKind } from "./cellChanges";
 import type { TurnView } from "./turn";
 import { pluralize } from "./labels";
 
 const DONE: Record<CellChangeKind, string> = { insert: "added", edit: "changed", delete: "deleted", move: "moved" };
 
-/** "2 cells changed", "df and 1 other variable", "1 file"; empty when nothing is known to have changed. */
+/** "2 cells changed", "df and 1 other variable", "1 file"; empty if no change is known. */
 export function changeSummary(turn: TurnView): string[] {
   const cells = new Map<string, Set<string>>();
   const variables = new Set<string>();

@@ -1,5 +1,5 @@
-/** Turns that grow are shown once per frame, however many events came: a page that is not visible has no frames, so it
- * draws nothing until somebody looks. What a turn has become is kept meanwhile, not its events. */
+/** Renders growing turns once per animation frame, however many events arrive. A hidden page has no frames and draws
+ * nothing; the latest view of each turn is kept, not its events. */
 import { batch, type Signal } from "@preact/signals";
 import { applyEvent, type TurnView } from "./turn";
 import type { TurnEvent } from "../wire/events";
@@ -13,7 +13,7 @@ export class Frames {
     if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#show);
   }
 
-  /** What is not shown yet is let go. */
+  /** Drop views that have not been shown. */
   close(): void {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;

@@ -1,4 +1,4 @@
-/** What stands in a line of its own: a block, or several calls in a row that only looked at something. */
+/** Groups the blocks of a turn into lines: several read-only calls in a row share one. */
 import type { Block, CallBlock } from "./turn";
 import { pluralize, isReading } from "./labels";
 
@@ -47,7 +47,7 @@ export function summary({ calls }: Reading): string {
   return all.charAt(0).toUpperCase() + all.slice(1);
 }
 
-/** How many cells "3, 5-8, In[4]" are; what is no number or range counts as one. */
+/** Number of cells in "3, 5-8, In[4]"; anything but a number or a range counts as one. */
 function cellsOf(call: CallBlock): number {
   const asked = call.arguments["cells"];
   if (typeof asked !== "string") return 1;

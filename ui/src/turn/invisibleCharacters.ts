@@ -1,6 +1,6 @@
-/** Characters that draw nothing, and those that draw others in another order: what is shown with them is not what is
- * there. The server marks them in every question (agent_kernel/core/invisible_characters.py); this is the same set for all other texts, but for halves of characters: a
- * text that streams may end with one. */
+/** Characters that are invisible or reorder others, so that a text does not look like what it is. The server marks them
+ * in every approval (`agent_kernel/core/invisible_characters.py`); this is the same set for all other texts, except for
+ * lone surrogates, with which a streamed text may end. */
 
 const SIGN =
   "\\u00a9\\u00ae\\u203c\\u2049\\u2100-\\u27ff\\u2900-\\u2bff\\u3030\\u303d\\u3297\\u3299\\u{1f000}-\\u{1faff}";

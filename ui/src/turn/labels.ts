@@ -1,4 +1,4 @@
-/** Calls and turns in a person's words. Names of tools that are not known here stay as the server calls them. */
+/** Labels of calls and turns, and formats for sizes and times. A tool that is not known here keeps its own name. */
 import type { CallBlock, TurnView } from "./turn";
 import { removeInvisible } from "./invisibleCharacters";
 
@@ -10,14 +10,14 @@ export interface Phrase {
   target: string;
 }
 
-/** Words of a model or a server are looked up in it: `constructor` is none of its names, as it is of an object. */
+/** A lookup for names from a model or a server. Unlike an object, a map has no inherited keys such as `constructor`. */
 export function lookupTable<Row>(rows: Record<string, Row>): ReadonlyMap<string, Row> {
   return new Map(Object.entries(rows));
 }
 
 type Row = [Kind, string, ...string[]];
 
-/** Kind, verb, and the arguments that say what it is done to, the first that is there. */
+/** Kind, verb, and the arguments that name the target; the first one that is present is used. */
 const TOOLS = lookupTable<Row>({
   python: ["run", "Run", "code"],
   reset_python: ["run", "Restart Python"],
@@ -42,7 +42,7 @@ const TOOLS = lookupTable<Row>({
   fetch_page: ["web", "Read page", "url"],
 });
 
-/** Calls that only look at something. */
+/** Tools that only read. */
 const READING = new Set([
   "notebook_cells",
   "read_cells",
@@ -55,7 +55,7 @@ const READING = new Set([
   "read_skill",
 ]);
 
-/** Where a call runs: the words before the noun may be left out where there is little room. */
+/** Where a call runs. Narrow layouts may omit the words before the noun. */
 const PLACES = lookupTable<{ article: string; noun: string }>({
   live: { article: "in your", noun: "kernel" },
   draft: { article: "in a", noun: "draft" },
@@ -107,7 +107,7 @@ export function callLabel(call: CallBlock): string {
   return [verb, target, place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
 }
 
-/** 0.04 s, 3.2 s, 1 min 5 s; empty for what took no time that is known. */
+/** 0.04 s, 3.2 s, 1 min 5 s; empty if the time is unknown. */
 export function formatDuration(seconds: number): string {
   if (!(seconds > 0)) return "";
   if (seconds < 0.095) return `${Math.max(0.01, seconds).toFixed(2)} s`;

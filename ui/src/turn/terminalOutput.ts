@@ -1,9 +1,9 @@
-/** What a terminal would show of a program's output, as pieces of plain text with a colour by name. Other control
- * sequences are dropped: nothing of them reaches the page. */
+/** Converts terminal output to plain text pieces with colour names. Other control sequences are removed and never reach
+ * the page. */
 
 export interface Piece {
   text: string;
-  /** A class name: a colour of the 8, `bright-` ones among them; empty: none. */
+  /** A class name: one of 8 colours or its `bright-` variant; empty for none. */
   colour: string;
   bold: boolean;
 }
@@ -35,7 +35,7 @@ export const plainText = (output: string): string =>
     .map((piece) => piece.text)
     .join("");
 
-/** Of a line that was written over, as a progress bar does, its last state. */
+/** Keep only the last state of a line that was overwritten, as a progress bar does. */
 function applyCarriageReturns(output: string): string {
   if (!output.includes("\r")) return output;
   return output

@@ -1,8 +1,8 @@
-/** A turn as it is shown: events go in, blocks come out. Finished blocks keep their identity, so that only the one that
- * grows is rendered again. */
+/** The view of a turn: events are reduced to blocks. Complete blocks keep their identity, so that only the growing one
+ * is rendered again. */
 import type { Bodies, CheckedNumber, ErrorBody, Facts, Medium, TurnEvent, TurnState } from "../wire/events";
 
-/** Characters of a call's output. */
+/** Limit for the output of a call, in characters. */
 const KEPT_OUTPUT = 100_000;
 
 export interface TextBlock {
@@ -10,7 +10,7 @@ export interface TextBlock {
   id: string;
   text: string;
   done: boolean;
-  /** Seconds since the epoch, of its first and its newest words. */
+  /** Time of the first and the latest text, in seconds since the epoch. */
   began: number;
   ended: number;
 }
@@ -26,13 +26,13 @@ export interface CallBlock {
   name: string;
   arguments: Facts;
   where: string;
-  /** running, waiting (for a person), offered (to a client), returned (to the caller, who runs it), or how it ended:
+  /** running, waiting (for the user), offered (to a client), returned (to the caller, who runs it), or the result:
    * success, error, denied, timeout... */
   status: string;
   client: string;
   /** Seconds since the epoch. */
   began: number;
-  /** The end of what it has printed; `cut` characters before it are let go. */
+  /** The end of the output; `cut` characters before it were dropped. */
   output: string;
   cut: number;
   result: string;
@@ -61,9 +61,9 @@ export interface TurnView {
   state: TurnState;
   reason: string;
   error: ErrorBody | null;
-  /** What it waits for before its first word: its place in the queue, the model, nothing. */
+  /** What the turn waits for before its first text: the queue or the model; empty for nothing. */
   waiting: string;
-  /** How many stand before it, 0 when it does not wait in a queue. */
+  /** Number of turns before it in the queue; 0 if it is not queued. */
   place: number;
   loading: number | null;
   model: string;
@@ -75,9 +75,9 @@ export interface TurnView {
   usage: Record<string, number>;
   rounds: number;
   blocks: readonly Block[];
-  /** What was made in it by no call that is known. */
+  /** Files that belong to no known call. */
   files: readonly Facts[];
-  /** Those of the answer, once it was checked. */
+  /** The checked numbers of the answer. */
   numbers: readonly CheckedNumber[];
   began: number;
   ended: number;
@@ -110,10 +110,10 @@ export function emptyTurn(id: string, session: string): TurnView {
   };
 }
 
-/** It waits for nothing any more: it has said or done something. */
+/** Reset of the waiting state, once the turn has produced something. */
 const atWork = { waiting: "", place: 0, loading: null };
 
-/** The turn after one more event; an event that it has already changes nothing. */
+/** Apply an event to a turn. An event that was already applied changes nothing. */
 export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
   if (event.seq <= turn.seq) return turn;
   const next = { ...turn, seq: event.seq, began: turn.began || event.time };
@@ -219,34 +219,34 @@ function appendDelta(blocks: readonly Block[], kind: TextBlock["kind"], { data, 
   return [...closeText(blocks), { kind, id: `${kind}-${seq}`, text: data.text, done: false, began: time, ended: time }];
 }
 
-/** Who runs a call says where it runs now, and whether it waits for the person there. */
+/** The client that runs a call reports where it runs, and whether it waits for the user there. */
 function claimCall(call: CallBlock, { client, where, state }: Bodies["call.claimed"]): Partial<CallBlock> {
   return { status: state ?? "running", client, where: where || call.where };
 }
 
-/** A call of the turn waits for the person: in the panel, or where it runs. */
+/** Whether a call of the turn waits for the user, in the panel or where it runs. */
 export const needsAnswer = (turn: TurnView): boolean =>
   isRunning(turn) && turn.blocks.some((block) => block.kind === "call" && !block.done && block.status === "waiting");
 
-/** A card of the panel asks about a call of the turn. */
+/** Whether the panel shows an open approval of the turn. */
 export const hasOpenApproval = (turn: TurnView): boolean =>
   turn.blocks.some((block) => block.kind === "call" && block.approval?.decision === "" && !block.done);
 
-/** A program may print without end: what was printed last is kept. */
+/** A program may print without end: only the latest output is kept. */
 function appendOutput(call: CallBlock, text: string): Partial<CallBlock> {
   const all = call.output + text;
   if (all.length <= KEPT_OUTPUT * 2) return { output: all };
   return { output: all.slice(-KEPT_OUTPUT), cut: call.cut + all.length - KEPT_OUTPUT };
 }
 
-/** Without an open text at the end; calls end by themselves. */
+/** Mark an open text at the end as complete; calls end by their own events. */
 function closeText(blocks: readonly Block[]): readonly Block[] {
   const last = blocks.at(-1);
   if (!last || last.done || last.kind === "call") return blocks;
   return [...blocks.slice(0, -1), { ...last, done: true }];
 }
 
-/** Of a turn that is over: no text grows any more, and a call without an end was broken off. */
+/** Complete the blocks of a finished turn: open calls become interrupted. */
 function closeAll(blocks: readonly Block[]): readonly Block[] {
   return closeText(blocks).map((block) =>
     block.kind === "call" && !block.done ? { ...block, status: "interrupted", done: true } : block,

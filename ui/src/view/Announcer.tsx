@@ -1,6 +1,6 @@
-/** Reads aloud what running turns have come to. Invisible; the conversation itself is silent, or each word would be
- * said. Turns that were over when they were loaded are not news. A question is read once it has stood for a moment, since
- * many are answered by what the person allowed before; one that is answered is there no more. */
+/** Announces the progress of running turns to screen readers; the conversation itself is silent, because otherwise each
+ * word would be read. Turns that were loaded complete are not announced. A question is announced after a short delay,
+ * since many are answered by earlier grants, and removed when it is answered. */
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { announcements, type Announcement } from "../turn/announcements";

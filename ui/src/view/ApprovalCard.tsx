@@ -1,5 +1,5 @@
-/** A question about a call: exactly what will run and where. Keys count only when the card has the focus, and not in the
- * moment it appears: nobody says yes by typing on. */
+/** Asks for approval of a call and shows exactly what will run and where. Keys work only while the card has the focus,
+ * and not immediately after it appears, so that typing on never approves anything. */
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import { ApiError } from "../transport/transport";
@@ -13,7 +13,7 @@ import { Remaining } from "./Elapsed";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 
-/** Until keys count, from when the card or the focus came. */
+/** Delay before keys work, from when the card appears or gets the focus. */
 const HELD_MS = 500;
 
 type Choice = { decision: "approve" | "deny"; remember: string; message?: string };

@@ -1,5 +1,5 @@
-/** What lies beside the notebook: a conversation from elsewhere that may come in, shown before it does, and whether
- * this one is saved there. Its words are a stranger's: nothing of them is more than text. */
+/** The conversation file beside the notebook: offers to import a foreign one, after a preview, and shows whether the
+ * current one is saved. Its text is not trusted and is only rendered as text. */
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../transport/transport";
@@ -8,10 +8,10 @@ import type { Arrival, Sidecar } from "../wire/sidecar";
 import "./arrivals.css";
 import { usePanel } from "../conversation/panelContext";
 
-/** What is told here already, of what the server says about the files of the notebook. */
+/** Server notes about the notebook's files that are already shown here. */
 export const shownNotes = signal<readonly string[]>([]);
 
-/** Documents that a person did not want now, by hash; until the page is closed. */
+/** Hashes of documents that the user declined, until the page is closed. */
 const refused = new Set<string>();
 
 export function Arrivals() {
@@ -170,7 +170,7 @@ function Saved({ beside }: { beside: Sidecar }) {
   );
 }
 
-/** Of today only the time. */
+/** The time; with the date if it is not today. */
 function moment(seconds: number): string {
   const when = new Date(seconds * 1_000);
   const today = when.toDateString() === new Date().toDateString();

@@ -1,8 +1,8 @@
-/** One card that says what happened meanwhile, with what can be done about it. */
+/** A card with what happened while the user was away, and possible actions. */
 import { useDesk } from "./desk";
 import { StateCard } from "./StateCard";
 
-/** So many prompts are told, the newest. */
+/** Number of prompts that are listed, the newest ones. */
 const NAMED = 3;
 
 export function AwayCard() {

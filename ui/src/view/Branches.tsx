@@ -1,4 +1,4 @@
-/** The branches of this conversation: one is shown, any other can be, and those that are not shown can be dropped. */
+/** The branches of this conversation: show one, create one, delete one that is not shown. */
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import type { Branch } from "../wire/sessions";

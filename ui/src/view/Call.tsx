@@ -1,5 +1,5 @@
-/** One call in one line; opened it shows what ran, what it printed and what came back. A question about it, pictures
- * and files stand below the line: they are what a person looks for. */
+/** One line for a call; opened, it shows what ran, its output and its result. Approvals, images and files are below the
+ * line, always visible. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
@@ -16,7 +16,7 @@ import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 
 const LAST_LINES = 3;
-/** What the review of a change shows as a difference. */
+/** Arguments that the review of a change shows as a diff. */
 const REVIEWED = new Set(["before", "after", "diff"]);
 
 export function Call({ call, session }: { call: CallBlock; session: string }) {
@@ -43,7 +43,7 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
   );
 }
 
-/** What a draft made is brought into the kernel by a cell, which the person runs: it shows the code and asks. */
+/** Variables of a draft get into the kernel by a cell that the user runs, which shows the code and asks. */
 function Keep({ call }: { call: CallBlock }) {
   const { host } = usePanel();
   const said = useSignal("");
@@ -89,7 +89,7 @@ function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggl
   );
 }
 
-/** The end of what a call prints while it runs, and of what it failed with. */
+/** The end of the output of a running call, or of the error of a failed one. */
 function Tail({ call }: { call: CallBlock }) {
   const failed = call.status === "error" || call.status === "timeout";
   const text = call.done ? (failed ? call.result : "") : call.output;
@@ -122,7 +122,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
   );
 }
 
-/** A yes is a matter of who looks closer; a no says why nothing happened. */
+/** An approval is shown only in the opened call; a denial always, because it explains why nothing happened. */
 function Decided({ approval: { decision, reason }, open }: { approval: Approval; open: boolean }) {
   if (decision === "approve" && !open) return null;
   const said = decision === "approve" ? "You allowed it" : decision === "deny" ? "Denied" : "Not answered";

@@ -1,4 +1,4 @@
-/** What goes along with the message: of the notebook, variables, files on their way, images. Each can be taken off. */
+/** What is sent with the message: parts of the notebook, variables, files, images. Each can be removed. */
 import type { ComponentChildren } from "preact";
 import { IMAGES } from "../conversation/attachments";
 import type { Attachment } from "../conversation/entry";

@@ -1,4 +1,4 @@
-/** Where a message is written: text with completion, what goes along, how it runs. It never loses what was typed. */
+/** The message field with completion, attachments and options. It never loses typed text. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { submit } from "../conversation/commands";
@@ -218,7 +218,7 @@ function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
   );
 }
 
-/** As high as its text, to a limit. */
+/** Fit the height to the text, up to a limit. */
 function useGrowing(field: { current: HTMLTextAreaElement | null }, text: string): void {
   useLayoutEffect(() => {
     const area = field.current;

@@ -1,4 +1,5 @@
-/** Time that passes, or is left, once per second, in its own component: nothing else is drawn again for it. */
+/** Elapsed and remaining time, updated every second in components of their own, so that nothing else is rendered for
+ * it. */
 import { useEffect, useState } from "preact/hooks";
 
 const now = () => Date.now() / 1_000;
@@ -15,7 +16,8 @@ function useNow(): number {
 const clock = (seconds: number): string =>
   seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 
-/** `since` in seconds since the epoch, by the server's clock. Not read aloud: it would never end. */
+/** `since` is in seconds since the epoch, by the server's clock. Hidden from screen readers, which would never stop
+ * reading it. */
 export function Elapsed({ since }: { since: number }) {
   return (
     <span class="ak-time" aria-hidden="true">

@@ -1,4 +1,4 @@
-/** An empty conversation: what can be asked here, of the notebook that is open. */
+/** An empty conversation, with suggestions for the open notebook. */
 import type { Desk } from "../conversation/desk";
 import { useDesk } from "./desk";
 
@@ -38,7 +38,7 @@ export function EmptyConversation() {
   );
 }
 
-/** Three, the most useful first. */
+/** The three most useful suggestions. */
 function starters({ conversation, composing }: Desk): Starter[] {
   const { notebook } = conversation;
   const ask = (label: string, prompt = `${label}.`): Starter => ({ label, go: () => composing.send(prompt) });

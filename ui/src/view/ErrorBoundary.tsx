@@ -1,11 +1,11 @@
-/** A part of the page that may fail by itself: what can not be drawn becomes a note with its text, and all around it
- * stays. Another value is tried again. */
+/** Catches errors of a part of the page and shows its text instead, so that the rest stays. Another value is tried
+ * again. */
 import { Component, type ComponentChildren } from "preact";
 
 interface Part {
-  /** What is drawn; as long as it is the same, a part that failed stays a note. */
+  /** The value that is rendered; the error stays until it changes. */
   of: unknown;
-  /** Its words, where it has some. */
+  /** Text to show instead, if any. */
   text?: string;
   children: ComponentChildren;
 }

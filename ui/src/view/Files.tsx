@@ -1,4 +1,4 @@
-/** Files that a turn has made, each with its download. */
+/** Files that a turn produced, with downloads. */
 import { useSignal } from "@preact/signals";
 import type { Facts } from "../wire/events";
 import { saveFile } from "../media/saveFile";

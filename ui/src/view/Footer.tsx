@@ -1,5 +1,5 @@
-/** How a turn stands or ended, what it cost and changed, and what one can do with it. It has its place from the
- * beginning, so that nothing moves when the turn ends. */
+/** The footer of a turn: state, cost, changes and actions. It is there from the start, so that nothing moves when the
+ * turn ends. */
 import { useSignal } from "@preact/signals";
 import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
@@ -104,6 +104,6 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
   );
 }
 
-/** What the model said, without what it did. */
+/** The text of the answer, without its calls. */
 export const markdown = (turn: TurnView): string =>
   turn.blocks.flatMap((block) => (block.kind === "text" ? [block.text.trim()] : [])).join("\n\n");

@@ -1,4 +1,4 @@
-/** How much of what the model can read at once this conversation takes. */
+/** How much of the model's context this conversation uses. */
 import { useDesk } from "./desk";
 
 const NEARLY = 0.8;

@@ -1,4 +1,4 @@
-/** Signs of buttons whose words are in their label; drawn in the colour of the text. */
+/** Filled icons of buttons, whose label has the meaning; drawn in the text colour. */
 const PATHS = {
   more: "M3 7h2v2H3zM7 7h2v2H7zM11 7h2v2h-2z",
   close: "M4 3l4 4 4-4 1 1-4 4 4 4-1 1-4-4-4 4-1-1 4-4-4-4z",

@@ -1,4 +1,4 @@
-/** What the panel talks about and with: session, notebook and kernel, model; Stop while a turn runs; the menu. */
+/** The header: session, notebook and kernel, model; Stop while a turn runs; the menu. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Bound } from "../notebook/notebook";

@@ -1,4 +1,4 @@
-/** Small pictures beside words; they say nothing that the words do not. */
+/** Icons beside words; they add nothing to the meaning. */
 import type { Kind } from "../turn/labels";
 
 const PATHS: Record<Kind | "reasoning" | "warning" | "info" | "down" | "left" | "right" | "download", string> = {

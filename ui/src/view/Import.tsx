@@ -1,8 +1,8 @@
-/** A conversation that comes in from a document: what would come is shown before it does. */
+/** Imports a conversation from a document, after a preview. */
 import { useSignal } from "@preact/signals";
 import { useDesk } from "./desk";
 
-/** Of the server, for one document. */
+/** The server's limit for one document. */
 const MAX_BYTES = 32 * 2 ** 20;
 
 export function Import() {

@@ -1,4 +1,4 @@
-/** The menu of the header: everything a person can do beside talking, by group. Arrow keys, Home, End, Escape. */
+/** The menu of the header: all commands, by group. Keys: arrows, Home, End, Escape. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { COMMANDS, runCommand, type Command } from "../conversation/commands";

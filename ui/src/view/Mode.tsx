@@ -1,8 +1,8 @@
-/** How the next message runs: who is asked, and where its code goes. */
+/** How the next message runs: the permission mode, and where code runs. */
 import type { Permission, Where } from "../conversation/composerState";
 import { useDesk } from "./desk";
 
-/** In a word, and in words. */
+/** A label and a description for each value. */
 type Words<Value extends string> = Record<Value, [string, string]>;
 
 const ASKS: Words<Permission> = {

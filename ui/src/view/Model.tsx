@@ -1,4 +1,5 @@
-/** Which model answers: those of the configuration and of the catalog, and the download of one with the person's yes. */
+/** The choice of the model: configured engines and models of the catalog, with their downloads, which the user must
+ * start. */
 import { useEffect } from "preact/hooks";
 import { formatBytes } from "../turn/labels";
 import type { ModelOffer } from "../wire/engine";
@@ -101,7 +102,7 @@ function Offer({ offer }: { offer: ModelOffer }) {
   );
 }
 
-/** The model that the next turn needs is not here: what it would cost to have it. */
+/** The model of the next turn is not on this machine: offers the download with its size and source. */
 export function MissingModel() {
   const desk = useDesk();
   const { engine } = desk;

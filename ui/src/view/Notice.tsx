@@ -1,4 +1,4 @@
-/** One line that a person should read. Its weight is in a word, not in its colour alone. */
+/** A notice in one line. Its level is in a word, not only in its colour. */
 import type { NoticeBlock } from "../turn/turn";
 import { Icon } from "./Icon";
 

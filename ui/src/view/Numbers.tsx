@@ -1,5 +1,5 @@
-/** The numbers of an answer where they stand: what was computed leads to the line that it comes from, what was not says
- * so. Knows numbers by how they are written: the same spelling in one answer comes from the same place. */
+/** Marks the numbers of an answer: a computed number links to its line of output, others are marked as not computed.
+ * Numbers are matched by spelling: the same spelling in one answer has the same source. */
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { WordsContext } from "../markdown/Markdown";
@@ -7,7 +7,7 @@ import type { CheckedNumber } from "../wire/events";
 import "./numbers.css";
 import { revealCall } from "./revealedCall";
 
-/** Not a part of a name or of a longer number. */
+/** Excludes parts of names and of longer numbers. */
 const BEFORE = "(?<![\\p{Script=Latin}\\p{Script=Greek}\\p{Script=Cyrillic}\\p{N}_]|\\p{N}[.,])";
 const BEHIND = "(?![\\p{N}_]|[.,]\\p{N})";
 
@@ -21,7 +21,7 @@ export function Numbers({ numbers, children }: Checked) {
   return <WordsContext.Provider value={words}>{children}</WordsContext.Provider>;
 }
 
-/** Running text with its numbers marked; text without any stays as it is. */
+/** Returns a function that marks the numbers in running text; text without numbers is returned unchanged. */
 export function markNumbers(numbers: readonly CheckedNumber[]): (text: string) => ComponentChildren {
   const known = new Map<string, CheckedNumber>();
   for (const number of numbers) {

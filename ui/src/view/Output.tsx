@@ -1,4 +1,4 @@
-/** What a program printed: plain text with a terminal's colours. Long output shows its end first. */
+/** The output of a program, with terminal colours. Of long output the end is shown first. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { plainText, parseTerminalOutput } from "../turn/terminalOutput";
@@ -7,10 +7,10 @@ const SHOWN = 20_000;
 
 interface Shown {
   text: string;
-  /** Characters before it that are not kept. */
+  /** Number of characters before it that were dropped. */
   cut?: number;
   label: string;
-  /** Counts from 1; 0: none. */
+  /** The line to highlight, from 1; 0 for none. */
   line?: number;
 }
 
@@ -42,7 +42,7 @@ export function Output({ text, cut = 0, label, line = 0 }: Shown) {
   );
 }
 
-/** Without colours: one line stands out. */
+/** Without colours, so that the highlighted line stands out. */
 function Lines({ text, line, place }: { text: string; line: number; place: { current: HTMLElement | null } }) {
   const lines = plainText(text).split("\n");
   return (

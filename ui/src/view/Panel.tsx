@@ -1,4 +1,4 @@
-/** The whole panel: header, what has to be known now, turns, composer, and the sheet that lies on top of them. */
+/** The whole panel: header, state cards, turns, composer, and the sheet on top of them. */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Desk } from "../conversation/desk";
 import { EmptyConversation } from "./EmptyConversation";
@@ -13,7 +13,7 @@ import { Turns } from "./Turns";
 
 export { usePanel as useSurroundings, type PanelParts as Surroundings } from "../conversation/panelContext";
 
-/** Two Escapes within this time stop what runs. */
+/** Two Escapes within this time stop the running turn. */
 const TWICE_MS = 800;
 
 export function Panel(surroundings: PanelParts) {

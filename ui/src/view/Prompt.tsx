@@ -1,4 +1,4 @@
-/** What was asked, with what went along. */
+/** The prompt of a turn, with its attachments. */
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";

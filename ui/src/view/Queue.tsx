@@ -1,4 +1,4 @@
-/** Messages that wait for the turn that runs; each can be taken back. */
+/** Messages that wait for the running turn; each can be taken back. */
 import { useDesk } from "./desk";
 
 export function Queue() {

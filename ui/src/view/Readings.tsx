@@ -1,4 +1,4 @@
-/** Several calls in a row that only looked at something: one line, which opens to theirs. */
+/** Several read-only calls in a row as one line, which opens to a line for each. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { summary, type Reading } from "../turn/groups";

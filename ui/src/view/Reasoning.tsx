@@ -1,4 +1,4 @@
-/** What a model thought before it spoke: one line, until somebody wants to read it. */
+/** The reasoning of a model as one line, which opens to the text. */
 import { useSignal } from "@preact/signals";
 import { Markdown } from "../markdown/Markdown";
 import type { TextBlock } from "../turn/turn";

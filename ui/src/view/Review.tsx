@@ -1,5 +1,5 @@
-/** Changes of cells as a person reviews them: line by line before and after they are made, kept or taken back one by one
- * or all of a turn. What the document looks like is asked of the host each time it changed. */
+/** The review of cell changes: a diff of each one, with buttons to accept or undo it, or all changes of a turn. The
+ * status comes from the host and is computed again whenever the notebook changes. */
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { type Change, changeOf, changesOf, isSuperseded, isApproved } from "../turn/cellChanges";
@@ -11,7 +11,7 @@ import { markInvisible } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 import "./review.css";
 
-/** Lines drawn of one diff that only tells. */
+/** Maximum number of lines of a diff that is only informative. */
 const MOST = 400;
 const SIGNS = { same: " ", gone: "-", new: "+" } as const;
 const SPOKEN = { same: "", gone: "removed: ", new: "added: " } as const;
@@ -20,7 +20,7 @@ interface Shown {
   before: string;
   after: string;
   label: string;
-  /** Lines that are drawn. Who decides by them needs all. */
+  /** Maximum number of lines. A diff that the user decides by must show all. */
   most?: number;
 }
 
@@ -54,7 +54,7 @@ export function Diff({ before, after, label, most = MOST }: Shown) {
   );
 }
 
-/** Below the row of a call that changed a cell; nothing for other calls. */
+/** The review below a call that changed a cell; nothing for other calls. */
 export function Review({ call }: { call: CallBlock }) {
   const change = useMemo(() => changeOf(call), [call]);
   return change && <Reviewed call={call} change={change} />;
@@ -117,7 +117,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   );
 }
 
-/** For all cells of a turn; nothing for a turn that changed none. */
+/** Buttons for all cell changes of a turn; nothing for a turn without any. */
 export function ReviewTurn({ turn }: { turn: TurnView }) {
   const { host } = usePanel();
   const said = useSignal<string[]>([]);
@@ -150,7 +150,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
   );
 }
 
-/** What nobody has said yes to. */
+/** Changes that the user has not accepted. */
 function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
   const asked = new Set(turn.blocks.flatMap((block) => (block.kind === "call" && isApproved(block) ? [block.id] : [])));
   return changesOf(turn).filter(
@@ -165,7 +165,7 @@ function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
 const STEP = "changed again later in this turn";
 const DONE = { insert: "New", edit: "Edited", delete: "Deleted", move: "Moved" } as const;
 
-/** By its number now; that of before for a cell that is gone. */
+/** Uses the current index, or the former one if the cell is gone. */
 function title(change: Change, place: number): string {
   return `${DONE[change.do]}: cell ${place >= 0 ? place : change.index}`;
 }

@@ -1,4 +1,4 @@
-/** The list of conversations: search in names and in what was said, open one here, rename, copy, delete. */
+/** The list of conversations: search in titles and text, open one for this notebook, rename, copy, delete. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
@@ -148,7 +148,7 @@ function SessionRow({ row }: { row: Row }) {
   );
 }
 
-/** A day, and the time of today. */
+/** The date; only the time if it is today. */
 function when(seconds: number): string {
   const moment = new Date(seconds * 1000);
   const today = moment.toDateString() === new Date().toDateString();

@@ -1,5 +1,5 @@
-/** What may run here, and what was allowed: read from the server, whose configuration decides. Of this panel's own there
- * is one setting, what Enter does. */
+/** Permissions, grants and trusted folders, read from the server, whose configuration decides. The panel's only own
+ * setting is what Enter does. */
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import type { Permissions, Trust } from "../wire/sessions";

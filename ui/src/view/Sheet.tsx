@@ -1,4 +1,4 @@
-/** A sheet that lies on the conversation until it is closed: list of sessions, model, settings, help, branches. */
+/** A sheet over the conversation until it is closed: sessions, model, settings, help, branches, import. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Branches } from "./Branches";

@@ -1,5 +1,4 @@
-/** Code that a person decides about or looks up: exactly what it is. Characters that would hide or reorder parts of it
- * are shown by their numbers. */
+/** Code shown exactly as it is. Invisible and reordering characters are replaced by their numbers. */
 import type { ComponentChild } from "preact";
 import { Code } from "../markdown/Code";
 import { hasInvisible, INVISIBLE } from "../turn/invisibleCharacters";

@@ -1,4 +1,4 @@
-/** One card above the conversation: a state that the user should know, with its buttons. */
+/** A card above the conversation: a state that the user should know, with its actions. */
 import type { ComponentChildren } from "preact";
 import { Glyph } from "./Glyph";
 
@@ -8,7 +8,7 @@ interface State {
   close?: () => void;
 }
 
-/** Errors interrupt who listens to the page, the rest waits. */
+/** Errors interrupt a screen reader; other states wait. */
 export function StateCard({ tone, children, close }: State) {
   return (
     <div class={`ak-state-card ak-tone-${tone}`} role={tone === "error" ? "alert" : "status"}>

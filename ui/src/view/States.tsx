@@ -1,4 +1,5 @@
-/** What has to be known before one goes on, each with the next thing to do: connection, kernel, model, what failed. */
+/** States that the user should know before continuing, each with the next action: connection, kernel, model, failures.
+ */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Arrivals, shownNotes } from "./Arrivals";
@@ -152,7 +153,7 @@ function Engine() {
   );
 }
 
-/** What the server says about the files of this notebook, such as a conversation of a colleague beside it. */
+/** Notes of the server about the files of this notebook, such as a colleague's conversation beside it. */
 function Notes() {
   const desk = useDesk();
   const read = useSignal<ReadonlySet<string>>(new Set());

@@ -1,5 +1,4 @@
-/** A question and its answer. A block that is finished is drawn once: as long as it is the same object, its part of the
- * page is left alone. */
+/** A prompt and its answer. A complete block is rendered once and left alone as long as it is the same object. */
 import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
@@ -55,7 +54,7 @@ export function Turn({ entry }: { entry: Entry }) {
   );
 }
 
-/** The cell of the newest turn asks something that only it can be told, such as whether a result is kept. */
+/** The cell of the newest turn has a question that only it can take an answer to, such as whether to keep a result. */
 function CellAsks({ entry }: { entry: Entry }) {
   const { host, conversation } = usePanel();
   const cell = host.notebook?.asking?.value;

@@ -1,5 +1,5 @@
-/** The conversation, its end in sight. Earlier turns come when somebody scrolls to them. Turns that are far away stay in
- * the page, so that it can be searched, but are not laid out (`content-visibility`). */
+/** The list of turns, scrolled to its end. Earlier turns are loaded by scrolling up. Distant turns stay in the page, so
+ * that it can be searched, but are not laid out (`content-visibility`). */
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { Announcer } from "./Announcer";
@@ -47,7 +47,7 @@ export function Turns() {
   );
 }
 
-/** Loads earlier turns when it comes into sight; it is a button for those who come by keyboard. */
+/** Loads earlier turns when scrolled into view; a button for keyboard users. */
 function Older() {
   const { conversation } = usePanel();
   const loading = useSignal(false);

@@ -1,4 +1,4 @@
-/** Why a turn did not come to its end, and what one can do now. */
+/** Why a turn ended without an answer, and what the user can do. */
 import type { Entry } from "../conversation/conversation";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";

@@ -1,4 +1,4 @@
-/** Which of several answers to one question is shown, and the way to the others: each is on a branch. */
+/** Switches between several answers to one prompt, each on its own branch. */
 import { useSignal } from "@preact/signals";
 import { ApiError } from "../transport/transport";
 import type { TurnView } from "../turn/turn";

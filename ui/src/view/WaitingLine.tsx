@@ -1,4 +1,4 @@
-/** What a turn waits for before its next word, and what the model does not see of the conversation. */
+/** What a turn waits for before its next text, and which parts of the conversation the model does not see. */
 import type { TurnView } from "../turn/turn";
 import { pluralize } from "../turn/labels";
 
@@ -30,7 +30,7 @@ function words({ waiting, place, loading, began }: TurnView): string {
   return began > 0 ? "Thinking" : "Sending";
 }
 
-/** Of what was said earlier. */
+/** A sentence about earlier messages that were left out or shortened; empty if none were. */
 export function leftOut({ context }: TurnView): string {
   if (!context || (context.dropped === 0 && context.shortened === 0)) return "";
   const parts = [

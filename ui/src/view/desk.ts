@@ -1,4 +1,4 @@
-/** The desk of this panel, for its header, composer and sheets. */
+/** Context with the `Desk` of this panel, for its header, composer and sheets. */
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Desk } from "../conversation/desk";

@@ -1,8 +1,8 @@
-/** The focus of a question that goes away is handed on: to the next one, else to the conversation. Who is elsewhere by
- * then is left there. */
+/** When a card with the focus disappears, the focus moves to the next card, or to the conversation. A focus elsewhere
+ * is left alone. */
 import { useLayoutEffect } from "preact/hooks";
 
-/** `arrived`: the focus came in from elsewhere. */
+/** `arrived` is called when the focus enters the card. */
 export function useFocusHandover(card: { current: HTMLElement | null }, arrived: () => void): void {
   useLayoutEffect(() => {
     const { current } = card;

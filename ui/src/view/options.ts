@@ -1,4 +1,4 @@
-/** What `/` and `@` offer, and what choosing one does to the text. */
+/** The options that `/` and `@` offer, and their effect on the text. */
 import { COMMANDS } from "../conversation/commands";
 import { rank, type Completion } from "../conversation/completion";
 import type { Desk } from "../conversation/desk";
@@ -6,7 +6,7 @@ import type { Desk } from "../conversation/desk";
 export interface Option {
   name: string;
   help: string;
-  /** What stands in the text in its place. */
+  /** The text that replaces what was typed. */
   text: string;
   take: () => void;
 }

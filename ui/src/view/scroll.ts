@@ -1,22 +1,22 @@
-/** Where the conversation stands in its window: at its end, and then it stays there while it grows; or where somebody
- * reads, and then it does not move, whatever comes above or below. */
+/** Scrolling of the conversation: at the end it follows new content; elsewhere the visible part does not move, whatever
+ * is added above or below. */
 import { signal } from "@preact/signals";
 
-/** Pixels from the end that still count as the end. */
+/** Distance from the end, in pixels, that still counts as the end. */
 const NEAR = 40;
 
 export class Scroll {
-  /** There is something below that came while somebody read above. */
+  /** Whether something was added below while the user reads above. */
   readonly below = signal(false);
   #window: HTMLElement | null = null;
   #atEnd = true;
   #top = 0;
-  /** How much was below when it was last looked at. */
+  /** Height of what was below at the last check. */
   #under = 0;
   #held: { element: Element; top: number } | null = null;
   #sizes: ResizeObserver | null = null;
 
-  /** Both at once: the window that scrolls, and what is in it. */
+  /** `window` is the element that scrolls, `content` the one inside it. */
   attach(window: HTMLElement, content: HTMLElement): () => void {
     this.#window = window;
     const scrolled = () => {
@@ -39,7 +39,7 @@ export class Scroll {
     };
   }
 
-  /** The conversation is as long as it is now. */
+  /** Adjust the position after the content changed its size. */
   settle(): void {
     const window = this.#window;
     if (!window || window.clientHeight === 0) return;
@@ -53,7 +53,7 @@ export class Scroll {
     this.settle();
   }
 
-  /** Something comes above: what is seen first now is put back to its place by `release`. */
+  /** Call this before content is added above; `release` restores the position of the first visible turn. */
   hold(): void {
     const window = this.#window;
     if (!window || this.#atEnd) return;

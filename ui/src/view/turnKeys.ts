@@ -1,5 +1,5 @@
-/** Keys of the conversation, anywhere in the panel: Alt+Up and Alt+Down go from turn to turn, Alt+Enter to the first
- * question that waits for an answer. */
+/** Keys of the conversation, anywhere in the panel: Alt+Up and Alt+Down move between turns, Alt+Enter moves to the
+ * first open approval. */
 import { useEffect } from "preact/hooks";
 
 export function useTurnKeys(log: { current: HTMLElement | null }): void {
@@ -23,7 +23,7 @@ export function useTurnKeys(log: { current: HTMLElement | null }): void {
   }, []);
 }
 
-/** From the turn that has the focus, else from the end. */
+/** Starts at the turn with the focus, or at the end. */
 function beside(log: HTMLElement, step: number): HTMLElement | null {
   const turns = [...log.querySelectorAll<HTMLElement>(".ak-turn")];
   const here = turns.findIndex((turn) => turn.contains(document.activeElement));

@@ -1,5 +1,5 @@
-/** The kernel that a widget belongs to, for the panel. The page around a widget may be any front end: its cells are not
- * in reach, so nothing is inserted or selected there. */
+/** The kernel of a widget as a notebook host. The page may be any front end whose cells are out of reach, so nothing
+ * can be inserted or selected. */
 import { signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 
@@ -8,7 +8,7 @@ export class WidgetKernel implements NotebookHost {
   readonly activeCell = signal<CellView | null>(null);
   readonly selectedCells = signal<readonly CellView[]>([]);
 
-  /** `apart`: the kernel itself asks for the turns, and the server runs nothing in it for them. */
+  /** `apart`: the kernel requests the turns itself, and the server runs none of their code in it. */
   constructor(
     kernel: string,
     path: string,

@@ -1,7 +1,7 @@
-/** The Jupyter server that a page came from, if it is the one of the widget's kernel. */
+/** The Jupyter server of the page, if it is also the one of the widget's kernel. */
 import type { ServerSettings } from "../transport/server";
 
-/** Null in a page of another kind, or of another origin than its server. */
+/** Null in a page that is not from a Jupyter server, or has another origin. */
 export function serverOfPage(page: Document = document): ServerSettings | null {
   try {
     const config = JSON.parse(page.getElementById("jupyter-config-data")?.textContent ?? "") as { baseUrl?: string };
@@ -14,7 +14,7 @@ export function serverOfPage(page: Document = document): ServerSettings | null {
   }
 }
 
-/** Whether the server knows the kernel: only then the page's person is who the kernel works for. */
+/** Whether the server knows the kernel. Only then the user of the page is the user of the kernel. */
 export async function hasKernel(server: ServerSettings, kernel: string): Promise<boolean> {
   try {
     const path = `agent/v1/binding?kernel=${encodeURIComponent(kernel)}`;

@@ -1,4 +1,4 @@
-/** The panel as an anywidget, in a cell's output: by the page's own server where that has the kernel, else by the
+/** The panel as an anywidget in the output of a cell. It uses the page's server if that has the kernel, otherwise the
  * kernel. */
 import { mount, ServerTransport } from "../panel";
 import { CommTransport, type CommModel } from "../transport/comm";
@@ -39,7 +39,7 @@ async function way(model: Model, kernel: string): Promise<Transport> {
   return new CommTransport(model);
 }
 
-/** Empty when it can not be told: the panel then says itself what is wrong. */
+/** Empty if it is unknown: the panel shows the problem itself. */
 async function notebookOf(transport: Transport, kernel: string): Promise<string> {
   const waited = new Promise<string>((resolve) => setTimeout(() => resolve(""), 1_000));
   const asked = transport.request<Binding>("GET", `binding?kernel=${encodeURIComponent(kernel)}`).then(

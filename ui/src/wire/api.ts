@@ -1,4 +1,4 @@
-/** Bodies of `agent/v1` that the panel reads, as the handlers of `jupyter_ext` write them. */
+/** Bodies of `agent/v1`, as the handlers of `jupyter_ext` write them. */
 import type { ErrorBody, Facts, Medium, TurnEvent } from "./events";
 import type { WaitingApproval } from "./socket";
 
@@ -29,7 +29,7 @@ export interface StartedTurn {
   stored: boolean;
 }
 
-/** A file that went along with a message. */
+/** A file that was sent with a message. */
 export interface InputFile {
   id: string;
   name: string;
@@ -37,7 +37,7 @@ export interface InputFile {
   size: number;
 }
 
-/** `events` are those of `turns/{id}/events?stored=1`, without data of media; of a running turn there are none. */
+/** `events` are those of `turns/{id}/events?stored=1`, without media data; empty for a running turn. */
 export interface StoredTurn {
   turn: string;
   session: string;
@@ -45,9 +45,9 @@ export interface StoredTurn {
   running: boolean;
   prompt: string;
   cell: string;
-  /** Titles of what went along. */
+  /** Titles of the context that was sent. */
   context: string[];
-  /** Files that went along. */
+  /** Files that were sent. */
   inputs: InputFile[];
   media: Medium[];
   model: string;
@@ -59,7 +59,7 @@ export interface StoredTurn {
   events: TurnEvent[];
 }
 
-/** Oldest first; `older`: there are more before them. `waiting`: turns that were sent and have not begun, which the
+/** Oldest first. `older`: there are earlier turns. `waiting`: turns that were sent and have not started, which the
  * store does not have yet; their media have data. */
 export interface StoredTurns {
   turns: StoredTurn[];
@@ -67,20 +67,20 @@ export interface StoredTurns {
   waiting: StoredTurn[];
 }
 
-/** What the cell of a turn shows of it: outputs as in a notebook's file, with their data. */
+/** The outputs of a turn's cell, in the file format and with their data. */
 export interface TurnOutputs {
   turn: string;
   outputs: Facts[];
 }
 
-/** `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while nobody looked. `lost.sandbox` and
- * `lost.kernel` say why variables are gone (empty: they are there); `lost.pieces` of code would make the sandbox's again
- * (`POST sessions/{id}/rebuild`). */
+/** `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while the user was away. `lost.sandbox` and
+ * `lost.kernel` say why variables are gone (empty if they are not); `lost.pieces` is the number of code pieces that
+ * would restore those of the sandbox (`POST sessions/{id}/rebuild`). */
 export interface Meanwhile {
   session: string;
   since: number;
   turns: { turn: string; cell: string; state: string; reason: string; closed: number; prompt: string }[];
-  /** There may be others before them. */
+  /** There may be earlier ones. */
   more: boolean;
   running: string[];
   approvals: WaitingApproval[];

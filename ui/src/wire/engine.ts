@@ -1,7 +1,7 @@
 /** Bodies about models and engines, as `jupyter_ext/api/native/models.py` writes them. */
 import type { ErrorBody } from "./events";
 
-/** What a session talks to. `context_length` in tokens, 0: unknown. */
+/** The model of a session. `context_length` in tokens; 0 if unknown. */
 export interface EngineInfo {
   model: string;
   local: boolean;
@@ -9,13 +9,13 @@ export interface EngineInfo {
   context_length: number;
   vision: boolean;
   state: string;
-  /** Empty: the server's own. */
+  /** Empty for the default of the server. */
   name?: string;
-  /** Why it can not be used. */
+  /** Why it cannot be used. */
   problem?: string;
 }
 
-/** A model of the catalog. `state`: ready, missing, or broken and why. */
+/** A model of the catalog. `state`: ready, missing, or broken with the reason. */
 export interface ModelOffer {
   name: string;
   title: string;
@@ -28,7 +28,7 @@ export interface ModelOffer {
   state: string;
 }
 
-/** An engine of the configuration. `refused`: this server lets nothing out. */
+/** A configured engine. `refused`: this server sends nothing to other hosts. */
 export interface EngineOffer {
   name: string;
   model: string;
@@ -43,7 +43,7 @@ export interface Models {
   current: EngineInfo;
 }
 
-/** A line of a download; the last has the stage done or failed. */
+/** A line of the download stream; the last one has the stage done or failed. */
 export interface PullLine {
   stage: string;
   done?: number | null;

@@ -1,10 +1,10 @@
-/** What a turn announces, as `agent_kernel/core/events.py` sends it. */
+/** The events of a turn, as `agent_kernel/core/events.py` sends them. */
 
 export type TurnState = "open" | "committed" | "cancelled" | "failed" | "interrupted";
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Facts = Record<string, Json>;
 
-/** `data` is base64, or absent when it was shown already or is in the store (`sessions/{id}/blobs/{hash}`). */
+/** `data` is base64; absent if it was sent before or is in the store (`sessions/{id}/blobs/{hash}`). */
 export interface Medium {
   mime: string;
   hash?: string;
@@ -20,8 +20,8 @@ export interface ErrorBody {
   details?: Facts;
 }
 
-/** A number of the answer: `computed` in line `line` (from 1) of the output of `call`, `code` in what the call was given,
- * `given` by the person, or `open`: none of these. */
+/** A number of the answer: `computed` in line `line` (from 1) of the output of `call`, found in the `code` of a call,
+ * `given` by the user, or `open` if none of these. */
 export interface CheckedNumber {
   start: number;
   end: number;
@@ -69,7 +69,7 @@ export interface Bodies {
     remember: string[];
     until: number | null;
     again: string;
-    /** Numbers of the characters in ``code`` and ``label`` that would not be seen; they stand there as ``[U+202E]``. */
+    /** Code points of the invisible characters in `code` and `label`, where they are written as `[U+202E]`. */
     unseen: string[];
   };
   "approval.resolved": { approval: string; call: string; decision: string; reason: string };
@@ -85,7 +85,7 @@ export interface Bodies {
     details: Facts;
     files: string[];
   };
-  /** Its caller runs it and brings the result with its next turn. */
+  /** The caller runs it and sends the result with its next turn. */
   "call.returned": { call: string; name: string; arguments: Facts };
   "answer.logprobs": { tokens: TokenLogprob[] };
   "file.produced": { call: string; file: Facts };
@@ -105,7 +105,7 @@ export interface Bodies {
 
 export type EventType = keyof Bodies;
 
-/** A body in its envelope; `seq` counts from 1 within a turn, `time` is seconds since the epoch. */
+/** An event: its body in an envelope. `seq` counts from 1 within a turn, `time` is in seconds since the epoch. */
 export type TurnEvent = {
   [Type in EventType]: {
     seq: number;

@@ -1,8 +1,8 @@
-/** Bodies about sessions as a person keeps them: lists, search, branches, what is allowed. */
+/** Bodies about stored sessions: lists, search, branches, permissions. */
 import type { Session } from "./api";
 
 export interface Listed extends Session {
-  /** The session of the notebook that asked. */
+  /** Whether it is the session of the notebook in the request. */
   bound?: boolean;
   notebooks?: string[];
 }
@@ -26,7 +26,7 @@ export interface Branch {
   created: number;
 }
 
-/** `ran` names what it ran, whose effects stay. */
+/** `ran` names the tools that ran; their effects stay. */
 export interface Undone {
   turn: string;
   items: number;
@@ -57,7 +57,7 @@ export interface Trust {
   folders: { path: string }[];
 }
 
-/** What the newest turn took of the model's context; `window` 0: unknown. */
+/** How much of the model's context the newest turn used; `window` is 0 if unknown. */
 export interface Usage {
   total: { turns: number; prompt_tokens: number; completion_tokens: number; estimated: boolean };
   context?: { tokens: number; window: number };

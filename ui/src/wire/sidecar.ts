@@ -1,6 +1,7 @@
-/** Bodies of `agent/v1/beside`, as `handlers/beside.py` writes them. */
+/** Bodies of `agent/v1/beside`, as `jupyter_ext/api/native/sidecar.py` writes them. */
 
-/** Times in seconds since the epoch, sizes in bytes. `refused` says why it can not come in; then the rest is missing. */
+/** Times in seconds since the epoch, sizes in bytes. `refused` is the reason why it cannot be imported; the other
+ * fields are missing then. */
 export interface Arrival {
   sha256: string;
   refused: string;

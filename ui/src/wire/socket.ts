@@ -1,7 +1,7 @@
-/** What goes over `agent/v1/socket`, beside the events of turns (`wire/events.ts`). */
+/** Messages over `agent/v1/socket`, besides the events of turns (`wire/events.ts`). */
 import type { ErrorBody, TurnEvent } from "./events";
 
-/** This page can run these calls for the notebook of a kernel. */
+/** The calls that this page can run for the notebook of a kernel. */
 export interface Serving {
   kernel: string;
   tools: string[];
@@ -16,10 +16,11 @@ export type ClientMessage =
   | { do: "unserve"; kernel: string }
   | { do: "ping" };
 
-/** What changed: of `deleted` and `cleared` nothing is left, of the others something is to be read again. */
+/** What changed in a session. After `deleted` and `cleared` nothing is left; after the others the client should load
+ * the session again. */
 export type ChangeKind = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
 
-/** A question that a person is waited for with; the whole of it is an event of its turn. */
+/** A question that waits for the user; its details are in an event of the turn. */
 export interface WaitingApproval {
   turn: string;
   session: string;
@@ -33,9 +34,9 @@ export interface WaitingApproval {
   until: number | null;
 }
 
-/** The first answer to `watch`, also after a lost connection: another `revision` than one knows means that something
- * was missed. Of a kernel `session` is the one that its notebook is bound to. After it come the turns that run and the
- * questions that wait. */
+/** The first response to `watch`, also after a reconnect. A `revision` other than the known one means that something
+ * was missed. For a kernel `session` is the one that its notebook is bound to. The running turns and open questions
+ * follow. */
 export interface Watching {
   type: "watching";
   session: string | null;
@@ -45,7 +46,7 @@ export interface Watching {
   running: string[];
 }
 
-/** What happens in a session or with a kernel; each turn that begins, ends or waits for a person. */
+/** News of a session or a kernel: each turn that starts, ends or waits for the user. */
 export type News =
   | Watching
   | { type: "turn.opened"; turn: string; session: string; kernel: string; cell: string }
@@ -63,8 +64,8 @@ export type News =
   | { type: "session.changed"; session: string; what: ChangeKind }
   | { type: "binding.changed"; kernel: string; session: string | null };
 
-/** Codes with which the server closes: the page did not read what was sent (it may come back), the user may not read
- * any more (it may not), the server stops. */
+/** Close codes of the server: the page did not read fast enough (it may reconnect), the user may not read any more (it
+ * may not), the server stops. */
 export const CLOSED = { tooSlow: 4008, notAllowed: 4003, goingAway: 1001 } as const;
 
 export type ServerMessage =
