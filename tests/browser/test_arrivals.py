@@ -53,8 +53,8 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 def test_what_came_along_is_shown_and_brought_in_and_numbers_lead_to_their_line(lab: Lab) -> None:
     panel = open_panel(lab)
     card = panel.get_by_role("region", name="A conversation beside this notebook")
-    expect(card).to_contain_text("came along with this notebook", timeout=SLOW_MS)
-    card.get_by_role("button", name="Show what comes in").click()
+    expect(card).to_contain_text("came with this notebook", timeout=SLOW_MS)
+    card.get_by_role("button", name="Preview").click()
     expect(card).to_contain_text("what did my colleague ask?")
     lab.picture("arrival-dark")
     card.get_by_role("button", name="Import").click()

@@ -126,7 +126,7 @@ def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, 
     page.goto(f"{server.url}notebooks/hosts.ipynb?token={TOKEN}")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
     page.keyboard.press("Control+Shift+L")
-    expect(page.get_by_role("heading", name="The agent is not on this server")).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("heading", name="This server does not run the agent")).to_be_visible(timeout=30_000)
     lab.picture("notebook-7-without-the-server-extension")
     page.unroute("**/agent/v1/health*", lacking)
     page.get_by_role("button", name="Look again").click()

@@ -144,7 +144,7 @@ def test_an_edit_of_a_turn_that_is_gone_leaves_the_text_and_a_composer_that_send
         client.post(f"agent/v1/sessions/{session['id']}/clear").raise_for_status()
     say(panel, "how much snow")
     field = panel.get_by_label("Message to the agent")
-    expect(panel.get_by_text("can be sent as a new one")).to_be_visible(timeout=SLOW_MS)
+    expect(panel.get_by_text("send your text as a new message")).to_be_visible(timeout=SLOW_MS)
     expect(field).to_have_value("how much snow")
     lab.picture("edit-of-a-turn-that-is-gone")
     lab.page.unroute_all()

@@ -107,7 +107,7 @@ export class Attachments {
     const images = this.all.value.filter((one) => one.kind === "image");
     const bytes = images.reduce((sum, image) => sum + image.size, 0);
     if (images.length >= MAX_IMAGES || bytes + file.size > MAX_IMAGES_BYTES) {
-      this.problem.value = `${file.name || "The image"} was not taken: a message has at most ${MAX_IMAGES} images, ${MAX_IMAGES_BYTES >> 20} MiB together.`;
+      this.problem.value = `${file.name || "The image"} was not attached: a message can have at most ${MAX_IMAGES} images, ${MAX_IMAGES_BYTES >> 20} MiB together.`;
       return;
     }
     const data = await base64(file);
@@ -118,7 +118,7 @@ export class Attachments {
 
   async #file(file: File, session: string): Promise<void> {
     if (!this.transport.upload) {
-      this.problem.value = "This page can not send files.";
+      this.problem.value = "This page cannot send files.";
       return;
     }
     const key = `file ${++this.#made}`;
@@ -154,7 +154,7 @@ function base64(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve((reader.result as string).replace(/^[^,]*,/, ""));
-    reader.onerror = () => reject(reader.error ?? new Error("The image can not be read."));
+    reader.onerror = () => reject(reader.error ?? new Error("The image cannot be read."));
     reader.readAsDataURL(file);
   });
 }

@@ -25,7 +25,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "new",
     label: "New conversation",
-    help: "Begin again; what was said stays in the list.",
+    help: "Start again; this conversation stays in the list.",
     group: "session",
     enabled: inSession,
     run: (desk) => desk.sessions.begin(),
@@ -33,7 +33,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "private",
     label: "New private conversation",
-    help: "Begin one that is never written to the disk.",
+    help: "Start one that is never written to disk.",
     group: "session",
     enabled: always,
     run: (desk) => desk.sessions.begin({ private: true }),
@@ -61,49 +61,49 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "undo",
     label: "Undo the last turn",
-    help: "Takes it out of the conversation; what it ran has run.",
+    help: "Removes it from the conversation; effects of its code stay.",
     group: "history",
     enabled: atRest,
     run: async (desk) => {
       const undone = await desk.sessions.undo(desk.session);
       if (!undone) {
-        desk.say("There is no turn to take back.");
+        desk.say("There is no turn to undo.");
         return;
       }
       const ran = [...new Set(undone.ran)].join(", ");
-      desk.say(`The last turn was taken back.${ran ? ` What it ran stays as it is: ${ran}.` : ""}`);
+      desk.say(`The last turn was undone.${ran ? ` Effects of these calls stay: ${ran}.` : ""}`);
       if (!desk.composing.text.value) desk.composing.text.value = undone.prompt;
     },
   },
   {
     name: "branch",
     label: "New branch",
-    help: "/branch NAME: goes on beside what is there.",
+    help: "/branch NAME: continues on a new branch.",
     group: "history",
     enabled: atRest,
     run: async (desk, rest) => {
       await desk.sessions.branch(desk.session, rest);
-      desk.say(`This is the branch ${desk.conversation.session.value?.branch ?? rest} now.`);
+      desk.say(`This is now the branch ${desk.conversation.session.value?.branch ?? rest}.`);
     },
   },
   {
     name: "branches",
     label: "Branches...",
-    help: "Show another one, or drop one.",
+    help: "Show another one, or delete one.",
     group: "history",
     enabled: inSession,
     run: (desk) => desk.open("branches"),
   },
   {
     name: "compact",
-    label: "Make it shorter for the model",
-    help: "The model writes a summary of what was said first; you still see all of it.",
+    label: "Shorten it for the model",
+    help: "The model summarises the oldest messages; you still see all of them.",
     group: "history",
     enabled: atRest,
     run: async (desk) => {
-      desk.say("The model writes a summary of what was said first.");
+      desk.say("The model is writing a summary of the oldest messages.");
       const made = await desk.sessions.compact(desk.session);
-      desk.say(made ? "A summary stands for what was said first now." : "Nothing is old enough to be summed up.");
+      desk.say(made ? "A summary now replaces the oldest messages." : "No messages are old enough to summarise.");
     },
   },
   {
@@ -131,7 +131,7 @@ export const COMMANDS: readonly Command[] = [
     run: async (desk, rest) => {
       const format = rest || "markdown";
       if (!Object.hasOwn(FORMATS, format)) {
-        desk.say(`There is no format ${format}: ${Object.keys(FORMATS).join(", ")}.`);
+        desk.say(`There is no format ${format}. Use one of: ${Object.keys(FORMATS).join(", ")}.`);
         return;
       }
       await desk.download(format as Format);
@@ -156,7 +156,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "fix",
     label: "Fix the last error",
-    help: "The cell and its error go along.",
+    help: "Sends the cell and its error.",
     group: "",
     enabled: (desk) => (desk.conversation.notebook?.lastError?.value ?? null) !== null,
     run: async (desk, rest) => {
@@ -167,7 +167,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "explain",
     label: "Explain the active cell",
-    help: "The cell and its output go along.",
+    help: "Sends the cell and its output.",
     group: "",
     enabled: (desk) => (desk.conversation.notebook?.activeCell.value ?? null) !== null,
     run: async (desk, rest) => {
@@ -178,7 +178,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "stop",
     label: "Stop",
-    help: "Ends what runs.",
+    help: "Stops the running turn.",
     group: "",
     enabled: (desk) => desk.conversation.running.value.length > 0,
     run: (desk) => desk.conversation.stop(),
@@ -222,10 +222,10 @@ export async function submit(desk: Desk): Promise<void> {
   const typed = parseCommand(text.value);
   const command = typed && COMMANDS.find(({ name }) => name === typed.name);
   if (typed && !command && !typed.rest) {
-    desk.say(`There is no command /${typed.name}. /help shows all.`);
+    desk.say(`There is no command /${typed.name}. /help lists all commands.`);
   } else if (typed && command) {
     if (!command.enabled(desk)) {
-      desk.say(`/${command.name} has nothing to work on now.`);
+      desk.say(`/${command.name} cannot be used now.`);
       return;
     }
     text.value = "";

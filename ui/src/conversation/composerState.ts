@@ -137,7 +137,7 @@ export class ComposerState {
     if (!edited) return;
     failure.value = null;
     said.value =
-      "The message that you changed is not in this conversation any more. What you wrote can be sent as a new one.";
+      "The message that you edited is no longer in this conversation. You can send your text as a new message.";
   }
 
   /** Show a sent message and its attachments in place of the draft; null shows the draft again. */
@@ -164,7 +164,7 @@ export class ComposerState {
       if (editing.value) this.#keepDraft(joined(typed, this.#draft));
       else this.text.value = joined(typed, this.text.value);
       for (const entry of [...messages].reverse()) void this.attachments.takeAgain(entry, editing.value !== null);
-      if (messages.length > 0) said.value = "What was not asked yet is in the message field again.";
+      if (messages.length > 0) said.value = "Messages that were not sent are back in the message field.";
     });
   }
 

@@ -75,8 +75,7 @@ export class Conversation {
     return path ? `path=${encodeURIComponent(path)}` : "";
   }
 
-  /** Show the session of a kernel's notebook, or of a notebook without a kernel; with both empty, of a conversation
-   * without a notebook. */
+  /** Show the session of a notebook, by its kernel or its path; with both empty, of a conversation without one. */
   async bind(kernel: string, path: string): Promise<void> {
     batch(() => {
       this.#leave();
@@ -158,7 +157,7 @@ export class Conversation {
     });
   }
 
-  /** Send a draft; returns whether the server accepted it. `shown` overrides fields of the entry that stands for it. */
+  /** Returns whether the server accepted the draft. `shown` overrides fields of its entry. */
   async send(draft: Draft, shown: Partial<Entry> = {}): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
     const still = this.#still();
@@ -178,8 +177,7 @@ export class Conversation {
     return taken;
   }
 
-  /** Ask the same prompt again in its place, on a new branch; the present answer stays on its own branch. The server
-   * knows the prompt. */
+  /** Ask the same prompt again on a new branch; the present answer stays. The server knows the prompt. */
   async retry(entry: Entry): Promise<void> {
     const { prompt, context, media = [], inputs = [] } = entry;
     const { where } = entry.view.value;
@@ -246,7 +244,7 @@ export class Conversation {
     this.#endWatch = this.#transport.watch({ session }, this.#heard);
   }
 
-  /** Request the binding of the current notebook. `found` is not called if another notebook has become current. */
+  /** Request the binding of the current notebook. `found` is called only if it is still the current one. */
   async #ask(found: (binding: Binding) => Promise<void>): Promise<void> {
     const still = this.#still();
     await catchApiErrorWhile(still, this.failure, async () => {
@@ -257,8 +255,7 @@ export class Conversation {
     });
   }
 
-  /** Return a check that tells whether the current notebook is still the one of this moment: a late response must not
-   * change another one. */
+  /** A check whether the current notebook is still the one of this moment. */
   #still(): () => boolean {
     const visit = this.#visit;
     return () => visit === this.#visit;
@@ -330,7 +327,7 @@ export class Conversation {
   #changed(session: string, what: string): void {
     if (what === "deleted") {
       this.#forget();
-      this.message.value = "This conversation was deleted. The next message begins a new one.";
+      this.message.value = "This conversation was deleted. The next message starts a new one.";
       void this.rebind();
     } else if (what === "title" || what === "described") {
       void this.#look(session);

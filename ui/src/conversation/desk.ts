@@ -107,9 +107,9 @@ export class Desk {
 
   async #rebuild(session: string): Promise<void> {
     this.away.dismiss();
-    this.say("The code runs again in the sandbox.");
+    this.say("The code is running again in the sandbox.");
     const { ran, error } = await this.away.rebuild(session, false);
-    this.say(error ? `${ran} pieces ran, then one failed: ${error}` : "The variables of the sandbox are there again.");
+    this.say(error ? `${ran} pieces ran, then one failed: ${error}` : "The variables of the sandbox are restored.");
   }
 
   /** Load the variables of the notebook's kernel; they are current if the kernel is idle. */

@@ -101,4 +101,8 @@ export class Engine {
 const body = (error: unknown) =>
   error instanceof ApiError
     ? error.body
-    : { code: "offline", message: "The connection was lost.", hint: "Ask again: it goes on where it was." };
+    : {
+        code: "offline",
+        message: "The connection was lost.",
+        hint: "Try again: the download resumes where it stopped.",
+      };

@@ -15,7 +15,7 @@ export const REGRET_MS = 6_000;
 export const FORMATS = {
   markdown: { label: "Markdown", suffix: ".md" },
   notebook: { label: "a notebook", suffix: ".ipynb" },
-  "agent-kernel": { label: "everything, to import again", suffix: ".agent.json" },
+  "agent-kernel": { label: "everything, for a later import", suffix: ".agent.json" },
 } as const;
 export type Format = keyof typeof FORMATS;
 
@@ -177,7 +177,7 @@ export class Sessions {
 
   #uploading(): <Answer>(path: string, body: Blob) => Promise<Answer> {
     const { transport } = this;
-    if (!transport.upload) throw new ApiError(0, { code: "unsupported", message: "This page can not send files." });
+    if (!transport.upload) throw new ApiError(0, { code: "unsupported", message: "This page cannot send files." });
     return async <Answer>(path: string, body: Blob) =>
       await (transport.upload?.<Answer>(path, body, () => undefined) ?? Promise.reject(new Error("no upload")));
   }

@@ -8,7 +8,7 @@ export function showMissingServer(node: HTMLElement, again: () => void): void {
   notice.className = "ak-absent";
   notice.setAttribute("aria-label", "Agent");
   const title = document.createElement("h2");
-  title.textContent = "The agent is not on this server";
+  title.textContent = "This server does not run the agent";
   const text = document.createElement("p");
   text.textContent =
     "The panel is installed, but the Jupyter server does not run the extension that it talks to. " +

@@ -48,7 +48,7 @@ export class LabNotebook implements NotebookHost {
     if (where === "above") NotebookActions.insertAbove(content);
     if (where === "below") NotebookActions.insertBelow(content);
     const cell = content.activeCell;
-    if (!cell) return Promise.reject(new Error("The notebook has no cell that is active."));
+    if (!cell) return Promise.reject(new Error("The notebook has no active cell."));
     cell.model.sharedModel.setSource(source);
     return Promise.resolve(cell.model.id);
   }

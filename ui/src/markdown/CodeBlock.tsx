@@ -46,9 +46,9 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
     if (!around || sending.current) return;
     sending.current = true;
     try {
-      say((await around.conversation.send(inSandbox(code))) ? "Sent" : "It was not sent.");
+      say((await around.conversation.send(inSandbox(code))) ? "Sent" : "The message was not sent.");
     } catch (error) {
-      say(error instanceof Error ? error.message : "It was not sent.");
+      say(error instanceof Error ? error.message : "The message was not sent.");
     } finally {
       sending.current = false;
     }

@@ -16,5 +16,5 @@ export async function copy(text: string): Promise<void> {
   const done = (document as { execCommand?: (command: string) => boolean }).execCommand?.("copy") ?? false;
   area.remove();
   if (focused instanceof HTMLElement) focused.focus();
-  if (!done) throw new Error("This browser does not let the page copy.");
+  if (!done) throw new Error("This browser does not allow the page to copy.");
 }

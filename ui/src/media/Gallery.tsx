@@ -19,7 +19,7 @@ export function Gallery({ media, session, alt = "" }: { media: readonly Medium[]
     <div class="ak-gallery">
       {many && (
         <button type="button" class="ak-more" aria-pressed={asFilm} onClick={() => setAsFilm(!asFilm)}>
-          {asFilm ? "Show them one below the other" : `Play the ${pictures.length} pictures as a film`}
+          {asFilm ? "Show them as pictures" : `Play the ${pictures.length} pictures as a film`}
         </button>
       )}
       {asFilm && <Frames pictures={pictures} session={session} alt={alt || "Pictures of one call"} />}

@@ -13,7 +13,7 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
   const film = useFilm(typed, mime);
   const [large, setLarge] = useState(false);
   const [broken, setBroken] = useState(false);
-  if (broken) return <p class="ak-media-note">This picture can not be shown: {alt}</p>;
+  if (broken) return <p class="ak-media-note">This picture cannot be shown: {alt}</p>;
   if (!address || film === "unread") return null;
   if (film === "no frames") return <Still address={address} alt={alt} />;
   if (film) return <Player film={film} alt={alt} />;

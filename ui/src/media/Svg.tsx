@@ -5,7 +5,7 @@ import { Picture } from "./Picture";
 
 export function Svg({ text, alt }: { text: string; alt: string }) {
   const drawing = useMemo(() => drawn(text), [text]);
-  if (!drawing) return <p class="ak-media-note">This drawing can not be shown: {alt}</p>;
+  if (!drawing) return <p class="ak-media-note">This drawing cannot be shown: {alt}</p>;
   return <Picture blob={drawing} mime="image/svg+xml" alt={alt} />;
 }
 

@@ -62,7 +62,7 @@ export function Table({ rows: { columns, index, rows, shape }, label }: { rows: 
 export function HtmlTable({ html, label }: { html: string; label: string }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current?.replaceChildren(sanitise(html, "table")), [html]);
-  if (html.length > MAX_HTML) return <p class="ak-media-note">This table is too large to be shown here.</p>;
+  if (html.length > MAX_HTML) return <p class="ak-media-note">This table is too large to show here.</p>;
   return <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0} ref={place} />;
 }
 
@@ -72,6 +72,6 @@ function inWords(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    return "(too deep to be shown)"; // it was read without a stack, and is written with one
+    return "(nested too deeply to show)"; // it was read without a stack, and is written with one
   }
 }

@@ -52,7 +52,7 @@ async function load(transport: Transport, session: string, medium: Medium): Prom
 
 async function fetchBytes(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
   if (data) return new Blob([decodeBase64(data)]);
-  if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error("This medium was not kept.");
+  if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error("This medium was not stored.");
   return await transport.bytes(`sessions/${encodeURIComponent(session)}/blobs/${hash}`);
 }
 

@@ -21,7 +21,8 @@ export function useBytes(medium: Medium, session: string, near: boolean): Loaded
     used.blob.then(
       (blob) => current && setLoaded({ state: "there", blob }),
       (error: unknown) =>
-        current && setLoaded({ state: "failed", reason: error instanceof Error ? error.message : "It is not there." }),
+        current &&
+        setLoaded({ state: "failed", reason: error instanceof Error ? error.message : "It could not be loaded." }),
     );
     return () => {
       current = false;

@@ -31,7 +31,7 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
     skipped,
     words: [
       cells === 0 ? "Nothing was undone." : `Undone in ${cells === 1 ? "one cell" : `${cells} cells`}.`,
-      ...skipped.map(({ change, why }) => `Cell ${change.cell.slice(0, 8)} stays: ${why}.`),
+      ...skipped.map(({ change, why }) => `Cell ${change.cell.slice(0, 8)} was not undone: ${why}.`),
       ...(left.length > 0 ? [`Not undone: ${left.join("; ")}.`] : []),
     ],
   };

@@ -30,7 +30,7 @@ export function uploadBody<Answer>(
     headers.forEach((value, name) => request.setRequestHeader(name, value));
     request.upload.onprogress = ({ loaded, total, lengthComputable }) => told(lengthComputable ? loaded / total : 0);
     request.onerror = () => reject(new ApiError(0, OFFLINE));
-    request.onabort = () => reject(new ApiError(0, { code: "stopped", message: "It was stopped." }));
+    request.onabort = () => reject(new ApiError(0, { code: "stopped", message: "Stopped." }));
     request.onload = () => {
       const { status, responseText } = request;
       if (status >= 200 && status < 300) resolve(JSON.parse(responseText) as Answer);

@@ -81,7 +81,7 @@ const STATES = lookupTable<string>({
   committed: "Done",
   cancelled: "Stopped",
   failed: "Failed",
-  interrupted: "Broken off",
+  interrupted: "Interrupted",
 } satisfies Record<TurnView["state"], string>);
 
 const TARGET = 200;

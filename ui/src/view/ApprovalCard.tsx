@@ -34,7 +34,8 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
     try {
       await conversation.decide(approval.approval, { ...choice, shown: approval.shown });
     } catch (error) {
-      problem.value = error instanceof ApiError ? `${error.message} ${error.body.hint ?? ""}` : "It was not sent.";
+      problem.value =
+        error instanceof ApiError ? `${error.message} ${error.body.hint ?? ""}` : "Your answer was not sent.";
       sending.value = false;
     }
   };
@@ -72,7 +73,7 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
         <Source code={approval.code} language={languageOf(approval)} label="Exactly what will run" />
       )}
       {(approval.unseen.length > 0 || hasInvisible(approval.code)) && (
-        <p class="ak-problem">It has characters that can not be seen. They are shown by their numbers.</p>
+        <p class="ak-problem">It contains invisible characters. They are shown as their code points.</p>
       )}
       <div class="ak-choices">
         <button type="button" class="ak-primary" disabled={sending.value} onClick={() => allow("once")}>
@@ -99,8 +100,8 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
       </div>
       <input
         class="ak-reason"
-        aria-label="Reason for a no, told to the model"
-        placeholder="Why not? (goes to the model)"
+        aria-label="Reason for the denial, sent to the model"
+        placeholder="Why not? (sent to the model)"
         maxLength={2_000}
         value={reason.value}
         onInput={(event) => (reason.value = event.currentTarget.value)}
@@ -112,10 +113,10 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
         }}
       />
       <p class="ak-quiet">
-        Once: this call alone. {can("folder") && "Folder: all in its folder, in this session. "}
+        Once: this call only. {can("folder") && "Folder: all calls in its folder, in this session. "}
         {can("session") && "Session: every such call in this session. "}
-        {can("never") && "Never: no, and do not ask again. "}
-        With the focus here: A allows once, R denies.
+        {can("never") && "Never: deny, and do not ask again. "}
+        While this card has the focus: A allows once, R denies.
       </p>
       {problem.value && (
         <p class="ak-problem" role="alert">
@@ -142,7 +143,7 @@ function About({ approval }: { approval: Approval }) {
         {approval.until !== null && (
           <span class="ak-quiet">
             {" "}
-            It is denied by itself in <Remaining until={approval.until} />.
+            Denied automatically in <Remaining until={approval.until} />.
           </span>
         )}
       </p>

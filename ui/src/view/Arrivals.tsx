@@ -80,7 +80,7 @@ function Offer({ beside, arrival, bring, close }: Offered) {
     problem.value = "";
     bring()
       .catch((error: unknown) => {
-        problem.value = error instanceof ApiError ? error.message : "It could not be brought in.";
+        problem.value = error instanceof ApiError ? error.message : "The import failed.";
       })
       .finally(() => {
         busy.value = false;
@@ -91,15 +91,15 @@ function Offer({ beside, arrival, bring, close }: Offered) {
     <section class="ak-arrival" aria-label="A conversation beside this notebook">
       <p>
         <strong>{beside.name}</strong>{" "}
-        {ahead ? "holds more of this conversation than is kept here." : "came along with this notebook."}
+        {ahead ? "has more of this conversation than this server." : "came with this notebook."}
       </p>
       {arrival.refused ? (
-        <p class="ak-problem">It can not come in: {arrival.refused}</p>
+        <p class="ak-problem">It cannot be imported: {arrival.refused}</p>
       ) : (
         <p class="ak-quiet">
           {pluralize(arrival.turns, "turn")}
-          {arrival.title && `, “${arrival.title}”`}. It becomes a conversation of its own; yours stays as it is. What
-          comes in counts as words of a stranger: code asks again before it runs in your kernel.
+          {arrival.title && `, “${arrival.title}”`}. It becomes a separate conversation; yours stays as it is. Imported
+          text is not trusted: code asks again before it runs in your kernel.
         </p>
       )}
       {open.value && !arrival.refused && <Facts arrival={arrival} size={beside.size} />}
@@ -112,7 +112,7 @@ function Offer({ beside, arrival, bring, close }: Offered) {
         {!arrival.refused && (
           <>
             <button type="button" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
-              {open.value ? "Hide what comes in" : "Show what comes in"}
+              {open.value ? "Hide the preview" : "Preview"}
             </button>
             <button type="button" class="ak-primary" disabled={busy.value} onClick={come}>
               {busy.value ? "Importing" : "Import"}
@@ -137,10 +137,10 @@ function Facts({ arrival, size }: { arrival: Arrival; size: number }) {
     ["pictures", arrival.media ? `${arrival.media}, ${formatBytes(arrival.media_bytes)}` : "none"],
     ["files", arrival.files ? String(arrival.files) : "none"],
     ["size", formatBytes(size)],
-    ["stays out", out.join(", ") || "nothing"],
+    ["left out", out.join(", ") || "nothing"],
   ];
   return (
-    <dl class="ak-arrival-facts" aria-label="What would come in">
+    <dl class="ak-arrival-facts" aria-label="Preview of the import">
       {facts
         .filter(([, value]) => value)
         .map(([name, value]) => (

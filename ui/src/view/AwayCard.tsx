@@ -13,7 +13,7 @@ export function AwayCard() {
   const failed = turns.filter(({ state }) => state !== "committed").length;
   return (
     <StateCard tone="info" close={() => desk.away.dismiss()}>
-      <p>Since you were here last:</p>
+      <p>Since your last visit:</p>
       <ul class="ak-away">
         {turns.length > 0 && (
           <li>
@@ -23,7 +23,7 @@ export function AwayCard() {
               .slice(-NAMED)
               .map(({ prompt }) => brief(prompt.trim()))
               .join("; ")}
-            {turns.length > NAMED && ` and ${turns.length - NAMED} before`}
+            {turns.length > NAMED && ` and ${turns.length - NAMED} earlier`}
           </li>
         )}
         {approvals.map(({ approval, label, name, target }) => (

@@ -23,7 +23,7 @@ export function Branches() {
   return (
     <>
       <p class="ak-hint">
-        A message that is edited, or asked again, begins a branch. What was said before it is in both.
+        Editing a message or asking it again starts a branch. Both branches have the turns before it.
       </p>
       <ul class="ak-branches">
         {(branches.value ?? []).map((branch) => (
@@ -47,13 +47,13 @@ export function Branches() {
                   onClick={() => {
                     desk.open("");
                     desk.asking.value = {
-                      text: `Drop the branch ${branch.name}? What was said only there is deleted.`,
-                      yes: "Drop it",
+                      text: `Delete the branch ${branch.name}? Turns that are only in it are deleted.`,
+                      yes: "Delete it",
                       run: () => desk.sessions.dropBranch(desk.session, branch.name),
                     };
                   }}
                 >
-                  Drop
+                  Delete
                 </button>
               </div>
             )}
@@ -76,7 +76,7 @@ export function Branches() {
             name.value = event.currentTarget.value;
           }}
         />
-        <button type="submit">Begin a branch here</button>
+        <button type="submit">Start a branch here</button>
       </form>
     </>
   );

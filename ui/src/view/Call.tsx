@@ -54,7 +54,7 @@ function Keep({ call }: { call: CallBlock }) {
   const insert = () =>
     host.notebook?.insert(`%agent keep ${names.join(" ")}`, "below").then(
       () => (said.value = "Run the new cell to keep them."),
-      (error: unknown) => (said.value = error instanceof Error ? error.message : "No cell could be added."),
+      (error: unknown) => (said.value = error instanceof Error ? error.message : "The cell could not be added."),
     );
   return (
     <p class="ak-quiet">
@@ -112,7 +112,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
         <Source
           code={rest.map(([name, value]) => `${name} = ${shown(value)}`).join("\n")}
           language=""
-          label="Asked for"
+          label="Arguments"
         />
       )}
       {text && <Output text={text} cut={call.cut} label={call.done ? "Result" : "Output so far"} line={line} />}
@@ -125,7 +125,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
 /** An approval is shown only in the opened call; a denial always, because it explains why nothing happened. */
 function Decided({ approval: { decision, reason }, open }: { approval: Approval; open: boolean }) {
   if (decision === "approve" && !open) return null;
-  const said = decision === "approve" ? "You allowed it" : decision === "deny" ? "Denied" : "Not answered";
+  const said = decision === "approve" ? "You approved it" : decision === "deny" ? "Denied" : "Not answered";
   const why = reason.replace(/^(approved|denied)(: )?/, "");
   return <p class="ak-decided">{why ? `${said}: ${why}` : said}.</p>;
 }

@@ -41,7 +41,7 @@ export function Chips() {
         ))}
       </ul>
       {blind && attached.some(({ kind }) => kind === "image") && (
-        <p class="ak-hint">{engine.current.value.model} reads text only: it is not shown the image.</p>
+        <p class="ak-hint">{engine.current.value.model} reads text only and does not see the image.</p>
       )}
       {problem && (
         <p class="ak-failure" role="alert">

@@ -109,9 +109,9 @@ export function Composer() {
       <Queue />
       {edited && (
         <p class="ak-editing">
-          An earlier message is edited: it is asked again on a branch.
+          You are editing an earlier message. It is asked again on a new branch.
           <button type="button" onClick={() => composing.stopEditing()}>
-            Leave it as it was
+            Cancel editing
           </button>
         </p>
       )}

@@ -31,8 +31,8 @@ export function EmptyConversation() {
         ))}
       </ul>
       <p class="ak-hint">
-        <kbd>/</kbd> for commands, <kbd>@</kbd> for variables and cells. Code in your kernel runs when you have said
-        yes.
+        <kbd>/</kbd> for commands, <kbd>@</kbd> for variables and cells. Code runs in your kernel only after you approve
+        it.
       </p>
     </div>
   );

@@ -26,7 +26,7 @@ export class ErrorBoundary extends Component<Part, State> {
     if (!failed || failed.of !== of) return children;
     return (
       <div>
-        <p class="ak-quiet">This could not be shown.</p>
+        <p class="ak-quiet">This part could not be shown.</p>
         {text && <div class="ak-plain">{text}</div>}
       </div>
     );

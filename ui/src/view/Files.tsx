@@ -20,7 +20,7 @@ export function Files({ files }: { files: readonly Facts[] }) {
 
 function File({ file }: { file: Facts }) {
   const { host } = usePanel();
-  const problem = useSignal(text(file["code"]) && (text(file["message"]) || "It could not be kept."));
+  const problem = useSignal(text(file["code"]) && (text(file["message"]) || "The file could not be saved."));
   const name = text(file["name"]) || text(file["filename"]) || "file";
   const size = typeof file["bytes"] === "number" ? formatBytes(file["bytes"]) : "";
   const fetched = async () => {
@@ -28,7 +28,7 @@ function File({ file }: { file: Facts }) {
     try {
       saveFile(await host.transport.bytes(`files/${encodeURIComponent(text(file["id"]))}/content`), name);
     } catch (error) {
-      problem.value = error instanceof Error ? error.message : "It could not be fetched.";
+      problem.value = error instanceof Error ? error.message : "The file could not be downloaded.";
     }
   };
   return (

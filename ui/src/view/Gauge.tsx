@@ -14,12 +14,12 @@ export function Gauge() {
   const percent = `${Math.round(part * 100)} %`;
   const words = [
     window > 0
-      ? `About ${tokens.toLocaleString()} of ${window.toLocaleString()} tokens that the model reads at once (${percent}).`
-      : `About ${tokens.toLocaleString()} tokens; how many the model reads at once is not known.`,
+      ? `About ${tokens.toLocaleString()} of ${window.toLocaleString()} tokens of the model's context (${percent}).`
+      : `About ${tokens.toLocaleString()} tokens; the size of the model's context is not known.`,
     seen?.dropped ? `${seen.dropped} older messages did not fit.` : "",
-    seen?.shortened ? `Of ${seen.shortened} results the middle was left out.` : "",
-    seen?.summary ? "A summary stands for what was said first." : "",
-    `In all: ${total.prompt_tokens.toLocaleString()} tokens read, ${total.completion_tokens.toLocaleString()} written.`,
+    seen?.shortened ? `${seen.shortened} results were shortened.` : "",
+    seen?.summary ? "A summary replaces the oldest messages." : "",
+    `Total: ${total.prompt_tokens.toLocaleString()} tokens read, ${total.completion_tokens.toLocaleString()} written.`,
     part > NEARLY ? "/compact makes it shorter." : "",
   ].filter(Boolean);
   return (

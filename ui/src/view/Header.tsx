@@ -119,7 +119,7 @@ function ModelChip() {
   const model = desk.engine.current.value;
   const turn = desk.conversation.running.value.at(0)?.view.value;
   const loading = turn?.loading;
-  const where = model ? (model.local ? "local" : `goes to ${model.host}`) : "";
+  const where = model ? (model.local ? "local" : `sent to ${model.host}`) : "";
   const pulled = desk.engine.pulling.value;
   const state =
     typeof loading === "number"

@@ -5,17 +5,17 @@ import { useDesk } from "./desk";
 export function Help() {
   const { enterSends } = useDesk().composing;
   const keys: [string, string][] = [
-    [enterSends.value ? "Enter" : "Shift+Enter", "Send; while a turn runs, the message waits for its end"],
+    [enterSends.value ? "Enter" : "Shift+Enter", "Send; while a turn runs, the message is queued"],
     [enterSends.value ? "Shift+Enter" : "Enter", "New line"],
     ["Arrow up", "In an empty message: edit the last one; it is asked again on a branch"],
     ["/", "Commands"],
-    ["@", "Variables, cells and the last error, to go along"],
+    ["@", "Attach variables, cells or the last error"],
     ["Escape", "Back to the notebook"],
-    ["Escape twice, Ctrl+. or Cmd+.", "Stop what runs"],
+    ["Escape twice, Ctrl+. or Cmd+.", "Stop the running turn"],
     ["Ctrl+Shift+L or Cmd+Shift+L", "From the notebook to the message"],
     ["Alt+Up, Alt+Down", "From turn to turn"],
-    ["Alt+Enter", "To the first card that asks"],
-    ["A, R", "On a card that asks: allow, refuse"],
+    ["Alt+Enter", "To the first approval"],
+    ["A, R", "On an approval: allow once, deny"],
   ];
   return (
     <>

@@ -20,15 +20,15 @@ export function Import() {
         if (file.value === given) seen.value = preview; // another may be chosen by now
       },
       (error: unknown) => {
-        if (file.value === given) problem.value = error instanceof Error ? error.message : "It can not be read.";
+        if (file.value === given) problem.value = error instanceof Error ? error.message : "The file cannot be read.";
       },
     );
   };
   return (
     <>
       <p class="ak-hint">
-        A file that was exported here, of this or another machine. What comes in counts as words of a stranger: code
-        that it brings does not run by itself.
+        A conversation that was exported from agent-kernel, on this or another machine. Imported text is not trusted:
+        code in it does not run by itself.
       </p>
       <input
         type="file"
@@ -43,7 +43,7 @@ export function Import() {
       )}
       {seen.value && (
         <>
-          <dl class="ak-facts" aria-label="What would come in">
+          <dl class="ak-facts" aria-label="Preview of the import">
             {Object.entries(seen.value)
               .filter(([, value]) => ["string", "number", "boolean"].includes(typeof value) && value !== "")
               .map(([name, value]) => (
@@ -61,7 +61,7 @@ export function Import() {
               if (value) void desk.trying(() => desk.sessions.bring(value));
             }}
           >
-            Import it{desk.conversation.query && ", and go on with it in this notebook"}
+            Import it{desk.conversation.query && " and continue with it in this notebook"}
           </button>
         </>
       )}

@@ -6,12 +6,12 @@ import { useDesk } from "./desk";
 type Words<Value extends string> = Record<Value, [string, string]>;
 
 const ASKS: Words<Permission> = {
-  auto: ["Rules", "What may run: as the rules of the server say"],
-  ask: ["Ask", "What may run: nothing without a question"],
+  auto: ["Rules", "What may run: according to the rules of the server"],
+  ask: ["Ask", "What may run: nothing without your approval"],
   deny: ["Deny", "What may run: nothing"],
 };
 const PLACES: Words<Where> = {
-  draft: ["Draft", "Where code runs: in a draft of your kernel. It sees your variables and changes none of them"],
+  draft: ["Draft", "Where code runs: in a draft of your kernel, which sees your variables and does not change them"],
   live: ["Kernel", "Where code runs: in your kernel, after asking"],
   sandbox: ["Sandbox", "Where code runs: in the sandbox, which has none of your variables"],
 };

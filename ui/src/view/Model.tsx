@@ -12,15 +12,15 @@ export function Model() {
   const models = engine.models.value;
   const current = engine.current.value;
   const failure = engine.failure.value;
-  if (!models) return <p role="status">{failure?.message ?? "Looking..."}</p>;
+  if (!models) return <p role="status">{failure?.message ?? "Loading..."}</p>;
   const own = models.engines.length > 0;
   return (
     <>
       {current && (
         <p>
-          This conversation goes to <strong>{current.model}</strong>:{" "}
-          {current.local ? "a model on this machine." : `everything said is sent to ${current.host}.`}
-          {current.context_length > 0 && ` It reads ${current.context_length.toLocaleString()} tokens at once.`}
+          This conversation uses <strong>{current.model}</strong>:{" "}
+          {current.local ? "a model on this machine." : `all messages are sent to ${current.host}.`}
+          {current.context_length > 0 && ` Its context has ${current.context_length.toLocaleString()} tokens.`}
           {!current.vision && current.state === "ready" && " It reads text only."}
         </p>
       )}
@@ -34,8 +34,8 @@ export function Model() {
         {models.engines.map(({ name, model, local, host, refused }) => (
           <li key={name}>
             <Choice name={name} chosen={current?.name === name} disabled={refused}>
-              <strong>{name}</strong> {model} · {local ? "local" : `goes to ${host}`}
-              {refused && " · this server lets nothing out"}
+              <strong>{name}</strong> {model} · {local ? "local" : `sent to ${host}`}
+              {refused && " · not allowed: this server sends nothing to other hosts"}
             </Choice>
           </li>
         ))}
@@ -55,7 +55,7 @@ export function Model() {
         ))}
       </ul>
       <button type="button" onClick={() => void engine.choose("")}>
-        The server's own choice
+        Use the server's default
       </button>
     </>
   );
@@ -163,4 +163,4 @@ function Pulled() {
 const about = (offer: ModelOffer): string =>
   [`From ${offer.source}`, offer.publisher && `by ${offer.publisher}`, `licence ${offer.licence}`]
     .filter(Boolean)
-    .join(", ") + (offer.disk_bytes ? `. It takes ${formatBytes(offer.disk_bytes)} of the disk.` : ".");
+    .join(", ") + (offer.disk_bytes ? `. It needs ${formatBytes(offer.disk_bytes)} on disk.` : ".");

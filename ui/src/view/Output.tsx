@@ -25,10 +25,10 @@ export function Output({ text, cut = 0, label, line = 0 }: Shown) {
     <div class="ak-output">
       {long && (
         <button type="button" class="ak-link" onClick={() => (all.value = true)}>
-          Show {(text.length - SHOWN).toLocaleString("en")} characters before
+          Show {(text.length - SHOWN).toLocaleString("en")} earlier characters
         </button>
       )}
-      {!long && cut > 0 && <p class="ak-quiet">{cut.toLocaleString("en")} characters before are not kept here.</p>}
+      {!long && cut > 0 && <p class="ak-quiet">{cut.toLocaleString("en")} earlier characters were dropped.</p>}
       <pre role="group" tabIndex={0} aria-label={label}>
         {line > 0 ? (
           <Lines text={shown} line={line} place={place} />

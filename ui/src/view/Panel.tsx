@@ -30,7 +30,7 @@ export function Panel(surroundings: PanelParts) {
       const again = event.timeStamp - escaped.current < TWICE_MS;
       escaped.current = event.timeStamp;
       if (runs && again) void desk.stop();
-      else if (runs) desk.say("Escape again stops what runs.");
+      else if (runs) desk.say("Press Escape again to stop the running turn.");
       else host.notebook?.focus();
     }
   };

@@ -10,7 +10,7 @@ export function Queue() {
       {waiting.map((entry, index) => (
         <li key={entry.id}>
           <span class="ak-cut">{entry.prompt || "A message"}</span>
-          <span class="ak-state">{index === 0 ? "next" : `${index + 1} before it end first`}</span>
+          <span class="ak-state">{index === 0 ? "next" : `after ${index + 1} others`}</span>
           <button
             type="button"
             aria-label={`Do not ask: ${entry.prompt}`}

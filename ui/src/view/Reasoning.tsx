@@ -13,7 +13,7 @@ export function Reasoning({ block }: { block: TextBlock }) {
     <div class="ak-reasoning">
       <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
         <Icon name="reasoning" />
-        <span class="ak-verb">{block.done ? "Reasoning" : "Reasons"}</span>
+        <span class="ak-verb">{block.done ? "Reasoning" : "Reasoning..."}</span>
         <span class="ak-outcome">{block.done ? took : <Elapsed since={block.began} />}</span>
       </button>
       {open.value && (

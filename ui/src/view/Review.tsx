@@ -185,11 +185,11 @@ function words(standing: Standing, change: Change, isOpen: boolean): string {
     case "accepted":
       return "accepted";
     case "undone":
-      return change.do === "delete" ? "is there again" : "undone";
+      return change.do === "delete" ? "restored" : "undone";
     case "touched":
       return "you changed the cell since; it stays as it is";
     case "gone":
-      return change.do === "insert" ? "is not there any more" : "the cell is gone";
+      return change.do === "insert" ? "removed since" : "the cell is gone";
     case "closed":
       return "its notebook is not open here";
   }

@@ -23,14 +23,16 @@ export function SessionList() {
         type="search"
         class="ak-search"
         aria-label="Search conversations"
-        placeholder="Search titles and what was said"
+        placeholder="Search titles and messages"
         value={words.value}
         onInput={(event) => {
           words.value = event.currentTarget.value;
         }}
       />
       {desk.conversation.place.value.path && (
-        <p class="ak-hint">Opening one here lets this notebook go on with it. The one it has now stays in this list.</p>
+        <p class="ak-hint">
+          This notebook continues with the conversation that you open. Its current one stays in this list.
+        </p>
       )}
       {failure && (
         <p class="ak-failure" role="alert">
@@ -41,7 +43,7 @@ export function SessionList() {
         </p>
       )}
       <p class="ak-hint" role="status">
-        {rows.length === 0 && (sessions.loading.value ? "Looking..." : nothing(words.value))}
+        {rows.length === 0 && (sessions.loading.value ? "Searching..." : nothing(words.value))}
       </p>
       <ul class="ak-sessions" aria-label="Conversations">
         {rows.map((row) => (
@@ -53,7 +55,7 @@ export function SessionList() {
 }
 
 const nothing = (words: string) =>
-  words ? "Nothing is called so, and nothing was said with these words." : "There are none yet: send a message.";
+  words ? "No conversation matches." : "There are no conversations yet. Send a message to start one.";
 
 function SessionRow({ row }: { row: Row }) {
   const desk = useDesk();

@@ -38,7 +38,7 @@ export function Settings() {
       </ul>
       {grants.length > 0 && (
         <button type="button" onClick={() => void desk.trying(() => desk.sessions.revoke(desk.session)).then(load)}>
-          Take all of it back
+          Revoke all
         </button>
       )}
       <h3>Rules of this server</h3>

@@ -37,7 +37,7 @@ function Connection() {
   if (connection === "connecting") return <StateCard tone="info">The connection was lost. Reconnecting...</StateCard>;
   return (
     <StateCard tone="warning">
-      <p>The Jupyter server does not answer. A turn that runs goes on there. What you type here stays.</p>
+      <p>The Jupyter server does not answer. A running turn continues there. What you type here stays.</p>
       {transport.retry && (
         <button type="button" onClick={() => transport.retry?.()}>
           Try now
@@ -109,18 +109,19 @@ function Kernel() {
   if (!bound) {
     return (
       <StateCard tone="info">
-        No notebook is open. With one the agent sees its cells and its kernel; without one its code runs in the sandbox.
+        No notebook is open. The agent sees the cells and the kernel of an open notebook; without one its code runs in
+        the sandbox.
       </StateCard>
     );
   }
   const start = () => void host.notebook?.startKernel();
   if (bound.kernelState === "restarting") {
-    return <StateCard tone="info">The kernel restarts. The conversation stays; variables are lost.</StateCard>;
+    return <StateCard tone="info">The kernel is restarting. Its variables are lost; the conversation stays.</StateCard>;
   }
   if (bound.kernelState === "dead") {
     return (
       <StateCard tone="warning">
-        <p>The kernel is gone, and with it its variables. The conversation stays.</p>
+        <p>The kernel has died and its variables are lost. The conversation stays.</p>
         <button type="button" onClick={start}>
           Start a kernel
         </button>
@@ -130,7 +131,7 @@ function Kernel() {
   if (bound.kernelState !== "none") return null;
   return (
     <StateCard tone="info">
-      <p>This notebook has no kernel. Until it has one, code runs in the sandbox and sees no variables of yours.</p>
+      <p>This notebook has no kernel. Until it has one, code runs in the sandbox and cannot see your variables.</p>
       <button type="button" onClick={start}>
         Start a kernel
       </button>
@@ -145,7 +146,7 @@ function Engine() {
   if (!problem) return null;
   return (
     <StateCard tone="warning">
-      <p>The model of this conversation can not be used: {problem}</p>
+      <p>The model of this conversation cannot be used: {problem}</p>
       <button type="button" onClick={() => desk.open("model")}>
         Choose a model
       </button>

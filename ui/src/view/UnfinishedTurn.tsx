@@ -38,6 +38,6 @@ export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }
 
 function reason({ state, error, reason: why }: TurnView): string {
   if (state === "cancelled") return why.startsWith("stopped") ? `S${why.slice(1)}.` : `Stopped: ${why || "no reason"}.`;
-  if (state === "interrupted") return `Broken off: ${why || "its server ended"}. What it had is kept.`;
-  return error?.message ?? (why || "It failed.");
+  if (state === "interrupted") return `Interrupted: ${why || "the server stopped"}. What it produced is saved.`;
+  return error?.message ?? (why || "The turn failed.");
 }

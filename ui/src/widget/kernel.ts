@@ -18,7 +18,7 @@ export class WidgetKernel implements NotebookHost {
   }
 
   insert(): Promise<string> {
-    return Promise.reject(new Error("A panel in a cell can not change the notebook; copy the code instead."));
+    return Promise.reject(new Error("A panel in a cell cannot change the notebook. Copy the code instead."));
   }
 
   reveal(): void {
@@ -30,6 +30,6 @@ export class WidgetKernel implements NotebookHost {
   }
 
   startKernel(): Promise<void> {
-    return Promise.reject(new Error("Start the kernel in the notebook, and run the cell again."));
+    return Promise.reject(new Error("Start the kernel in the notebook and run the cell again."));
   }
 }

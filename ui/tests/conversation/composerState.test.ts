@@ -144,7 +144,7 @@ describe("a message that is written", () => {
     expect(desk.composing.text.value).toBe("/exprt");
     desk.composing.text.value = "/stop";
     await submit(desk);
-    expect(conversation.message.value).toContain("nothing");
+    expect(conversation.message.value).toContain("cannot be used now");
     expect(server.bodies).toEqual([]);
     desk.composing.text.value = "/home/me/data.csv has gaps";
     await submit(desk);
@@ -224,7 +224,7 @@ describe("a message that was sent", () => {
     });
     expect(await composing.send()).toBe(false);
     expect([composing.text.value, conversation.editing.value]).toEqual(["add them all", null]);
-    expect(conversation.message.value).toContain("new one");
+    expect(conversation.message.value).toContain("as a new message");
     await composing.send();
     expect(server.bodies.at(-1)).not.toHaveProperty("replaces");
   });

@@ -259,7 +259,7 @@ describe("what happened meanwhile", () => {
     expect(server.rebuilt).toEqual([{ dry_run: true }]);
     await desk.asking.value?.run();
     expect(server.rebuilt).toEqual([{ dry_run: true }, { dry_run: false }]);
-    expect(conversation.message.value).toContain("there again");
+    expect(conversation.message.value).toContain("are restored");
   });
 });
 

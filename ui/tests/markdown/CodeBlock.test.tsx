@@ -15,7 +15,7 @@ test("a piece of code that the server does not take was not sent, and says so", 
   await shell.show(<CodeBlock code="x = 1" language="python" />);
   shell.server.refuses = true;
   await shell.press(RUN);
-  expect(shell.find("[role=status]").textContent).toBe("It was not sent.");
+  expect(shell.find("[role=status]").textContent).toBe("The message was not sent.");
   shell.server.refuses = false;
   await shell.press(RUN);
   expect(shell.find("[role=status]").textContent).toBe("Sent");

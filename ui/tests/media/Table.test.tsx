@@ -32,5 +32,8 @@ test("a cell that is deeper than can be written is said, and the others are show
   );
   if (!isRows(value)) throw new Error("it is a table");
   void act(() => render(<Table rows={value} label="Rain" />, place));
-  expect([...place.querySelectorAll("td")].map((cell) => cell.textContent)).toEqual(["(too deep to be shown)", "May"]);
+  expect([...place.querySelectorAll("td")].map((cell) => cell.textContent)).toEqual([
+    "(nested too deeply to show)",
+    "May",
+  ]);
 });

@@ -43,7 +43,9 @@ describe("the bytes of media", () => {
 
   test("are never asked for under a name that is no hash", async () => {
     const { transport, asked } = server(() => Promise.resolve(new Blob()));
-    await expect(acquireMedium(transport, "s", { mime: "image/png", hash: "../../api/shutdown" }).blob).rejects.toThrow();
+    await expect(
+      acquireMedium(transport, "s", { mime: "image/png", hash: "../../api/shutdown" }).blob,
+    ).rejects.toThrow();
     expect(asked).toEqual([]);
   });
 });

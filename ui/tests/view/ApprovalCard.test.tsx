@@ -130,22 +130,22 @@ test("a second click sends nothing more", async () => {
 
 test("how long it waits counts down", () => {
   stage.show(asked({ until: Date.now() / 1_000 + 61 }));
-  expect(card().textContent).toContain("denied by itself in 1 min 1 s");
+  expect(card().textContent).toContain("Denied automatically in 1 min 1 s");
   void act(() => void vi.advanceTimersByTime(2_000));
-  expect(card().textContent).toContain("denied by itself in 59 s");
+  expect(card().textContent).toContain("Denied automatically in 59 s");
 });
 
 test("characters that hide or turn code around are shown by their numbers", () => {
   stage.show(asked({ code: "ok = 1 \u202e# x\u200b\u{e0041}" }));
   expect(stage.find(".ak-approval .ak-source").textContent).toBe("ok = 1 U+202E# xU+200BU+E0041");
-  expect(card().textContent).toContain("characters that can not be seen");
+  expect(card().textContent).toContain("contains invisible characters");
 });
 
 test.each(cards)("the card of %j shows every character that the server marked", ({ code, shown }) => {
   const numbers = [...shown.matchAll(/\[(U\+[0-9A-F]{4,6})\]/g)].map((found) => found[1] ?? "");
   stage.show(asked({ code: shown, arguments: { code }, unseen: numbers }));
   expect(stage.find(".ak-approval .ak-source").textContent).toBe(shown);
-  expect(card().textContent).toContain("characters that can not be seen");
+  expect(card().textContent).toContain("contains invisible characters");
   expect(hasInvisible(card().textContent)).toBe(false);
 });
 

@@ -82,9 +82,9 @@ async function press(name: string) {
 test("what comes in is shown before it does, as text", async () => {
   const { request } = await show(fresh());
   expect(request.mock.calls[0]?.[1]).toBe("beside?path=work.ipynb");
-  expect(place.textContent).toContain("words of a stranger");
+  expect(place.textContent).toContain("Imported text is not trusted");
   expect(place.textContent).not.toContain("what is the mean?");
-  await press("Show what comes in");
+  await press("Preview");
   const facts = [...place.querySelectorAll("dl > div")].map((one) =>
     [...one.children].map((part) => part.textContent).join(": "),
   );
@@ -95,7 +95,7 @@ test("what comes in is shown before it does, as text", async () => {
       "messages: 9 on 1 branch",
       "pictures: 2, 2.5 MB",
       "size: 12 kB",
-      "stays out: 2 hidden messages",
+      "left out: 2 hidden messages",
     ]),
   );
   expect(place.querySelector("img")).toBeNull();
@@ -141,6 +141,6 @@ test("what can not come in says why and offers no import", async () => {
   const beside = fresh();
   if (beside.arrival) beside.arrival = { ...beside.arrival, refused: "messages[0].role: there is no role root" };
   await show(beside);
-  expect(place.textContent).toContain("It can not come in: messages[0].role");
+  expect(place.textContent).toContain("It cannot be imported: messages[0].role");
   expect([...place.querySelectorAll("button")].map((one) => one.textContent)).toEqual(["Not now"]);
 });

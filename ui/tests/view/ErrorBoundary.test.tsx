@@ -33,7 +33,7 @@ const show = (text: string): void =>
 test("what fails is a note with its plain text, tried once; what comes in its place is drawn", () => {
   show("good");
   show("bad <b>");
-  expect(place.textContent).toBe("This could not be shown.bad <b>");
+  expect(place.textContent).toBe("This part could not be shown.bad <b>");
   drawn = 0;
   show("bad <b>");
   expect(drawn).toBe(0);

@@ -175,6 +175,6 @@ test("a part that can not be drawn says so, and all around it stays", () => {
   const [entry] = stage.show(turn);
   stage.grow(entry, more(turn, ["text.delta", { text: "and last" }]));
   const said = stage.find(".ak-turn").textContent;
-  expect(said).toMatch(/First.*This could not be shown\..*kind.*and last/s);
+  expect(said).toMatch(/First.*This part could not be shown\..*kind.*and last/s);
   rows.mockReset();
 });
