@@ -49,6 +49,7 @@ from jupyter_ext.turns.ephemeral_sessions import Ephemeral
 from jupyter_ext.turns.idempotency import Idempotency
 from jupyter_ext.turns.revision_lock import Changes
 from jupyter_ext.turns.start_turn import Calls
+from jupyter_ext.turns.turn_admission import TurnAdmission
 from jupyter_ext.turns.turn_inputs import TurnInputs
 from jupyter_ext.turns.turn_versions import Versions
 from jupyter_ext.turns.turns import Turns
@@ -92,6 +93,7 @@ class Services:
     # Turns and their sessions.
     access: Access
     turns: Turns
+    turn_admission: TurnAdmission
     turn_starter: Calls
     turn_inputs: TurnInputs
     turn_versions: Versions
@@ -211,6 +213,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     access = Access(
         store, kernels, notebooks, turns, engine_choices, private_sessions, runtime.engines, settings.allow_urls
     )
+    turn_admission = TurnAdmission(runtime, turns, access, notebooks, private_sessions, ephemeral_sessions)
     turn_inputs = TurnInputs(store, runtime.files, access)
     has_login = bool(server.identity_provider.token)
     parent_kernel.adopt(kernels, notebooks, has_login=has_login)
@@ -222,12 +225,13 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         requests=requests,
         access=access,
         turns=turns,
+        turn_admission=turn_admission,
         turn_starter=Calls(
             runtime=runtime,
             turns=turns,
             access=access,
             inputs=turn_inputs,
-            private_sessions=private_sessions,
+            admission=turn_admission,
             ephemeral_sessions=ephemeral_sessions,
         ),
         turn_inputs=turn_inputs,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, SessionBusy
+from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Message
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import UNLISTED, SessionKey, check_id, new_id
@@ -18,15 +17,14 @@ from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.auth.callers import Caller, subject
-from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.dialect_request import Asked
 from jupyter_ext.turns.ephemeral_sessions import Ephemeral, is_ephemeral
 from jupyter_ext.turns.pending_client_calls import HandedOver
+from jupyter_ext.turns.turn_admission import OpenedSession, TurnAdmission
 from jupyter_ext.turns.turn_inputs import TurnInputs
 from jupyter_ext.turns.turns import LiveTurn, Order, Turns
 
-log = logging.getLogger(__name__)
 ANSWERS = frozenset(DEFAULTS)
 """Every kind, by name: a client that follows may know nothing of approvals, so its silence is no after
 ``approval_timeout_s``. ``*`` would wait for ever."""
@@ -66,14 +64,14 @@ class Calls:
         turns: Turns,
         access: Access,
         inputs: TurnInputs,
-        private_sessions: PrivateSessions,
+        admission: TurnAdmission,
         ephemeral_sessions: Ephemeral,
     ) -> None:
         self._runtime = runtime
         self._turns = turns
         self._access = access
         self._inputs = inputs
-        self._private_sessions = private_sessions
+        self._admission = admission
         self._ephemeral_sessions = ephemeral_sessions
         self._ending: set[asyncio.Future[Any]] = set()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
@@ -82,11 +80,8 @@ class Calls:
     async def begin(self, caller: Caller, asked: Asked, turn_id: str = "") -> Call:
         """``turn_id`` is one that was made for it. Raises UnknownModel, Forbidden, SessionBusy, TooManyRequests,
         EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
-        self._turns.admit()
+        await self._admission.admit(caller, asked.name)
         asked = asked.dispatched() if self._runtime.dispatches else asked
-        if asked.name and self._access.may_choose(caller, asked.name):
-            self._runtime.engines.get(asked.name)  # before a session is made for it
-        await self._turns.allow(caller.namespace, caller.token.id if caller.token else "")
         found = await self._session(caller, asked)
         turn = await self._started(caller, found, asked, turn_id)
         plain = not asked.session and asked.engaged == ()
@@ -115,7 +110,7 @@ class Calls:
         return await self._started_in(caller, fresh, asked, turn_id)
 
     async def _started_in(self, caller: Caller, found: Found, asked: Asked, turn_id: str) -> LiveTurn:
-        async with self._or_forgotten(caller, found):
+        async with self._admission.removed_if_refused(caller, OpenedSession(found.key, found.made)):
             return await self._turns.start(await self._order(caller, found.key, asked, turn_id), queue=False)
 
     async def _order(self, caller: Caller, key: SessionKey, asked: Asked, turn_id: str) -> Order:
@@ -134,33 +129,6 @@ class Calls:
             route=asked.route,
             id=turn_id,
         )
-
-    @asynccontextmanager
-    async def _or_forgotten(self, caller: Caller, found: Found) -> AsyncIterator[None]:
-        """A session that was made for a call that is refused after all goes again, unless another call uses it."""
-        try:
-            yield
-        except AgentKernelError:
-            if found.made:
-                await self._unmake(caller, found.key)
-            raise
-
-    async def _unmake(self, caller: Caller, key: SessionKey) -> None:
-        if self._turns.of_session(key) is not None:
-            return
-        if is_ephemeral(key.id):
-            await self._ephemeral_sessions.forget(key)
-            return
-        try:
-            session = await self._runtime.store.info(key)
-            if session is None or session.turns:
-                return
-            await self._private_sessions.forget(key)
-        except AgentKernelError as error:  # what is told is why the call was refused
-            log.warning("a session that was made for a refused call stays: %s", error)
-            return
-        if caller.kernel is not None:
-            caller.kernel.sessions.discard(key.id)
 
     async def _session(self, caller: Caller, asked: Asked) -> Found:
         """The one that was named; else, where tools of the server may run, the one that the conversation continues;

@@ -80,6 +80,7 @@ def endpoint_of(services: Services) -> McpEndpoint:
             runtime=services.runtime,
             access=services.access,
             turns=services.turns,
+            admission=services.turn_admission,
             kernels=services.kernels,
             notebooks=services.notebooks,
             attached_notebooks=services.attached_notebooks,

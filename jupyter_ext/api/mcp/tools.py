@@ -12,17 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.core.session import Session, SessionKey, new_id
+from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpTurn, Outcome, Question
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.notebooks.bindings import KERNEL, Notebooks, called, is_notebook
+from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.notebook_access import AttachedNotebook, AttachedNotebooks
 from jupyter_ext.notebooks.sidecar import Sidecars
 from jupyter_ext.turns.access import Access
+from jupyter_ext.turns.turn_admission import TurnAdmission
 from jupyter_ext.turns.turns import LiveTurn, Order, Turns
 
 ANSWERS = frozenset(DEFAULTS)
@@ -93,6 +94,7 @@ class McpTools:
         runtime: Runtime,
         access: Access,
         turns: Turns,
+        admission: TurnAdmission,
         kernels: Kernels,
         notebooks: Notebooks,
         attached_notebooks: AttachedNotebooks,
@@ -101,6 +103,7 @@ class McpTools:
         self._runtime = runtime
         self._access = access
         self._turns = turns
+        self._admission = admission
         self._kernels = kernels
         self._notebooks = notebooks
         self._attached_notebooks = attached_notebooks
@@ -145,14 +148,21 @@ class McpTools:
     async def _started(self, given: AgentArguments, caller: Caller) -> LiveTurn:
         place = await self._notebook(given.notebook) if given.notebook else None
         kernel = await self._kernel(place, caller) if place else None
-        key = await self._session(given, caller, place)
+        await self._admission.admit(caller)
+        opened = await self._admission.open_session(caller, given.session, place, given.prompt)
+        async with self._admission.removed_if_refused(caller, opened):
+            return await self._turns.start(await self._order(given, caller, opened.key, kernel, place))
+
+    async def _order(
+        self, given: AgentArguments, caller: Caller, key: SessionKey, kernel: Kernel | None, place: str | None
+    ) -> Order:
         request = TurnRequest(
             given.prompt,
             answers=ANSWERS,
             max_tool_rounds=given.max_rounds,
             model=await self._access.engine(caller, key),
         )
-        order = Order(
+        return Order(
             key,
             request,
             kernel=kernel.id if kernel else "",
@@ -163,7 +173,6 @@ class McpTools:
             route="mcp",
             token=caller.token.id if caller.token else "",
         )
-        return await self._turns.start(order)
 
     async def _notebook(self, path: str) -> str:
         """Raises InvalidRequest, NotFound."""
@@ -184,16 +193,6 @@ class McpTools:
         if kernel is None and place is not None:
             return self._attached_notebooks.of_file(place)
         return self._attached_notebooks.of_turn(kernel, place or "", by_user=True)
-
-    async def _session(self, given: AgentArguments, caller: Caller, place: str | None) -> SessionKey:
-        begins = self._runtime.afterwards.title(self._runtime.ledger.redactor.text(given.prompt))
-        if given.session is None and place is not None:
-            key, _ = await self._notebooks.session(caller.namespace, place, begins)
-            return key
-        key = SessionKey(caller.namespace, given.session or new_id("session"))
-        if await self._access.claim_id(caller, key.id):
-            await self._runtime.store.create(key, called(place or KERNEL, begins))
-        return key
 
     # ------------------------------------------------------------------------------------------------ notebooks
 

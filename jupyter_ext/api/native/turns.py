@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.core.errors import Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.request import TurnRequest
-from agent_kernel.core.session import SessionKey, new_id
+from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
 from jupyter_ext.api.http.handler import AgentHandler, guarded
@@ -26,10 +26,12 @@ from jupyter_ext.api.native.request_schemas import (
 )
 from jupyter_ext.api.schemas import turns as told
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
-from jupyter_ext.notebooks.bindings import KERNEL, called
+from jupyter_ext.notebooks.bindings import KERNEL
+from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, key_of
 from jupyter_ext.turns.regenerate import asked_again
 from jupyter_ext.turns.stored_events import replay
+from jupyter_ext.turns.turn_admission import OpenedSession
 from jupyter_ext.turns.turn_versions import fingerprint, fingerprints
 from jupyter_ext.turns.turn_window import window
 from jupyter_ext.turns.turns import Order
@@ -79,17 +81,23 @@ class TurnsHandler(AgentHandler):
 
     async def _begun(self, body: TurnBody, turn_id: str) -> Begun | None:
         """A turn that has begun; None: a stored answer was shown instead."""
-        caller = self.caller
-        if body.rerun != "show":
-            self.services.turns.admit()  # before a session is made for it
-            await self.services.turns.allow(caller.namespace, caller.token.id if caller.token else "")
-        if body.model and self.services.access.may_choose(caller, body.model):
-            self.services.runtime.engines.get(body.model)  # before a session is made for it
+        caller, admission = self.caller, self.services.turn_admission
+        if body.rerun == "show":  # a stored answer may do, which no limit counts
+            admission.check_model(caller, body.model)
+        else:
+            await admission.admit(caller, body.model)
         if caller.kernel and self.services.kernel_jobs.runs_in(caller.kernel.id):
             raise Conflict("Code of the agent runs in this kernel now; it can not begin a turn of its own.")
         kernel = self.services.access.kernel(caller, body.kernel)
         place = await self.services.notebooks.place(kernel.id) if kernel else None
-        key, created = await self._session(body, place)
+        opened = await admission.open_session(caller, body.session, place, body.request("", "").said)
+        async with admission.removed_if_refused(caller, opened):
+            return await self._begun_in(opened, body, turn_id, kernel, place)
+
+    async def _begun_in(
+        self, opened: OpenedSession, body: TurnBody, turn_id: str, kernel: Kernel | None, place: str | None
+    ) -> Begun | None:
+        caller, key = self.caller, opened.key
         await self.services.turn_inputs.attach(caller, key, body.inputs)
         engine = await self.services.access.engine(self.caller, key, body.model)
         notebook = None if place is None or place.startswith(KERNEL) else place
@@ -117,7 +125,7 @@ class TurnsHandler(AgentHandler):
             id=turn_id,
         )
         turn = await self.services.turns.start(order, queue=body.queue)
-        return Begun(turn, {"created": created, "notebook": notebook, "asked_again": again})
+        return Begun(turn, {"created": opened.created, "notebook": notebook, "asked_again": again})
 
     async def _why_again(self, key: SessionKey, request: TurnRequest) -> dict[str, str] | None:
         """Why the cell is asked again; None: it is asked for the first time."""
@@ -139,22 +147,6 @@ class TurnsHandler(AgentHandler):
         reply |= {"private": is_private(key.id), "stored": True}
         self.reply({**reply, "answered": turn.closed, "version": version})
         return True
-
-    async def _session(self, body: TurnBody, place: str | None) -> tuple[SessionKey, bool]:
-        """The one that was named, that of the place, or a new one."""
-        store, caller, runtime = self.services.runtime.store, self.caller, self.services.runtime
-        begins = runtime.afterwards.title(runtime.ledger.redactor.text(body.request("", "").said))
-        if body.session is None and place is not None:
-            key, created = await self.services.notebooks.session(caller.namespace, place, begins)
-            if caller.kernel:
-                caller.kernel.sessions.add(key.id)
-            return key, created
-        key = SessionKey(caller.namespace, body.session or new_id("session"))
-        if created := await self.services.access.claim_id(caller, key.id):
-            await store.create(key, called(place or KERNEL, begins))
-        elif body.session:
-            await store.forget(key)
-        return key, created
 
 
 class SessionTurnsHandler(TurnsHandler):

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -127,6 +128,23 @@ async def test_a_call_that_is_cancelled_stops_the_turn(server: AgentServer, mode
             turns = (await panel.get(f"agent/v1/sessions/{session}/items")).json()["turns"]
             await asyncio.sleep(0.02)
         assert turns[0]["state"] == "cancelled"
+
+
+async def test_a_turn_that_is_refused_leaves_no_session_behind(tmp_path: Path) -> None:
+    made = AgentServer(tmp_path / "server", [{"text": "hello", "loop": True}], {"user_requests_per_minute": 1})
+    made.directory.mkdir()
+    try:
+        await made.start()
+        async with client(made) as mcp:
+            first = await mcp.call_tool("agent", {"prompt": "one"})
+            refused = await mcp.call_tool("agent", {"prompt": "two"})
+            assert (first.is_error, refused.is_error) == (False, True)
+            named = await mcp.call_tool("agent", {"prompt": "two", "session": "mine"})
+            assert named.is_error
+            rows = (await mcp.call_tool("list_sessions", {})).structured_content["sessions"]
+        assert [row["id"] for row in rows] == [first.structured_content["session"]]
+    finally:
+        made.sweep()
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)
