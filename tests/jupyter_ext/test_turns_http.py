@@ -48,6 +48,14 @@ async def test_a_client_that_was_lost_resumes_without_a_gap_or_a_repeat(server: 
         assert text_of(whole) == SLOW["text"]
 
 
+async def test_a_turn_that_is_refused_leaves_no_session_behind(server: AgentServer) -> None:
+    async with server.client() as client:
+        body = {"prompt": "read", "session": "for a refused turn", "inputs": ["file_of_nobody"]}
+        refused = await client.post("agent/v1/turns", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
+        assert (await client.get("agent/v1/sessions/for%20a%20refused%20turn")).status_code == 404
+
+
 async def test_a_reader_that_leaves_does_not_end_the_turn(server: AgentServer) -> None:
     async with server.client() as client:
         turn = (await start_turn(client, "slow"))["turn"]
