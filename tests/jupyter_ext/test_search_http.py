@@ -90,3 +90,18 @@ async def test_a_kernel_finds_what_it_may_read_until_a_person_lets_it_search_eve
         assert sorted(await found(code, q="peridot")) == sorted([mine["session"], "search foreign"])
         assert (await code.post("agent/v1/search/access", json={})).json() == {"granted": True}
         assert (await code.get("agent/v1/sessions/search%20foreign/items")).status_code == 403
+
+
+async def test_a_person_who_is_logged_in_sees_the_page_of_a_question_whatever_token_its_address_has(
+    server: AgentServer,
+) -> None:
+    kernel = await server.start_kernel("asks.ipynb")
+    async with server.kernel_client(await server.kernel_token(kernel)) as code:
+        url = (await code.post("agent/v1/search/access", json={})).json()["url"]
+    async with httpx.AsyncClient(base_url=server.url, follow_redirects=True) as browser:
+        assert (await browser.get("api/status", params={"token": TOKEN})).status_code == 200
+        for token in (TOKEN, "stale"):
+            page = await browser.get(url, params={"token": token})
+            assert (page.status_code, page.text.count("<button")) == (200, 2), page.text
+    async with httpx.AsyncClient(base_url=server.url) as stranger:
+        assert (await stranger.get(url, params={"token": TOKEN})).status_code == 401
