@@ -16,9 +16,9 @@ from agent_kernel.cli.store import confirmed
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
-from agent_kernel.engines.local.catalog.catalog_entry import Entry, Source, source_to_json
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
-from agent_kernel.engines.local.catalog.pull import Pull, forget, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull import ModelPull, forget, parse_sources, unfinished
 from agent_kernel.engines.local.catalog.pull_progress import Bar, JsonLines, Lines
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
@@ -49,7 +49,7 @@ def model_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def model_state(found: Entry, cache_dir: Path) -> dict[str, Any]:
+def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """``state`` is ready, partial, missing or broken."""
     row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
     try:
@@ -133,7 +133,7 @@ def model_pull(args: argparse.Namespace) -> int:
     found = fetchable(args.name, sources=settings.model_sources)
     if args.force:
         forget(found, settings.cache_dir)
-    pull = Pull(found, settings.cache_dir, _consent(args), settings.model_sources)
+    pull = ModelPull(found, settings.cache_dir, _consent(args), settings.model_sources)
     signal.signal(signal.SIGTERM, _terminated)
     show = _display(args)
     try:
@@ -165,8 +165,8 @@ def _terminated(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _consent(args: argparse.Namespace) -> Callable[[Entry, Source], bool]:
-    def ask(found: Entry, source: Source) -> bool:
+def _consent(args: argparse.Namespace) -> Callable[[CatalogEntry, Source], bool]:
+    def ask(found: CatalogEntry, source: Source) -> bool:
         if not args.json:
             print("\n".join(_about(found, source)), file=sys.stderr)
         if args.yes:
@@ -183,7 +183,7 @@ def _consent(args: argparse.Namespace) -> Callable[[Entry, Source], bool]:
     return ask
 
 
-def _about(found: Entry, source: Source) -> list[str]:
+def _about(found: CatalogEntry, source: Source) -> list[str]:
     return [
         f"{found.name} = {found.title}: {megabytes(source.download)} from {source.kind} ({source.label})",
         f"  publisher  {source.publisher}",

@@ -75,7 +75,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Said:
+class ProbeReply:
     """All that came of one request; ``error`` is how it failed."""
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -123,10 +123,10 @@ class Probe:
         """A model may answer in words what it could have called for, so then the call is asked for by name."""
         said = await self._ask(SUM, tools=(ADD,))
         if said.calls:
-            return Finding("tools", "ok", _told(said.calls[0]))
-        named = Said() if said.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
+            return Finding("tools", "ok", _describe_call(said.calls[0]))
+        named = ProbeReply() if said.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
         if named.calls:
-            return Finding("tools", "unsure", f"{_told(named.calls[0])}, but only when asked for by name")
+            return Finding("tools", "unsure", f"{_describe_call(named.calls[0])}, but only when asked for by name")
         why = f"no call came, but text: {_short(said.text)}. Does the server parse the calls of this model?"
         return Finding("tools", "lacks", said.error or why)
 
@@ -167,12 +167,12 @@ class Probe:
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str = "auto",
         output: OutputFormat | None = None,
-    ) -> Said:
+    ) -> ProbeReply:
         sampling = Sampling(temperature=0, max_tokens=128)
         request = EngineRequest(
             (user(prompt, media),), tools, sampling, session="probe", tool_choice=tool_choice, output=output
         )
-        said, engine = Said(), self._seeing if media else self._engine
+        said, engine = ProbeReply(), self._seeing if media else self._engine
         try:
             async with aclosing(engine.stream(request)) as chunks:
                 async for chunk in chunks:
@@ -187,13 +187,13 @@ def missing(findings: Sequence[Finding]) -> list[str]:
     return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
 
 
-def _streaming(said: Said) -> Finding:
+def _streaming(said: ProbeReply) -> Finding:
     if said.pieces > 1:
         return Finding("streaming", "ok", f"{said.pieces} pieces")
     return Finding("streaming", "lacks", "the answer came in one piece")
 
 
-def _usage(said: Said) -> Finding:
+def _usage(said: ProbeReply) -> Finding:
     end = said.chunks[-1]
     assert isinstance(end, EndChunk)
     usage = end.usage
@@ -203,7 +203,7 @@ def _usage(said: Said) -> Finding:
     return Finding("usage", "ok", f"{usage.prompt_tokens} tokens read{reused}, {usage.completion_tokens} written")
 
 
-def _told(call: ToolCall) -> str:
+def _describe_call(call: ToolCall) -> str:
     right = (call.name, call.arguments) == (ADD.name, {"a": 1234, "b": 8765})
     return f"{call.name}({json.dumps(dict(call.arguments))})" + ("" if right else ", which is not right")
 

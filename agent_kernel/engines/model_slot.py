@@ -11,7 +11,7 @@ from contextlib import aclosing
 from agent_kernel.core.protocols import Chunk, Engine, EngineInfo, EngineRequest, WaitChunk
 
 
-class Seat:
+class ModelSlot:
     """First come, first served: requests to the model that sits wait too, once one to another model stands before
     them, so that nobody waits forever."""
 
@@ -52,10 +52,10 @@ class Seat:
         changed.set()
 
 
-class Seated:
+class SlottedEngine:
     """``engine``, whose model is loaded only while it has the seat."""
 
-    def __init__(self, engine: Engine, seat: Seat) -> None:
+    def __init__(self, engine: Engine, seat: ModelSlot) -> None:
         self.engine = engine
         self._seat = seat
 

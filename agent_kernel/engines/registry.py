@@ -15,7 +15,7 @@ from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.catalog.catalog import catalog, is_path
 from agent_kernel.engines.local.catalog.hub_id import HubId
-from agent_kernel.engines.model_slot import Seat, Seated
+from agent_kernel.engines.model_slot import ModelSlot, SlottedEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -24,19 +24,19 @@ COMMANDS = frozenset({"pull", "unload", "reset"})
 
 
 @dataclass(frozen=True, slots=True)
-class LocalModel:
+class ConfiguredModel:
     """An engine of the configuration without a url."""
 
     model: str
 
 
-def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | LocalModel]:
+def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredModel]:
     """``{name: {url, model, ...}}``, see ``Endpoint``; without a url ``model`` is one of this machine. Raises
     InvalidRequest, naming the engine."""
-    return {name: _parsed(name, settings) for name, settings in body.items()}
+    return {name: _parse_engine(name, settings) for name, settings in body.items()}
 
 
-def _parsed(name: str, settings: Any) -> Endpoint | LocalModel:
+def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
     if not NAME.fullmatch(name) or name in COMMANDS:
         raise InvalidRequest(f"{name!r} can not name an engine: letters, digits, dots and hyphens, 64 at most.")
     if name in catalog():
@@ -45,7 +45,7 @@ def _parsed(name: str, settings: Any) -> Endpoint | LocalModel:
         raise InvalidRequest(f"The engine {name} is described by an object with a url.")
     try:
         if set(settings) == {"model"} and isinstance(settings["model"], str):
-            return LocalModel(settings["model"])
+            return ConfiguredModel(settings["model"])
         return Endpoint.from_json(settings)
     except InvalidRequest as error:
         raise InvalidRequest(f"The engine {name}: {error.message}", hint=error.hint) from None
@@ -62,11 +62,11 @@ class NamedEngines:
         self._settings = settings
         self._local = local
         self._configured = parse_engines(settings.engines)
-        self._seat = Seat()
+        self._seat = ModelSlot()
         self._made: dict[str, Engine] = {}
         named = self._configured.get(settings.engine)
-        sits = settings.engine == "local" or isinstance(named, LocalModel)
-        self._own: Engine = Seated(own, self._seat) if sits else own
+        sits = settings.engine == "local" or isinstance(named, ConfiguredModel)
+        self._own: Engine = SlottedEngine(own, self._seat) if sits else own
         model = named.model if named else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
         self._exits = EgressPolicy(settings.local_only)
@@ -93,8 +93,8 @@ class NamedEngines:
         """Those of the configuration, for people to choose from; nothing secret is in it."""
         rows = []
         for name, settings in self._configured.items():
-            local = isinstance(settings, LocalModel) or settings.local
-            host = "" if isinstance(settings, LocalModel) else settings.host
+            local = isinstance(settings, ConfiguredModel) or settings.local
+            host = "" if isinstance(settings, ConfiguredModel) else settings.host
             refused = not local and not self._exits.allows("")
             rows.append({"name": name, "model": settings.model, "local": local, "host": host, "refused": refused})
         return rows
@@ -108,7 +108,7 @@ class NamedEngines:
     def local_engines(self) -> list[Engine]:
         """Engines that hold a model of this machine, once they were used."""
         used = {id(engine): engine for engine in (self._own, *self._made.values())}
-        return [engine.engine for engine in used.values() if isinstance(engine, Seated)]
+        return [engine.engine for engine in used.values() if isinstance(engine, SlottedEngine)]
 
     async def aclose(self) -> None:
         for engine in (self._own, *self._made.values()):
@@ -120,11 +120,11 @@ class NamedEngines:
         found = self._configured.get(name)
         if isinstance(found, Endpoint):
             return _remote(found, name)
-        if isinstance(found, LocalModel) or name in catalog() or is_path(name) or HubId.parse(name):
+        if isinstance(found, ConfiguredModel) or name in catalog() or is_path(name) or HubId.parse(name):
             model = found.model if found else name
             if model in {*self._made, *self._own_names}:
                 return self._made.get(model, self._own)
-            return Seated(self._local(replace(self._settings, engine="local", model=model)), self._seat)
+            return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._seat)
         near = difflib.get_close_matches(name, [*self._configured, *catalog()], 1)
         meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)

@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.engines.local.catalog.catalog import catalog
-from agent_kernel.engines.local.system_memory import resident
+from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from agent_kernel.engines.model_slot import Seated
+from agent_kernel.engines.model_slot import SlottedEngine
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.monitoring.request_tracker import Requests
@@ -114,9 +114,9 @@ class Gauges(Collector):
             now = engine.info().state
             for known in STATES:
                 state.add_metric((name or OWN, known), float(known == now))
-            local = engine.engine if isinstance(engine, Seated) else engine
+            local = engine.engine if isinstance(engine, SlottedEngine) else engine
             if isinstance(local, LocalEngine) and local.worker_pid:
-                memory.add_metric((name or OWN,), resident(local.worker_pid))
+                memory.add_metric((name or OWN,), resident_bytes(local.worker_pid))
         yield state
         yield memory
 

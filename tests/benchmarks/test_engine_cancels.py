@@ -14,7 +14,7 @@ from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextC
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.decoding.prefix_cache import CHAINS
-from agent_kernel.engines.local.system_memory import resident
+from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.engine import LocalEngine
 
 pytestmark = [pytest.mark.model("tiny"), pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -91,7 +91,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
         await filled(engine, chosen)
         pid = engine.worker_pid
         assert pid is not None
-        tasks, start = len(asyncio.all_tasks()), resident(pid)
+        tasks, start = len(asyncio.all_tasks()), resident_bytes(pid)
         numbers = iter(range(1, REQUESTS + 1))
 
         async def some() -> None:
@@ -101,7 +101,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
 
         await asyncio.gather(*(some() for _ in range(TOGETHER)))
         stats = await asyncio.wait_for(idle(engine), 30)
-        grown = resident(pid) - start
+        grown = resident_bytes(pid) - start
         assert engine.worker_pid == pid
         assert engine._worker is not None
         inboxes = set(engine._worker._inboxes)

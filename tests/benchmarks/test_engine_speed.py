@@ -18,7 +18,7 @@ import pytest_asyncio
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.backend import Decoding, LoadOptions
+from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.openvino.backend import OpenVino
 from agent_kernel.engines.local.worker.engine import LocalEngine
@@ -193,7 +193,7 @@ async def test_the_engine_is_as_fast_as_the_library(engine: LocalEngine, say: Sa
 
 def bare_rate(library: OpenVino, number: int) -> float:
     asked = [{"role": "user", "content": f"Tell a very long story about a fox, number {number}."}]
-    key = library.submit(library.encode(library.render(asked)), Decoding(max_tokens=128))
+    key = library.submit(library.encode(library.render(asked)), DecodingOptions(max_tokens=128))
     times = []
     while library.running():
         times += [time.monotonic() for one, piece in library.step() if one == key and piece.ids]

@@ -19,9 +19,9 @@ import pytest
 from agent_kernel.core.messages import ToolCall, system, user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, Sampling, ToolSpec
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.backend import Decoding, Loaded, LoadOptions
+from agent_kernel.engines.local.backend import DecodingOptions, LoadedModel, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.completion import Completer, Completion
+from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling.call_parser import MARKS, CallParser
 from agent_kernel.engines.local.tool_calling.native import Native
@@ -102,7 +102,7 @@ def leniently(text: str) -> list[ToolCall]:
 class Asked:
     """One model, and what it answers."""
 
-    def __init__(self, completer: Completer, template: TemplateProbe, loaded: Loaded) -> None:
+    def __init__(self, completer: Completer, template: TemplateProbe, loaded: LoadedModel) -> None:
         self.completer = completer
         self.template = template
         self.native = Native(loaded, fences=False)
@@ -110,8 +110,8 @@ class Asked:
     async def freely(self, question: str) -> str:
         shown = chat((system(INSTRUCTIONS), user(question)), TOOLS, self.template, lambda message: None)
         prompt = await self.completer.render(shown, schemas(TOOLS) if self.template.tools else ())
-        completion = Completion(prompt)
-        async with aclosing(self.completer.stream(completion, Decoding(max_tokens=96), marks=MARKS)) as deltas:
+        completion = DecodedCompletion(prompt)
+        async with aclosing(self.completer.stream(completion, DecodingOptions(max_tokens=96), marks=MARKS)) as deltas:
             async for _ in deltas:
                 pass
         return completion.text

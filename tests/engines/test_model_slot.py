@@ -9,7 +9,7 @@ import pytest
 
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import Chunk, EngineRequest, TextChunk, WaitChunk
-from agent_kernel.engines.model_slot import Seat, Seated
+from agent_kernel.engines.model_slot import ModelSlot, SlottedEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 
 REQUEST = EngineRequest((user("x"),))
@@ -39,12 +39,12 @@ class Loaded(ScriptedEngine):
 
 
 @pytest.fixture
-def pair() -> tuple[Seated, Seated]:
-    seat, in_memory = Seat(), list[Loaded]()
-    return Seated(Loaded(in_memory), seat), Seated(Loaded(in_memory), seat)
+def pair() -> tuple[SlottedEngine, SlottedEngine]:
+    seat, in_memory = ModelSlot(), list[Loaded]()
+    return SlottedEngine(Loaded(in_memory), seat), SlottedEngine(Loaded(in_memory), seat)
 
 
-async def answer(engine: Seated) -> list[Chunk]:
+async def answer(engine: SlottedEngine) -> list[Chunk]:
     async with aclosing(engine.stream(REQUEST)) as chunks:
         return [chunk async for chunk in chunks]
 
@@ -53,23 +53,23 @@ def positions(chunks: list[Chunk]) -> list[int]:
     return [chunk.position for chunk in chunks if isinstance(chunk, WaitChunk) and chunk.position]
 
 
-async def test_another_model_takes_the_place_of_one_that_is_idle(pair: tuple[Seated, Seated]) -> None:
+async def test_another_model_takes_the_place_of_one_that_is_idle(pair: tuple[SlottedEngine, SlottedEngine]) -> None:
     for engine in (*pair, *pair):
         assert any(isinstance(chunk, TextChunk) for chunk in await answer(engine))
 
 
-async def test_requests_to_one_model_run_at_once(pair: tuple[Seated, Seated]) -> None:
+async def test_requests_to_one_model_run_at_once(pair: tuple[SlottedEngine, SlottedEngine]) -> None:
     answers = await asyncio.gather(*(answer(pair[0]) for _ in range(4)))
     assert [positions(chunks) for chunks in answers] == [[]] * 4
 
 
-async def test_another_model_waits_until_the_first_has_nothing_to_do(pair: tuple[Seated, Seated]) -> None:
+async def test_another_model_waits_until_the_first_has_nothing_to_do(pair: tuple[SlottedEngine, SlottedEngine]) -> None:
     answers = await asyncio.gather(*(answer(engine) for engine in (pair[0], pair[1], pair[0], pair[1])))
     assert [bool(positions(chunks)) for chunks in answers] == [False, True, True, True]
     assert all(any(isinstance(chunk, TextChunk) for chunk in chunks) for chunks in answers)
 
 
-async def test_a_reader_that_leaves_gives_up_its_place(pair: tuple[Seated, Seated]) -> None:
+async def test_a_reader_that_leaves_gives_up_its_place(pair: tuple[SlottedEngine, SlottedEngine]) -> None:
     first = asyncio.create_task(answer(pair[0]))
     await asyncio.sleep(0)
     waiting = asyncio.create_task(answer(pair[1]))

@@ -28,7 +28,7 @@ from agent_kernel.sessions.store import lease_expiry
 
 _T = TypeVar("_T")
 Items: TypeAlias = list[Item]
-"""Inside a class with a method ``list`` the type needs another name."""
+"""An alias: inside a class with a method named ``list``, the built-in name is shadowed."""
 Turns: TypeAlias = list[Turn]
 Paths: TypeAlias = list[str]
 Branches: TypeAlias = list[Branch]
@@ -147,7 +147,7 @@ class PlainStore:
         fresh = serialization.validate_turn(turn)
         kept = self._free(turn.key)
         if turn.id in kept.turns:
-            raise Conflict(f"There is a turn {turn.id!r} already.", details={"turn": turn.id})
+            raise Conflict(f"A turn {turn.id!r} exists already.", details={"turn": turn.id})
         opened = replace(fresh, ordinal=kept.session.turns + 1, since=kept.session.head)
         kept.turns[turn.id] = opened
         kept.line.turns.append(turn.id)
@@ -158,11 +158,13 @@ class PlainStore:
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> Items:
         kept, lease = self._leased(turn, owner)
         if kept is None or lease is None:
-            raise LeaseLost("This turn is closed or another process's.", details={"turn": turn.id})
+            raise LeaseLost("The turn is closed or belongs to another process.", details={"turn": turn.id})
         head = kept.session.head
         if head != expect_seq:
             raise SequenceConflict(
-                f"The session is at item {head}, not {expect_seq}.", hint="Read what is new.", details={"head": head}
+                f"The session is at item {head}, not {expect_seq}.",
+                hint="Read the new items first.",
+                details={"head": head},
             )
         waiting = call_pairs.pending_calls(lease.pending, messages)
         carried = serialization.collect_media(messages, kept.names_medium)
@@ -234,7 +236,7 @@ class PlainStore:
         if at < 0 or kept.line.items[at:] != list(tail):
             return False
         if tail and tail[0].message.role == "tool":
-            raise InvalidRequest("A call would stay without its results.", hint="Take the call back too.")
+            raise InvalidRequest("A tool call would be left without its results.", hint="Remove the call too.")
         if tail:
             self._cut(kept, at)
         return True
@@ -249,8 +251,8 @@ class PlainStore:
         made = name or f"branch-{number}"
         if made in kept.names:
             raise Conflict(
-                f"There is or was a branch {made!r} already.",
-                hint="The name of a dropped branch is not given again.",
+                f"The name {made!r} is or was used by a branch.",
+                hint="The name of a dropped branch cannot be used again.",
                 details={"branch": made},
             )
         old = kept.line
@@ -274,7 +276,7 @@ class PlainStore:
         kept = self._named(key, name)
         self._free(key)
         if name == kept.session.branch:
-            raise Conflict("The current branch can not be dropped.", hint="Switch to another one first.")
+            raise Conflict("The current branch cannot be dropped.", hint="Switch to another one first.")
         del kept.lines[name]
         kept.forget()
         self._change(kept)
@@ -296,7 +298,7 @@ class PlainStore:
         serialization.validate_limit(turns)
         kept = self._found(key)
         if target in self._all():
-            raise Conflict(f"There is a session {target.id!r} already.", details={"session": target.id})
+            raise Conflict(f"A session {target.id!r} exists already.", details={"session": target.id})
         chosen = [id for id in kept.line.turns if kept.turns[id].state == "committed"][:turns]
         await self.create(target, kept.session.title)
         copy = self._found(target)

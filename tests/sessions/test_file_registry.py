@@ -234,7 +234,7 @@ async def test_a_file_whose_bytes_are_gone_says_so(registry: FileRegistry, tmp_p
     for path in (tmp_path / "s.db.blobs").rglob("*"):
         if path.is_file():
             path.unlink()
-    with pytest.raises(FileGone, match="not here any more"):
+    with pytest.raises(FileGone, match="no longer available"):
         await registry.opened(KEY, kept.file.id)
 
 

@@ -41,7 +41,7 @@ class ModelFile(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Grammar:
+class OutputGrammar:
     """What the whole output must match: a regular expression, or an EBNF grammar with the rule ``root`` in xgrammar's
     notation. White space in it is exact."""
 
@@ -50,7 +50,7 @@ class Grammar:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class DecodingOptions:
     """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
     ``repetition_penalty`` 1 do nothing. ``presence_penalty`` is taken off the logit of each token that the answer has
     already, ``frequency_penalty`` once for each time; ``logit_bias`` are (token id, number to add). Where a backend can
@@ -67,7 +67,7 @@ class Decoding:
     frequency_penalty: float = 0.0
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
-    grammar: Grammar | None = None
+    grammar: OutputGrammar | None = None
     logprob: bool = False
 
 
@@ -80,7 +80,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StepOutput:
     """What one step gave one request: token ids without the end-of-turn token, their log probabilities if asked for,
     and why it ended, if it did. ``refused``: it could not run, for the reason in ``error``, else since it does not fit
     into the cache. ``reused`` comes with the first piece where the library tells how many prompt tokens it took from
@@ -111,7 +111,7 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedModel:
     """``block`` tokens share one cache block, ``blocks`` of them fit (0 = prefixes are not kept). ``template`` is the
     chat template's source, ``architecture`` the model type as its library names it, ``sees`` whether it takes pictures;
     ``context_length`` as the model itself says (0 = it does not); ``details`` are for people."""
@@ -134,7 +134,7 @@ class Loaded:
 
 
 class Backend(Protocol):
-    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
         """Raises ModelMissing, ModelBroken or EngineError."""
         ...
 
@@ -152,11 +152,11 @@ class Backend(Protocol):
         """Ids of a rendered prompt with each picture's place in it filled. Raises EngineError where nothing sees."""
         ...
 
-    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         """The request's key."""
         ...
 
-    def step(self) -> list[tuple[int, Piece]]:
+    def step(self) -> list[tuple[int, StepOutput]]:
         """One token for every running request, or one slice of a prompt."""
         ...
 

@@ -37,7 +37,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class MemoryHolder:
     """A process of this user that holds much memory; ``name`` is how a person knows it."""
 
     pid: int
@@ -57,7 +57,7 @@ def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
     return Memory(total, available)
 
 
-def holders(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[Holder]:
+def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[MemoryHolder]:
     """The processes of this user that hold most, largest first; those of ``own`` are left out."""
     found = []
     for entry in proc.iterdir():
@@ -65,11 +65,11 @@ def holders(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[Holder
             with suppress(OSError, KeyError, ValueError):  # it ended while we looked, or is another user's
                 size = _pairs(entry / "status")["RssAnon"] * 1024
                 if size >= HOLDER_MIN and entry.stat().st_uid == os.getuid():
-                    found.append(Holder(int(entry.name), _name(entry), size))
+                    found.append(MemoryHolder(int(entry.name), _name(entry), size))
     return sorted(found, key=lambda holder: holder.size, reverse=True)[:HOLDERS]
 
 
-def resident(pid: int, proc: Path = PROC) -> int:
+def resident_bytes(pid: int, proc: Path = PROC) -> int:
     """Bytes that only this process holds and that its end gives back; 0 = unknown."""
     try:
         return _pairs(proc / str(pid) / "status")["RssAnon"] * 1024

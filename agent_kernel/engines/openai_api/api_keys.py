@@ -21,13 +21,13 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
     else:
         return ""
     if not key:
-        raise EngineError(f"There is no key for {endpoint.host}.", hint=f"Set {named(endpoint)}.")
+        raise EngineError(f"There is no key for {endpoint.host}.", hint=f"Set {key_location(endpoint)}.")
     if not key.isascii() or not key.isprintable():
-        raise EngineError(f"The key in {named(endpoint)} has characters that no header can carry.")
+        raise EngineError(f"The key in {key_location(endpoint)} has characters that no header can carry.")
     return key
 
 
-def named(endpoint: Endpoint) -> str:
+def key_location(endpoint: Endpoint) -> str:
     """Where a person puts the key of this server."""
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")

@@ -26,11 +26,11 @@ from agent_kernel.core.protocols import (
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
-from agent_kernel.engines.openai_api.http import Connection, Refused
+from agent_kernel.engines.openai_api.http import RequestRefused, ServerConnection
 from agent_kernel.engines.openai_api.request import encode
-from agent_kernel.engines.openai_api.response_builder import Answer, estimated_tokens
-from agent_kernel.engines.openai_api.retry import Fault, Retries
-from agent_kernel.engines.openai_api.server_quirks import Dialect
+from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimated_tokens
+from agent_kernel.engines.openai_api.retry import EngineFault, Retries
+from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
 from agent_kernel.engines.openai_api.timeouts import Patience
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
@@ -38,13 +38,13 @@ LENGTHS = ("max_model_len", "context_length", "context_window")
 
 
 @dataclass(slots=True)
-class Clock:
+class RequestClock:
     """Times of one request, in seconds of the monotonic clock."""
 
     started: float
     first: float = 0.0
 
-    def usage(self, answer: Answer, prompt_characters: int) -> Usage:
+    def usage(self, answer: ResponseBuilder, prompt_characters: int) -> Usage:
         """The server's counts; where it has none, estimates, and labelled so."""
         now = time.monotonic()
         counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
@@ -71,8 +71,8 @@ class OpenAIEngine:
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
         self._endpoint = endpoint
         self._name = name
-        self._connection = Connection(endpoint)
-        self._dialect = Dialect()
+        self._connection = ServerConnection(endpoint)
+        self._dialect = ServerQuirks()
         self._model = endpoint.model
         self._context_length = endpoint.context_length
         self._asked = False
@@ -100,7 +100,7 @@ class OpenAIEngine:
             raise
 
     async def _answered(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        clock, answer = Clock(time.monotonic()), Answer(request)
+        clock, answer = RequestClock(time.monotonic()), ResponseBuilder(request)
         await self._look_around()
         body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra)
         patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
@@ -129,9 +129,9 @@ class OpenAIEngine:
         """What the server lists. Raises EngineError."""
         try:
             return [str(entry["id"]) for entry in await self._connection.models() if entry.get("id")]
-        except Refused as refused:
+        except RequestRefused as refused:
             raise refused.refusal.fault(self._endpoint, self._model).error from None
-        except Fault as fault:
+        except EngineFault as fault:
             raise fault.error from None
 
     async def aclose(self) -> None:
@@ -152,7 +152,7 @@ class OpenAIEngine:
                         begun = True
                         yield event
                 return
-            except Refused as refused:
+            except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, said):
                     yield WaitChunk(
                         f"asking again without {', '.join(fields)}: {self._endpoint.host} takes no such field"
@@ -160,7 +160,7 @@ class OpenAIEngine:
                     continue
                 refuse_fields(self._dialect.needed(refused.refusal, said), self._endpoint.host, refused.refusal.words)
                 fault = await self._refused(refused.refusal)
-            except Fault as failed:
+            except EngineFault as failed:
                 fault = failed
             pause = None if begun else retries.pause(fault)
             if pause is None:
@@ -179,13 +179,13 @@ class OpenAIEngine:
             details=error.details,
         )
 
-    async def _refused(self, refusal: Refusal) -> Fault:
+    async def _refused(self, refusal: Refusal) -> EngineFault:
         if refusal.no_model:
             try:
                 there = await self.models()
             except AgentKernelError:
                 there = []
-            return Fault(unknown_model(self._model, self._endpoint.host, there), again=False)
+            return EngineFault(unknown_model(self._model, self._endpoint.host, there), again=False)
         return refusal.fault(self._endpoint, self._model)
 
     async def _look_around(self) -> None:
@@ -195,9 +195,9 @@ class OpenAIEngine:
                 return
             try:
                 listed = await self._connection.models()
-            except (Fault, Refused, AgentKernelError) as problem:
+            except (EngineFault, RequestRefused, AgentKernelError) as problem:
                 if self._model:  # the request itself will tell what is wrong
-                    self._asked = isinstance(problem, Refused)
+                    self._asked = isinstance(problem, RequestRefused)
                     return
                 raise self._unlisted(problem) from None
             self._asked = True
@@ -210,12 +210,12 @@ class OpenAIEngine:
             lengths = [length for name in LENGTHS if isinstance(length := mine.get(name), int) and length > 0]
             self._context_length = self._context_length or next(iter(lengths), 0)
 
-    def _unlisted(self, problem: Fault | Refused | AgentKernelError) -> AgentKernelError:
-        if isinstance(problem, Refused):
+    def _unlisted(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:
+        if isinstance(problem, RequestRefused):
             return problem.refusal.fault(self._endpoint, "").error
-        return problem.error if isinstance(problem, Fault) else problem
+        return problem.error if isinstance(problem, EngineFault) else problem
 
-    def _closing(self, request: EngineRequest, answer: Answer) -> list[Chunk]:
+    def _closing(self, request: EngineRequest, answer: ResponseBuilder) -> list[Chunk]:
         """What can be said only at the end. Raises EngineError for an answer without an end, or without its form."""
         if not answer.finished and not answer.growing:
             raise EngineError(f"{self._endpoint.host} ended its answer without saying anything.")

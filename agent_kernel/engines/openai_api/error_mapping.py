@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel, UpstreamFailed
-from agent_kernel.engines.openai_api.api_keys import named, without_key
+from agent_kernel.engines.openai_api.api_keys import key_location, without_key
 from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.engines.openai_api.retry import AGAIN, Fault, asked_pause
+from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault, asked_pause
 
 MAX_TOLD = 400
 """Characters of a server's own words in an error of ours."""
@@ -57,12 +57,12 @@ class Refusal:
             text = str(fault.get("message") or (detail if isinstance(detail, str) else _details(detail)) or text)
         return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
 
-    def fault(self, endpoint: Endpoint, model: str) -> Fault:
+    def fault(self, endpoint: Endpoint, model: str) -> EngineFault:
         """What it means; ``again`` where the same request may do later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
         hopeless = hopeless or "validation error" in self.words  # llama-cpp-python's 500 for what is a 422 elsewhere
-        return Fault(error, again=self.status in AGAIN and not hopeless, after_s=asked_pause(self.retry_after))
+        return EngineFault(error, again=self.status in AGAIN and not hopeless, after_s=asked_pause(self.retry_after))
 
     @property
     def no_model(self) -> bool:
@@ -74,7 +74,7 @@ class Refusal:
         details = {"host": host, "status": self.status, "said": self.words}
         if self.status in (401, 403):
             return UpstreamFailed(
-                f"{host} refused the key (HTTP {self.status}).", hint=f"Set {named(endpoint)}.", details=details
+                f"{host} refused the key (HTTP {self.status}).", hint=f"Set {key_location(endpoint)}.", details=details
             )
         if self.status in (400, 413, 422, 500) and (
             TOO_LONG.search(self.words) or "context_length" in self.code or "exceed_context" in self.code

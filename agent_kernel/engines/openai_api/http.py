@@ -18,8 +18,8 @@ from agent_kernel.core.errors import EngineError, EngineUnreachable
 from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, plain
-from agent_kernel.engines.openai_api.retry import Fault
-from agent_kernel.engines.openai_api.sse_decoder import DONE, END, MAX_ANSWER, EventDecoder, parsed
+from agent_kernel.engines.openai_api.retry import EngineFault
+from agent_kernel.engines.openai_api.sse_decoder import DONE, END, MAX_ANSWER, EventDecoder, parse_object
 from agent_kernel.engines.openai_api.timeouts import Patience
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ LAST_BYTES_S = 0.1
 """After the last event the end of the stream is awaited this long, so that the connection can be used again."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server answered, with an error."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -43,7 +43,7 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-class Connection:
+class ServerConnection:
     """Requests to ``endpoint``, any number at once; connections are kept open between them."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -53,9 +53,9 @@ class Connection:
 
     async def events(self, body: Mapping[str, Any], patience: Patience) -> AsyncGenerator[Mapping[str, Any], None]:
         """The objects of the answer, then END; closing it closes the connection. Raises Fault, Refused, EngineError."""
-        async with self._sent("POST", "chat/completions", body, patience) as response:
+        async with self._send("POST", "chat/completions", body, patience) as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                yield parsed((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
+                yield parse_object((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
                 yield END
                 return
             decoder = EventDecoder()
@@ -64,20 +64,20 @@ class Connection:
                     for data in decoder.feed(piece):
                         if data.strip() == DONE:
                             yield END
-                            with contextlib.suppress(TimeoutError, Fault, EngineError):
+                            with contextlib.suppress(TimeoutError, EngineFault, EngineError):
                                 async with asyncio.timeout(LAST_BYTES_S):
                                     await anext(pieces, None)
                             return
-                        yield parsed(data)
+                        yield parse_object(data)
             for data in decoder.end():
-                yield END if data.strip() == DONE else parsed(data)
+                yield END if data.strip() == DONE else parse_object(data)
 
     async def models(self) -> list[Mapping[str, Any]]:
         """What the server lists; empty when it lists nothing. Raises Fault, Refused, EngineError."""
         patience = Patience(self._endpoint.host, LIST_S, LIST_S)
-        async with self._sent("GET", "models", None, patience) as response:
+        async with self._send("GET", "models", None, patience) as response:
             raw = await self._read(response, patience, MAX_LIST)
-        listed = parsed(raw.decode("utf-8", "replace")).get("data")
+        listed = parse_object(raw.decode("utf-8", "replace")).get("data")
         return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
     async def aclose(self) -> None:
@@ -86,7 +86,7 @@ class Connection:
             await http.aclose()
 
     @asynccontextmanager
-    async def _sent(
+    async def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None, patience: Patience
     ) -> AsyncIterator[httpx.Response]:
         http = await self._client()
@@ -110,7 +110,7 @@ class Connection:
     async def _client(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._http is None:
-                self._http = await asyncio.to_thread(_opened, self._endpoint)  # reads the certificates
+                self._http = await asyncio.to_thread(_open_client, self._endpoint)  # reads the certificates
             return self._http
 
     async def _check(self, response: httpx.Response, key: str) -> None:
@@ -128,13 +128,13 @@ class Connection:
             raise EngineError(f"{host} sent a compressed answer, which was not asked for.", details={"host": host})
         if response.status_code != 200:
             raw = await self._refusal_body(response)
-            raise Refused(Refusal.read(response.status_code, raw, response.headers.get("retry-after", ""), key))
+            raise RequestRefused(Refusal.read(response.status_code, raw, response.headers.get("retry-after", ""), key))
 
     async def _refusal_body(self, response: httpx.Response) -> bytes:
         """As much of it as there is in time; a server that refuses badly has still refused."""
         raw = bytearray()
         patience = Patience(self._endpoint.host, REFUSAL_S, REFUSAL_S)
-        with contextlib.suppress(Fault, EngineError):
+        with contextlib.suppress(EngineFault, EngineError):
             async with aclosing(self._pieces(response, patience)) as pieces:
                 async for piece in pieces:
                     raw += piece[: MAX_REFUSAL - len(raw)]
@@ -165,7 +165,7 @@ class Connection:
                     raise self._unreachable(error) from None
                 yield piece
 
-    def _unreachable(self, error: httpx.HTTPError) -> Fault:
+    def _unreachable(self, error: httpx.HTTPError) -> EngineFault:
         """Without the library's own error behind it, which holds the request and so the key."""
         cause = plain(str(error)).rstrip(".") or type(error).__name__
         fault = EngineUnreachable(
@@ -173,10 +173,10 @@ class Connection:
             hint="Is the server running, and is the url of this engine right?",
             details={"host": self._endpoint.host, "cause": type(error).__name__},
         )
-        return Fault(fault, again=True)
+        return EngineFault(fault, again=True)
 
 
-def _opened(endpoint: Endpoint) -> httpx.AsyncClient:
+def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:
     """No proxy stands between this machine and itself."""
     import httpx
 

@@ -36,7 +36,7 @@ class Slot:
         return "".join(self.arguments)
 
 
-class Answer:
+class ResponseBuilder:
     """``add`` takes objects in order and gives what can be shown at once; the rest is known at the end.
 
     ``prompt_tokens`` and ``completion_tokens`` are the server's, or None when it did not count.

@@ -17,7 +17,7 @@ LONGEST_ASKED_S = 60.0
 """A server that asks for a longer pause (Retry-After) is not waited for: the person decides."""
 
 
-class Fault(Exception):
+class EngineFault(Exception):
     """A request failed. ``error`` is what the caller gets if it is not made ``again``; ``after_s`` is the pause that
     the server asks for, None if it asks for none."""
 
@@ -36,7 +36,7 @@ class Retries:
     draw: Callable[[], float] = random.random
     failed: int = 0
 
-    def pause(self, fault: Fault) -> float | None:
+    def pause(self, fault: EngineFault) -> float | None:
         """Seconds until the next try, or None when there is none."""
         self.failed += 1
         if not fault.again or self.failed >= self.tries:

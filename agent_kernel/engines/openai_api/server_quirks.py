@@ -41,7 +41,7 @@ RENAMED = {"max_tokens": "max_completion_tokens"}
 """OpenAI's reasoning models want the new name, most other servers know only the old one."""
 
 
-class Dialect:
+class ServerQuirks:
     """One per server, for as long as its engine lives."""
 
     def __init__(self) -> None:

@@ -88,7 +88,7 @@ class EventDecoder:
         return EngineError(f"The server sent an event of more than {self._max_event >> 20} MiB; it was not read on.")
 
 
-def parsed(data: str) -> Mapping[str, Any]:
+def parse_object(data: str) -> Mapping[str, Any]:
     """Raises EngineError for what is no JSON object."""
     try:
         value = json.loads(data)

@@ -146,7 +146,7 @@ class _JsonlReader:
     def _add_file(self, body: Fields) -> None:
         file, data = kept_files.read_file(body.child("file"))
         if file.id in self._files or len(self._files) == kept_files.MAX_FILES:
-            body.refuse(f"its id stands twice, or there are more than {kept_files.MAX_FILES} files")
+            body.refuse(f"its id occurs twice, or there are more than {kept_files.MAX_FILES} files")
         self._files[file.id] = file
         if data is not None:
             self._blobs[file.hash] = data

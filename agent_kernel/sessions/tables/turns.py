@@ -155,7 +155,7 @@ def append_at(
     _check_head(lease.place.head, expect_seq)
     # A turn is moved only while it is empty: items stay in the segment in which they were inserted.
     if lease.place.head != opened.since:
-        raise Conflict("The turn already has items, so it cannot be moved.", details={"turn": turn.id})
+        raise Conflict("The turn has items already, so it stays where it is.", details={"turn": turn.id})
     segment = lease.place.segment if behind is None else _segment_after(db, turn.key, behind, now)
     # The open turn makes room for the earlier turns: they take its ordinal and the ones after it, and it begins behind
     # their items.

@@ -14,7 +14,7 @@ from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.engines.local.catalog.catalog import catalog, from_hubs, installed
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from agent_kernel.engines.model_slot import Seated
+from agent_kernel.engines.model_slot import SlottedEngine
 from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, both
@@ -62,7 +62,7 @@ def _engines(runtime: Runtime) -> list[ModelFacts]:
 
 def _of_engine(name: str, engine: Engine) -> ModelFacts:
     info = engine.info()
-    inner = engine.engine if isinstance(engine, Seated) else engine
+    inner = engine.engine if isinstance(engine, SlottedEngine) else engine
     known: dict[str, bool | None] = {"vision": info.vision}
     if isinstance(inner, LocalEngine):
         known = {**_local(inner.tool_protocol), "vision": info.vision or (False if info.state == "ready" else None)}

@@ -22,7 +22,7 @@ from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, installed, resolve
-from agent_kernel.engines.local.catalog.catalog_entry import Entry
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from jupyter_ext.api.dialects.handler import SharedHandler
@@ -62,7 +62,7 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
         return {**engine_to_json(own), "name": "", "problem": str(error)}
 
 
-def model_to_json(found: Entry, cache_dir: Path) -> dict[str, Any]:
+def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Blocking: looks at the disk."""
     state, path = "ready", None
     try:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.protocols import Chunk, EngineRequest
-from agent_kernel.engines.local.backend import ChatMessage, Decoding, Loaded, LoadOptions, Picture, Piece, Progress
+from agent_kernel.engines.local.backend import (
+    ChatMessage,
+    DecodingOptions,
+    LoadedModel,
+    LoadOptions,
+    Picture,
+    Progress,
+    StepOutput,
+)
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
@@ -31,8 +39,8 @@ class ScriptedBackend:
         specials: Sequence[str] = ("<|im_end|>",),
         words: Sequence[str] = (),
     ) -> None:
-        self.loaded = Loaded(BLOCK, 10_000, {}, template=template)
-        self.submitted: list[tuple[str, Decoding]] = []
+        self.loaded = LoadedModel(BLOCK, 10_000, {}, template=template)
+        self.submitted: list[tuple[str, DecodingOptions]] = []
         self._template = ChatTemplate(template, bos_token="<s>", eos_token=specials[0])
         self._answers = iter(answers)
         self._tokens = [*specials, *words]
@@ -41,7 +49,7 @@ class ScriptedBackend:
         self._playing: dict[int, tuple[list[int], int]] = {}
         self._next = 0
 
-    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
         return self.loaded
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -65,7 +73,7 @@ class ScriptedBackend:
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         raise NotImplementedError
 
-    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         self._next += 1
         self.submitted.append((self.spelled(ids), decoding))
         answer = next(self._answers, None)
@@ -73,11 +81,11 @@ class ScriptedBackend:
         self._playing[self._next] = (self.encode(answer), decoding.max_tokens)
         return self._next
 
-    def step(self) -> list[tuple[int, Piece]]:
+    def step(self) -> list[tuple[int, StepOutput]]:
         pieces = []
         for key, (ids, room) in list(self._playing.items()):
             finish = "stop" if not ids else "length" if room == 1 else ""
-            pieces.append((key, Piece(tuple(ids[:1]), finish=finish)))  # type: ignore[arg-type]  # one of Finish
+            pieces.append((key, StepOutput(tuple(ids[:1]), finish=finish)))  # type: ignore[arg-type]  # one of Finish
             self._playing[key] = (ids[1:], room - 1)
             if finish:
                 del self._playing[key]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.engines.local.system_memory import GIB, Memory, holders, read_memory, resident
+from agent_kernel.engines.local.system_memory import GIB, Memory, largest_processes, read_memory, resident_bytes
 
 MIB = 2**20
 
@@ -91,7 +91,7 @@ def test_who_holds_most_is_named_as_a_person_knows_it(tmp_path: Path) -> None:
     program(tmp_path, 13, 2 * GIB, *kernel)
     program(tmp_path, 14, 10 * MIB, "small")
     program(tmp_path, 15, 9 * GIB, "ourselves")
-    found = holders(tmp_path, own=frozenset({15}))
+    found = largest_processes(tmp_path, own=frozenset({15}))
     assert [holder.name for holder in found] == ["the kernel of train.ipynb", "a kernel", "postgres (process 12)"]
     assert found[0].size == 6 * GIB
 
@@ -102,6 +102,6 @@ def test_a_real_process_is_seen_to_hold_what_it_holds() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert 300 * MIB <= resident(process.pid) < 400 * MIB
+        assert 300 * MIB <= resident_bytes(process.pid) < 400 * MIB
         process.communicate(b"\n")
-    assert resident(process.pid) == 0
+    assert resident_bytes(process.pid) == 0

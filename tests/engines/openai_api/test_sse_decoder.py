@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.openai_api.sse_decoder import EventDecoder, parsed
+from agent_kernel.engines.openai_api.sse_decoder import EventDecoder, parse_object
 
 
 def decoded(*pieces: bytes, **limits: int) -> list[str]:
@@ -61,8 +61,8 @@ def test_an_answer_without_an_end_is_not_read_on() -> None:
 @pytest.mark.parametrize("data", ["", "x", "[]", "1", "[" * 100_000, '{"a": '])
 def test_what_is_no_object_is_an_error(data: str) -> None:
     with pytest.raises(EngineError, match="no JSON object"):
-        parsed(data)
+        parse_object(data)
 
 
 def test_an_object_is_itself() -> None:
-    assert parsed(json.dumps({"a": 1})) == {"a": 1}
+    assert parse_object(json.dumps({"a": 1})) == {"a": 1}

@@ -213,9 +213,9 @@ async def test_unknown_sessions_formats_and_branches_are_named(store: SessionSto
         await export_session(store, KEY, "openai", branch="b")
     with pytest.raises(InvalidRequest, match="all branches"):
         await export_session(store, KEY, branch="main")
-    with pytest.raises(InvalidRequest, match="no import"):
+    with pytest.raises(InvalidRequest, match="cannot be imported"):
         await import_session(store, "local", b"{}", format="markdown")
-    with pytest.raises(InvalidRequest, match="not jsonl but openai"):
+    with pytest.raises(InvalidRequest, match="openai, not jsonl"):
         await import_session(store, "local", b'{"messages": []}', format="jsonl")
 
 
@@ -254,13 +254,13 @@ def deep(levels: int) -> bytes:
 
 HOSTILE: Mapping[str, tuple[bytes, str]] = {
     "nothing": (b"", "not JSON"),
-    "a number": (b"7", "no session"),
-    "an object of something else": (b'{"cells": []}', "no session"),
+    "a number": (b"7", "not a session"),
+    "an object of something else": (b'{"cells": []}', "not a session"),
     "not UTF-8": (b'{"messages": "\xff"}', "not JSON"),
     "NaN": (b'{"messages": [NaN]}', "not a number"),
     "infinity": (b'{"messages": [1e999]}', "not a number"),
     "a gigantic number": (b'{"messages": [' + b"9" * 5000 + b"]}", "not JSON"),
-    "a key twice": (b'{"messages": [], "messages": [{"role": "user"}]}', "stands twice"),
+    "a key twice": (b'{"messages": [], "messages": [{"role": "user"}]}', "occurs twice"),
     "deep nesting": (deep(100_000), "not JSON|levels|values"),
     "nesting": (deep(400), "levels"),
     "a wrong role": (said({"role": "root", "content": "x"}), r"messages\[0\].role"),
@@ -291,7 +291,7 @@ HOSTILE: Mapping[str, tuple[bytes, str]] = {
     ),
     "a newer version": (b'{"agent_kernel": {"format": 99}, "messages": []}', "another version"),
     "no version": (b'{"agent_kernel": {}, "messages": []}', "format: is missing"),
-    "lines without a hash": (jsonl.START + b"2}\n", "line 1: is not what was written"),
+    "lines without a hash": (jsonl.START + b"2}\n", "line 1: its hash does not match"),
 }
 
 
@@ -331,7 +331,7 @@ TREES: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
     "items of one number": (spoiled(lambda own: own["items"][1].update(seq=1)), "numbered upwards"),
     "an item before its turn": (spoiled(lambda own: own["turns"][1].update(since=5)), "stood before it"),
     "a number no store can hold": (spoiled(lambda own: own["session"].update(revision=2**63)), "from 0 to"),
-    "a time without a date": (spoiled(lambda own: own["session"].update(created=1e15)), "no time"),
+    "a time without a date": (spoiled(lambda own: own["session"].update(created=1e15)), "not a time"),
     "a summary of nothing": (
         spoiled(lambda own: own["summaries"].append({"last": 99, "text": "x", "time": 1.0})),
         "ends at no item",

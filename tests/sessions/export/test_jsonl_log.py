@@ -137,7 +137,7 @@ async def test_a_failure_harms_no_turn_and_is_told_once(tmp_path: Path) -> None:
     transcripts, store = LiveTranscripts(tmp_path / "log"), MemoryStore()
     told = [body for _ in range(3) for body in await ask(transcripts, "shout", store) if isinstance(body, Notice)]
     assert len(told) == 1
-    assert "can not be written" in told[0].text
+    assert "cannot be written" in told[0].text
     assert len(await store.latest(KEY)) > 4
 
 

@@ -50,7 +50,7 @@ async def test_what_was_not_stored_can_be_appended_now(store: SessionStore) -> N
 async def test_anything_else_in_its_place_is_a_conflict(store: SessionStore, other: list[Message]) -> None:
     told = await pending(store)
     await store.add_turn(Turn("t3", KEY), other)
-    with pytest.raises(Conflict, match="history changed"):
+    with pytest.raises(Conflict, match="history has changed"):
         await told.stored(store)
 
 

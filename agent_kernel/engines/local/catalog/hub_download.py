@@ -49,7 +49,7 @@ def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Downl
     if (earlier := (yield from earlier_download(staging, source.sha256))) is not None:
         return earlier
     _check_online(env)
-    where = _Place(source.repo, source.revision, source.file, source.label)
+    where = _RemoteFile(source.repo, source.revision, source.file, source.label)
     transfer = _Transfer(where, staging / f"{source.key}.part", env, source.size, source.sha256)
     yield from transfer.run()
     return (yield from accept(transfer.partial, staging, transfer.expected, source.label))
@@ -80,7 +80,7 @@ def _snapshot_file(
     if file.size:
         _check_online(env)
         label = f"{source.repo}/{file.path}"
-        where = _Place(source.repo, source.revision, file.path, label)
+        where = _RemoteFile(source.repo, source.revision, file.path, label)
         large = len(file.digest) == SHA256
         transfer = _Transfer(where, partial, env, file.size, file.digest if large else "", announced=large)
         yield from transfer.run()
@@ -109,7 +109,7 @@ def _check_online(env: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _RemoteFile:
     """One file of one revision. ``label`` is for messages."""
 
     repo: str
@@ -123,7 +123,14 @@ class _Transfer:
     without ``announced`` the hub does not know it, and the caller checks something else."""
 
     def __init__(
-        self, where: _Place, partial: Path, env: Mapping[str, str], size: int, sha256: str, *, announced: bool = True
+        self,
+        where: _RemoteFile,
+        partial: Path,
+        env: Mapping[str, str],
+        size: int,
+        sha256: str,
+        *,
+        announced: bool = True,
     ) -> None:
         self.url = f"{endpoint_of(env)}/{where.repo}/resolve/{where.revision}/{where.file}"
         self.token = token_of(env)

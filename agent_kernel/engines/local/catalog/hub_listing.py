@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import ModelUnsupported, PullFailed, UnknownModel
-from agent_kernel.engines.local.catalog.catalog_entry import Entry, HubFile, HubSnapshot, SnapshotFile
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, HubFile, HubSnapshot, SnapshotFile
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.installed_model import ASSUMED
 
@@ -49,7 +49,7 @@ WHY = "You named it; nobody here has looked at it."
 
 def hub_entry(
     wanted: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
-) -> Entry:
+) -> CatalogEntry:
     """The model as an entry with one source, of the revision that ``wanted`` names or the newest.
 
     ``backend`` openvino takes a GGUF file or an export, transformers safetensors; without one, the first of GGUF,
@@ -78,7 +78,7 @@ def hub_entry(
         source = HubSnapshot(wanted.repo, revision, chosen, publisher, False, WHY)
         installed = source.download
     words = f"From the hub, {source.label}."
-    return Entry(
+    return CatalogEntry(
         str(wanted), wanted.repo, words, licence, "the model card", ASSUMED, 0, installed, (source,), wanted.slug
     )
 

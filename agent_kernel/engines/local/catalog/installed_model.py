@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from agent_kernel.core.errors import ModelBroken
 from agent_kernel.engines.local.catalog.gguf_header import read_header
-from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 
 Protocol: TypeAlias = Literal["fence", "native", "auto"]
 PROTOCOLS: tuple[Protocol, ...] = ("fence", "native", "auto")
@@ -101,7 +101,7 @@ def read_model(directory: Path) -> LocalModel | None:
     if size != expected:
         raise ModelBroken(f"{path} has {size} of {expected} bytes.", hint=_again(directory))
     if path.is_dir():
-        read_snapshot(path)
+        read_model_directory(path)
     else:
         read_header(path)
     return model

@@ -28,7 +28,7 @@ SAVE = "save_pretrained(..., safe_serialization=True) writes one that can."
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ModelDirectory:
     """``weights`` in bytes as stored, ``parameters`` 0 = not counted; ``context_length`` in tokens, 0 = not told."""
 
     kind: Literal["safetensors", "openvino"]
@@ -39,7 +39,7 @@ class Snapshot:
     licence: str = ""
 
 
-def read_snapshot(directory: Path) -> Snapshot:
+def read_model_directory(directory: Path) -> ModelDirectory:
     """Raises ModelBroken when something is missing, cut off, or can not be loaded without running code."""
     try:
         config = _json(directory / CONFIG)
@@ -53,7 +53,7 @@ def read_snapshot(directory: Path) -> Snapshot:
         raise ModelBroken(f"{directory} can not be read: {error}.") from error
     text = config.get("text_config")
     facts = {**config, **text} if isinstance(text, dict) else config
-    return Snapshot(
+    return ModelDirectory(
         "openvino" if (directory / GRAPH).is_file() else "safetensors",
         str(config.get("model_type", "")),
         _number(facts.get("max_position_embeddings")),

@@ -28,7 +28,7 @@ from agent_kernel.engines.local.catalog.installed_model import (
     read_model,
     write_record,
 )
-from agent_kernel.engines.local.catalog.model_directory import identity, read_snapshot
+from agent_kernel.engines.local.catalog.model_directory import identity, read_model_directory
 from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ Steps = Generator[Progress, None, T]
 def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], None]) -> LocalModel:
     """``path`` is absolute. Raises UnknownModel when nothing is there, ModelBroken when it can not be used."""
     if path.is_dir():
-        found = read_snapshot(path)
+        found = read_model_directory(path)
         return LocalModel(path.name, path, identity(path), ASSUMED, found.context_length, found.licence, str(path))
     if not path.is_file():
         raise UnknownModel(

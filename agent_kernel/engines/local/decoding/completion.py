@@ -15,10 +15,18 @@ from typing import Any, TypeAlias
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, InvalidRequest
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.protocols import Sampling, TextChunk
-from agent_kernel.engines.local.backend import Backend, ChatMessage, Decoding, Grammar, Loaded, Picture, Piece
+from agent_kernel.engines.local.backend import (
+    Backend,
+    ChatMessage,
+    DecodingOptions,
+    LoadedModel,
+    OutputGrammar,
+    Picture,
+    StepOutput,
+)
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.logprobs import Logprobs
-from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks, Chains
+from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks, TokenChains
 from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
 from agent_kernel.engines.local.media.prompt_media import in_parts
@@ -40,7 +48,7 @@ RANGES = (
 
 
 @dataclass(slots=True)
-class Completion:
+class DecodedCompletion:
     """One decode, in progress and when done. ``pictures`` fill the places that ``prompt`` has for them, in order; those
     of a prompt that was rendered from marked messages are found by themselves.
     ``finish``: stop or length; ``logprobs`` are those of ``ids``, if they were asked for."""
@@ -63,18 +71,18 @@ class Completion:
 class Completer:
     """Decodes prompts on one loaded model and remembers their ids. ``context_length`` 0: no limit is known."""
 
-    def __init__(self, decoder: Decoder, backend: Backend, loaded: Loaded, context_length: int) -> None:
+    def __init__(self, decoder: Decoder, backend: Backend, loaded: LoadedModel, context_length: int) -> None:
         self._decoder = decoder
         self._backend = backend
         self._context_length = context_length
-        self._chains = Chains()
+        self._chains = TokenChains()
         self._marks: dict[str, int | None] = {}
         self._block = loaded.block
         self._blocks = CachedBlocks(loaded.block, loaded.blocks)
         self._cache_tokens = loaded.cache_tokens or loaded.block * loaded.blocks
         self._room = Admission(self._cache_tokens // max(1, loaded.block) or sys.maxsize)
         self._session = ""
-        self._tell: Tell = _nobody
+        self._tell: Tell = _ignore_position
         self._known: Mapping[str, Picture] = {}
         self._rendered: dict[str, tuple[Picture, ...]] = {}
 
@@ -105,8 +113,8 @@ class Completer:
 
     async def stream(
         self,
-        completion: Completion,
-        decoding: Decoding,
+        completion: DecodedCompletion,
+        decoding: DecodingOptions,
         *,
         forced: str = "",
         stop: Sequence[str] = (),
@@ -121,12 +129,12 @@ class Completer:
         completion.pictures = completion.pictures or self._pictures_in(prompt)
         decode = await self._decoding_with(marks)
         ids = await self._decoder.call(lambda: self._prompt_ids(completion) + self._backend.encode(forced))
-        decoding = replace(decoding, max_tokens=self._limited(len(ids), decoding.max_tokens))
+        decoding = replace(decoding, max_tokens=self._limit_tokens(len(ids), decoding.max_tokens))
         text = TextStream(decode, stop)
         completion.usage = Usage(prompt_tokens=len(ids))
         room = self._room.place(self._session, self._tell, self._size(len(ids) + decoding.max_tokens))
         try:
-            async with room, aclosing(self._decoded(ids, decoding, completion, text)) as chunks:
+            async with room, aclosing(self._stream_text(ids, decoding, completion, text)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
@@ -136,8 +144,8 @@ class Completer:
             after = completion.stopped if keep_stop else closing if completion.finish == "stop" else ""
             self._remember(prompt + forced, ids, completion, after, decode)
 
-    async def _decoded(
-        self, ids: Sequence[int], decoding: Decoding, completion: Completion, text: TextStream
+    async def _stream_text(
+        self, ids: Sequence[int], decoding: DecodingOptions, completion: DecodedCompletion, text: TextStream
     ) -> AsyncGenerator[TextChunk, None]:
         logprobs = Logprobs()
         completion.usage = replace(completion.usage, reused_tokens=self._blocks.reused(ids))
@@ -145,7 +153,7 @@ class Completer:
             async with aclosing(self._decoder.generate(ids, decoding, completion.pictures)) as pieces:
                 async for piece in pieces:
                     self._count(completion, piece)
-                    delta = _pushed(piece, text, logprobs)
+                    delta = _push_tokens(piece, text, logprobs)
                     completion.text, completion.stopped = text.text, text.stopped
                     told = logprobs.due(len(text.text)) if delta or piece.finish or text.stopped else ()
                     if delta or told:
@@ -164,11 +172,11 @@ class Completer:
         own = {"cache_tokens": self._cache_tokens, "kept_chains": len(self._chains), "waiting": self._room.waiting}
         return {**await self._decoder.call(self._backend.usage), **own}
 
-    async def first_token(self, prompt: str, regex: str | None = None) -> Completion:
+    async def first_token(self, prompt: str, regex: str | None = None) -> DecodedCompletion:
         """One greedy token and its log probability before ``regex`` masked anything."""
-        completion = Completion(prompt)
-        grammar = Grammar("regex", regex) if regex is not None else None
-        decoding = Decoding(max_tokens=1, grammar=grammar, logprob=True)
+        completion = DecodedCompletion(prompt)
+        grammar = OutputGrammar("regex", regex) if regex is not None else None
+        decoding = DecodingOptions(max_tokens=1, grammar=grammar, logprob=True)
         async with aclosing(self.stream(completion, decoding)) as deltas:
             async for _ in deltas:
                 pass
@@ -179,7 +187,7 @@ class Completer:
         known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
         return self._rendered.get(known, ())
 
-    def _prompt_ids(self, completion: Completion) -> list[int]:
+    def _prompt_ids(self, completion: DecodedCompletion) -> list[int]:
         if completion.pictures:
             return self._backend.encode_pictures(completion.prompt, completion.pictures)
         return self._encode(completion.prompt)
@@ -192,7 +200,7 @@ class Completer:
             return self._backend.encode(text)
         return ids + rest
 
-    def _limited(self, prompt: int, wanted: int) -> int:
+    def _limit_tokens(self, prompt: int, wanted: int) -> int:
         """Tokens of the answer, so that it fits the model's context and the whole cache."""
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
         if prompt + 1 > context:
@@ -214,7 +222,7 @@ class Completer:
         """Blocks that a request may come to hold; one more, for a shared last block is copied before it is written."""
         return min(self._room.capacity, math.ceil(tokens / self._block) + 1)
 
-    def _count(self, completion: Completion, piece: Piece) -> None:
+    def _count(self, completion: DecodedCompletion, piece: StepOutput) -> None:
         if piece.error:
             raise InvalidRequest(piece.error)
         if piece.finish == "refused":
@@ -231,7 +239,9 @@ class Completer:
         completion.finish = piece.finish
         completion.usage = replace(completion.usage, completion_tokens=len(completion.ids))
 
-    def _remember(self, prompt: str, ids: Sequence[int], completion: Completion, after: str, decode: Decode) -> None:
+    def _remember(
+        self, prompt: str, ids: Sequence[int], completion: DecodedCompletion, after: str, decode: Decode
+    ) -> None:
         """The chain ends where the answer's text ends; a token that carries more than that is encoded again."""
         wanted = completion.text + after
         if not wanted or not completion.finish or completion.pictures:
@@ -247,18 +257,18 @@ class Completer:
         if unknown := [mark for mark in marks if mark not in self._marks]:
             self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
         special = {token: mark for mark in marks if (token := self._marks[mark]) is not None}
-        return functools.partial(_spelled, self._backend.decode, special) if special else self._backend.decode
+        return functools.partial(_decode_with_marks, self._backend.decode, special) if special else self._backend.decode
 
     def _special(self, mark: str) -> int | None:
         ids = self._backend.encode(mark)
         return ids[0] if len(ids) == 1 and not self._backend.decode(ids) else None
 
 
-def _nobody(position: int) -> None:
+def _ignore_position(position: int) -> None:
     """A request outside any queue's sight."""
 
 
-def _pushed(piece: Piece, text: TextStream, logprobs: Logprobs) -> str:
+def _push_tokens(piece: StepOutput, text: TextStream, logprobs: Logprobs) -> str:
     delta = ""
     for at, token in enumerate(piece.ids):
         before = len(text.seen)
@@ -270,7 +280,7 @@ def _pushed(piece: Piece, text: TextStream, logprobs: Logprobs) -> str:
     return delta + (text.finish() if piece.finish else "")
 
 
-def _spelled(decode: Decode, special: Mapping[int, str], ids: Sequence[int]) -> str:
+def _decode_with_marks(decode: Decode, special: Mapping[int, str], ids: Sequence[int]) -> str:
     text, start = "", 0
     for at, token in enumerate(ids):
         if token in special:
@@ -279,14 +289,14 @@ def _spelled(decode: Decode, special: Mapping[int, str], ids: Sequence[int]) -> 
     return text + decode(ids[start:])
 
 
-def decoding_of(sampling: Sampling) -> Decoding:
+def decoding_options(sampling: Sampling) -> DecodingOptions:
     """Greedy unless the request says otherwise: small models write their best code so. Raises InvalidRequest for values
     that mean nothing."""
     for name, low, high in RANGES:
         value = getattr(sampling, name)
         if value is not None and not low <= value <= high:
             raise InvalidRequest(f"{name} must be between {low:g} and {high:g}, not {value!r}.")
-    return Decoding(
+    return DecodingOptions(
         max_tokens=sampling.max_tokens or MAX_TOKENS,
         temperature=sampling.temperature or 0.0,
         # Of these two, one end of the range would leave no token at all.

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
-from agent_kernel.engines.local.backend import Backend, Decoding, Picture, Piece
+from agent_kernel.engines.local.backend import Backend, DecodingOptions, Picture, StepOutput
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,7 @@ class Decoder:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._pieces: dict[int, asyncio.Queue[Piece]] = {}
+        self._pieces: dict[int, asyncio.Queue[StepOutput]] = {}
         self._busy_since = 0.0
         threading.Thread(target=self._run, name="decoder", daemon=True).start()
 
@@ -57,10 +57,10 @@ class Decoder:
         return await future
 
     async def generate(
-        self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()
-    ) -> AsyncGenerator[Piece, None]:
+        self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()
+    ) -> AsyncGenerator[StepOutput, None]:
         """Pieces until one has a finish; closing the generator takes the request out of the batch."""
-        pieces: asyncio.Queue[Piece] = asyncio.Queue()
+        pieces: asyncio.Queue[StepOutput] = asyncio.Queue()
         # The thread fills the key in, so that a request which is cancelled while it is submitted is still withdrawn.
         keys: list[int] = []
 

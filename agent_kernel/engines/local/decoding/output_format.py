@@ -16,10 +16,10 @@ from referencing.exceptions import Unresolvable
 
 from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, OutputFormat
-from agent_kernel.engines.local.backend import ChatMessage, Grammar
-from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
+from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
+from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
-from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, written
+from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, json_text
 from agent_kernel.engines.local.grammar.regex import pattern
 
 MAX_CHOICES = 1_000
@@ -28,7 +28,7 @@ SHOWN_SCHEMA = 2_000
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
-def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> Grammar:
+def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGrammar:
     """Raises InvalidRequest for a format that is none, or that is too large to be enforced."""
     rules = Rules()
     match output.kind:
@@ -66,20 +66,20 @@ def check(output: OutputFormat, text: str) -> None:
         )
 
 
-def told(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
+def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
     """The conversation with the format said at its end: a model that is only held to it fills it with anything."""
     said = ""
     if output.kind == "json_object":
         said = "Answer with a JSON object."
     elif output.kind == "json_schema":
-        schema = written(dict(output.json_schema))
+        schema = json_text(dict(output.json_schema))
         said = "Answer with JSON" + (f" that fits this schema: {schema}" if len(schema) <= SHOWN_SCHEMA else ".")
     elif output.kind == "choice":
         said = "Answer with one of: " + ", ".join(output.choice)
-    return with_words(chat, said) if 0 < len(said) <= 2 * SHOWN_SCHEMA else list(chat)
+    return with_instruction(chat, said) if 0 < len(said) <= 2 * SHOWN_SCHEMA else list(chat)
 
 
-def with_words(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
+def with_instruction(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
     """Said by the user at the end: many templates take no two messages of one role after each other."""
     last = chat[-1] if chat else {}
     if last.get("role") != "user" or not isinstance(last["content"], str):
@@ -87,7 +87,7 @@ def with_words(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
     return [*chat[:-1], {**last, "content": f"{last['content']}\n\n{said}"}]
 
 
-async def formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+async def stream_formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
     """An answer in text that ``request.output`` binds: its deltas, then its end.
 
     Raises InvalidRequest before the first delta, and OutputInvalid instead of the end when the whole text does not fit.
@@ -96,8 +96,8 @@ async def formatted(prompt: str, request: EngineRequest, completer: Completer) -
     """
     assert request.output is not None
     grammar = grammar_of(request.output, request.sampling.max_tokens)
-    completion = Completion(prompt)
-    decoding = replace(decoding_of(request.sampling), grammar=grammar)
+    completion = DecodedCompletion(prompt)
+    decoding = replace(decoding_options(request.sampling), grammar=grammar)
     async with aclosing(completer.stream(completion, decoding)) as deltas:
         async for delta in deltas:
             yield delta

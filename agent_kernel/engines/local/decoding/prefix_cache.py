@@ -12,7 +12,7 @@ CHAINS = 256
 CHAIN_TOKENS = 2_000_000
 
 
-class Chains:
+class TokenChains:
     """The ids that a text had when it was prompt and answer.
 
     Generated ids are kept, never decoded and encoded again: models also write tokenisations that encoding would not

@@ -27,43 +27,43 @@ BLOCKS: Mapping[str, str] = MappingProxyType(
 TAGS = (*BLOCKS, *BLOCKS.values())
 
 
-def opened(prompt: str) -> str:
+def open_tag(prompt: str) -> str:
     """The tag of a block that the prompt leaves open for the model, or empty."""
     end = prompt.rstrip()
     return next((tag for tag in BLOCKS if end.endswith(tag.rstrip())), "")
 
 
-def closed(prompt: str) -> str:
+def close_thinking(prompt: str) -> str:
     """The prompt with its open block shut: for an answer that must begin at once, such as a forced call."""
-    tag = opened(prompt)
+    tag = open_tag(prompt)
     return f"{prompt.rstrip()}\n{BLOCKS[tag]}\n\n" if tag else prompt
 
 
 def without_thinking(prompt: str, template: str) -> str:
     """The prompt of a model whose ``template`` knows thinking, with an empty block: the next token is the answer's."""
-    if opened(prompt):
-        return closed(prompt)
+    if open_tag(prompt):
+        return close_thinking(prompt)
     tag = next((tag for tag in BLOCKS if tag in template), "")
     return prompt if not tag or prompt.rstrip().endswith(BLOCKS[tag]) else f"{prompt}{tag}\n\n{BLOCKS[tag]}\n\n"
 
 
-class Reasoning:
+class ReasoningSplitter:
     """``push`` an answer as it comes; a block that never closes is reasoning to its end."""
 
     def __init__(self, prompt: str = "") -> None:
         self._held = ""
-        self._tag = opened(prompt)
+        self._tag = open_tag(prompt)
         self._began = bool(self._tag)
         self._answering = False
 
     def push(self, text: str) -> list[TextChunk | ReasoningChunk]:
-        return self._parted(text, last=False)
+        return self._split(text, last=False)
 
     def finish(self) -> list[TextChunk | ReasoningChunk]:
         """What was held back because it could have become a tag."""
-        return self._parted("", last=True)
+        return self._split("", last=True)
 
-    def _parted(self, text: str, *, last: bool) -> list[TextChunk | ReasoningChunk]:
+    def _split(self, text: str, *, last: bool) -> list[TextChunk | ReasoningChunk]:
         parts: list[TextChunk | ReasoningChunk] = []
         self._held += text
         while self._held and not self._answering:
@@ -104,11 +104,11 @@ class Reasoning:
         return True
 
 
-async def apart(
+async def split_reasoning(
     deltas: AsyncGenerator[TextChunk, None], prompt: str = ""
 ) -> AsyncGenerator[TextChunk | ReasoningChunk, None]:
     """A whole stream with its thinking told apart; log probabilities of the answer's tokens stay with its text."""
-    reasoning = Reasoning(prompt)
+    reasoning = ReasoningSplitter(prompt)
     logprobs: list[TokenLogprob] = []
     async with aclosing(deltas):
         async for delta in deltas:

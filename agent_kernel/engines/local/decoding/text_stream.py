@@ -35,13 +35,13 @@ class TextStream:
 
     def push(self, ids: Sequence[int]) -> str:
         self._window.extend(ids)
-        return self._given(self._held + self._decoded(), last=False)
+        return self._release(self._held + self._decode_new(), last=False)
 
     def finish(self) -> str:
         """What was held back because it could have become a stop string or a character."""
-        return self._given(self._held + self._decoded(last=True), last=True)
+        return self._release(self._held + self._decode_new(last=True), last=True)
 
-    def _decoded(self, last: bool = False) -> str:
+    def _decode_new(self, last: bool = False) -> str:
         before, now = self._before, self._decode(self._window)
         waiting = len(self._window) - self._read
         if now.endswith(UNFINISHED) and waiting < LONGEST_CHARACTER and not last:
@@ -55,7 +55,7 @@ class TextStream:
             self._read, self._before = len(self._window), self._decode(self._window)
         return now[len(before) :]
 
-    def _given(self, text: str, last: bool) -> str:
+    def _release(self, text: str, last: bool) -> str:
         self._held = ""
         if self.stopped:
             return ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 
 MAX_GRAMMAR = 64 * 1024
 """Characters of a grammar; tool schemas make some hundred."""
@@ -33,29 +33,29 @@ class GrammarCheck:
         self._ov, self._genai, self._numpy, self._tokenizer = openvino, genai, numpy, tokenizer
         self._thread = ThreadPoolExecutor(1, "grammar check")
         self._pipeline: Any = None
-        self._known: OrderedDict[Grammar, Future[str]] = OrderedDict()
+        self._known: OrderedDict[OutputGrammar, Future[str]] = OrderedDict()
 
-    def verdict(self, grammar: Grammar) -> Future[str]:
+    def verdict(self, grammar: OutputGrammar) -> Future[str]:
         """Empty when it compiles, else why not. Called in one thread."""
         known = self._known.pop(grammar, None)
         if known is None:
-            known = self._judged(grammar)
+            known = self._submit(grammar)
         self._known[grammar] = known
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
         return known
 
-    def _judged(self, grammar: Grammar) -> Future[str]:
+    def _submit(self, grammar: OutputGrammar) -> Future[str]:
         if len(grammar.text) <= MAX_GRAMMAR:
             return self._thread.submit(self._compile, grammar)
         refused: Future[str] = Future()
         refused.set_result(f"it has {len(grammar.text)} characters; the limit is {MAX_GRAMMAR}")
         return refused
 
-    def _compile(self, grammar: Grammar) -> str:
+    def _compile(self, grammar: OutputGrammar) -> str:
         try:
             if self._pipeline is None:
-                self._pipeline = self._built()
+                self._pipeline = self._build_pipeline()
             started = time.monotonic()
             config = self._genai.GenerationConfig(
                 max_new_tokens=1, structured_output_config=constraint(self._genai, grammar)
@@ -66,7 +66,7 @@ class GrammarCheck:
         seconds = time.monotonic() - started
         return "" if seconds <= COMPILE_S else f"it took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s"
 
-    def _built(self) -> Any:
+    def _build_pipeline(self) -> Any:
         """A language model as the library wants one: ids in, a state that it can reorder, logits out; all of them 0."""
         numpy, op = self._numpy, self._ov.opset13
         ids = op.parameter([-1, -1], numpy.int64, name="input_ids")
@@ -90,6 +90,6 @@ class GrammarCheck:
             return self._genai.LLMPipeline(directory, self._tokenizer, "CPU", ATTENTION_BACKEND="SDPA")
 
 
-def constraint(genai: Any, grammar: Grammar) -> Any:
+def constraint(genai: Any, grammar: OutputGrammar) -> Any:
     given = {"regex": grammar.text} if grammar.kind == "regex" else {"grammar": grammar.text}
     return genai.StructuredOutputConfig(**given)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 
 CHUNK = 8
 """A repetition longer than this is written as chunks of chunks. As one, 200 characters cost 7 s of one core to compile
@@ -23,12 +23,12 @@ _NAME = re.compile(r"\w+")
 
 
 def literal(text: str) -> str:
-    return f'"{"".join(_escaped(char) for char in text)}"'
+    return f'"{"".join(_escape(char) for char in text)}"'
 
 
 def char_class(ranges: Iterable[tuple[str, str]]) -> str:
     """``ranges`` of first and last character, both included."""
-    inside = (_escaped(first) + (f"-{_escaped(last)}" if last > first else "") for first, last in ranges)
+    inside = (_escape(first) + (f"-{_escape(last)}" if last > first else "") for first, last in ranges)
     return f"[{''.join(inside)}]"
 
 
@@ -51,10 +51,10 @@ def choice(texts: Iterable[str]) -> str:
     by_first: dict[str, list[str]] = {}
     for text in dict.fromkeys(texts):
         by_first.setdefault(text[:1], []).append(text)
-    return either(*(_branch(same) if first else NOTHING for first, same in by_first.items()))
+    return either(*(_factor_prefix(same) if first else NOTHING for first, same in by_first.items()))
 
 
-def _branch(texts: list[str]) -> str:
+def _factor_prefix(texts: list[str]) -> str:
     """``texts`` begin with the same character."""
     shortest = min(texts, key=len)
     length = next((at for at, char in enumerate(shortest) if any(text[at] != char for text in texts)), len(shortest))
@@ -110,12 +110,12 @@ class Rules:
         all_of_them = sequence(self.repeat(chunk, chunks, chunks), self.repeat(one, 0, rest))
         return either(self.rule(fewer), self.rule(all_of_them))
 
-    def grammar(self, root: str) -> Grammar:
+    def grammar(self, root: str) -> OutputGrammar:
         lines = [f"root ::= {root}", *(f"{name} ::= {body}" for body, name in self._names.items())]
-        return Grammar("ebnf", "\n".join(lines) + "\n")
+        return OutputGrammar("ebnf", "\n".join(lines) + "\n")
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     code = ord(char)
     if char.isascii() and (char.isalnum() or char in " _,:;{}().@/"):
         return char

@@ -20,11 +20,11 @@ from jsonschema.exceptions import SchemaError
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import is_too_deep
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.grammar import number_range
 from agent_kernel.engines.local.grammar.ebnf import CHUNK, NOTHING, Rules, choice, either, literal, optional, sequence
 from agent_kernel.engines.local.grammar.regex import ANY, characters, pattern
-from agent_kernel.engines.local.grammar.schema_merge import comes_back, merged, resolved
+from agent_kernel.engines.local.grammar.schema_merge import is_recursive, merge_schemas, resolve_reference
 from agent_kernel.engines.local.grammar.string_format import FORMATS
 
 MAX_SCHEMA_CHARS = 50_000
@@ -50,7 +50,7 @@ CHECKED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SchemaBounds:
     """Where the schema has none: characters of a string and of a name, items of a list, how often a schema may stand
     inside itself, and levels of a value of which nothing is known."""
 
@@ -61,13 +61,15 @@ class Bounds:
     levels: int = 2
 
 
-def bounds_within(tokens: int) -> Bounds:
+def bounds_within(tokens: int) -> SchemaBounds:
     """For an answer of at most ``tokens``: a string that goes on for ever ends before they do."""
     string = max(8, min(tokens, MAX_LENGTH) // CHUNK) * CHUNK - 1
-    return Bounds(string=string, items=max(4, min(32, tokens // 64)))
+    return SchemaBounds(string=string, items=max(4, min(32, tokens // 64)))
 
 
-def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tuple[Grammar, tuple[str, ...]]:
+def json_grammar(
+    schema: Mapping[str, Any], bounds: SchemaBounds | None = None
+) -> tuple[OutputGrammar, tuple[str, ...]]:
     """The grammar, and the keywords of the schema that it does not enforce.
 
     Everything it lets through fits the schema but for those keywords; not everything that fits is let through: only
@@ -81,7 +83,7 @@ def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tup
     if not text or len(text) > MAX_SCHEMA_CHARS:
         raise InvalidRequest(f"A schema has at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
     _check(schema)
-    compiler = _Compiler(schema, bounds or Bounds())
+    compiler = _Compiler(schema, bounds or SchemaBounds())
     root = compiler.value(schema, compiler.bounds.recursion)
     if root is None:
         raise InvalidRequest("No value fits this schema.")
@@ -91,7 +93,7 @@ def json_grammar(schema: Mapping[str, Any], bounds: Bounds | None = None) -> tup
 class _Compiler:
     """A schema becomes an expression, or None when nothing fits; ``left`` is how often it may yet stand in itself."""
 
-    def __init__(self, root: Mapping[str, Any], bounds: Bounds) -> None:
+    def __init__(self, root: Mapping[str, Any], bounds: SchemaBounds) -> None:
         self.root = root
         self.bounds = bounds
         self.rules = Rules()
@@ -122,10 +124,10 @@ class _Compiler:
             return self._reference(schema, left)
         for keyword in ("allOf", "anyOf", "oneOf"):
             if keyword in schema:
-                return self._combined(schema, keyword, left)
+                return self._combination(schema, keyword, left)
         if "const" in schema or "enum" in schema:
-            return self._listed(schema)
-        kinds = schema.get("type", _implied(schema))
+            return self._enumeration(schema)
+        kinds = schema.get("type", _implied_types(schema))
         kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
         return self._one_of([self._typed(kind, schema, left) for kind in kinds])
 
@@ -135,49 +137,49 @@ class _Compiler:
 
     def _reference(self, schema: Mapping[str, Any], left: int) -> str | None:
         pointer = schema["$ref"]
-        target = resolved(self.root, pointer)
+        target = resolve_reference(self.root, pointer)
         if pointer not in self._recursive:
-            self._recursive[pointer] = comes_back(self.root, pointer)
+            self._recursive[pointer] = is_recursive(self.root, pointer)
         rest = _without(schema, "$ref", "$defs", "definitions")
         left -= self._recursive[pointer]
-        return None if left < 0 else self.value(self._merged(target, rest), left)
+        return None if left < 0 else self.value(self._merge(target, rest), left)
 
-    def _combined(self, schema: Mapping[str, Any], keyword: str, left: int) -> str | None:
+    def _combination(self, schema: Mapping[str, Any], keyword: str, left: int) -> str | None:
         base = _without(schema, keyword)
         branches = schema[keyword]
         if not isinstance(branches, list) or not branches:
             raise InvalidRequest(f"{keyword} is a list of schemas.")
         if keyword == "allOf":
             for branch in branches:
-                base = self._merged(base, branch)
+                base = self._merge(base, branch)
             return self.value(base, left)
         if keyword == "oneOf":
             self.loose.add("oneOf")  # that no other one fits too
-        return self._one_of([self.value(self._merged(base, branch), left) for branch in branches])
+        return self._one_of([self.value(self._merge(base, branch), left) for branch in branches])
 
-    def _merged(self, some: Any, others: Any) -> Any:
+    def _merge(self, some: Any, others: Any) -> Any:
         for one, other in ((some, others), (others, some)):
             if one is True or one == {}:
                 return other
             if isinstance(one, Mapping) and "$ref" in one and other:
-                return self._merged(self._followed(one), other)
+                return self._merge(self._follow_reference(one), other)
         if some is False or others is False:
             return False
         if not isinstance(some, Mapping) or not isinstance(others, Mapping):
             raise InvalidRequest("A schema is an object, true or false.")
-        result, unmerged = merged(some, others)
+        result, unmerged = merge_schemas(some, others)
         self.loose |= unmerged
         return result
 
-    def _followed(self, schema: Mapping[str, Any]) -> Any:
+    def _follow_reference(self, schema: Mapping[str, Any]) -> Any:
         """Without its ``$ref``, for merging: a schema that refers only to itself never ends."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise InvalidRequest("This schema refers to itself without end.")
         rest = _without(schema, "$ref", "$defs", "definitions")
-        return self._merged(resolved(self.root, schema["$ref"]), rest)
+        return self._merge(resolve_reference(self.root, schema["$ref"]), rest)
 
-    def _listed(self, schema: Mapping[str, Any]) -> str | None:
+    def _enumeration(self, schema: Mapping[str, Any]) -> str | None:
         values = [schema["const"]] if "const" in schema else schema["enum"]
         if not isinstance(values, list):
             raise InvalidRequest("enum is a list of values.")
@@ -185,9 +187,9 @@ class _Compiler:
             values = [value for value in values if value in schema["enum"]]
         if "type" in schema:
             kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-            values = [value for value in values if any(_is(value, kind) for kind in kinds)]
+            values = [value for value in values if any(_is_of_type(value, kind) for kind in kinds)]
         self.loose |= schema.keys() & (BOUNDS | SHAPES)
-        return choice(written(value) for value in values) if values else None
+        return choice(json_text(value) for value in values) if values else None
 
     def _typed(self, kind: str, schema: Mapping[str, Any], left: int) -> str | None:
         match kind:
@@ -220,18 +222,18 @@ class _Compiler:
         if "pattern" in schema:
             self.loose |= schema.keys() & {"minLength", "maxLength"}
             try:
-                return self._quoted(pattern(schema["pattern"], self.rules, json=True, endless=64))
+                return self._quote(pattern(schema["pattern"], self.rules, json=True, endless=64))
             except InvalidRequest:
                 self.loose.add("pattern")
         elif isinstance(form, str) and form in FORMATS:
             self.loose |= schema.keys() & {"minLength", "maxLength"}
-            return self._quoted(pattern(FORMATS[form], self.rules, json=True))
+            return self._quote(pattern(FORMATS[form], self.rules, json=True))
         return self._text(least, most)
 
     def _text(self, least: int, most: int) -> str:
-        return self.rules.rule(self._quoted(self.rules.repeat(characters(ANY, json=True), least, most)))
+        return self.rules.rule(self._quote(self.rules.repeat(characters(ANY, json=True), least, most)))
 
-    def _quoted(self, inside: str) -> str:
+    def _quote(self, inside: str) -> str:
         return sequence(literal('"'), inside, literal('"'))
 
     def _lengths(self, schema: Mapping[str, Any], low: str, high: str, default: int) -> tuple[int, int]:
@@ -278,7 +280,7 @@ class _Compiler:
             if made is None and name in required:
                 return None
             if made is not None:
-                members.append((sequence(literal(written(name) + ": "), made), name in required))
+                members.append((sequence(literal(json_text(name) + ": "), made), name in required))
         extra = None if more is False else self.value(more, left)
         if extra is not None and shown:
             self.loose.add("additionalProperties")  # a further name may be a declared one
@@ -321,7 +323,7 @@ def _check(schema: Mapping[str, Any]) -> None:
         raise InvalidRequest(f"This is no JSON schema of Draft 2020-12: {told}") from error
 
 
-def written(value: Any) -> str:
+def json_text(value: Any) -> str:
     """JSON in the one style of all grammars here."""
     return json.dumps(value, ensure_ascii=False)
 
@@ -330,7 +332,7 @@ def _without(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
     return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
 
 
-def _implied(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def _implied_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types that a schema without ``type`` is about."""
     about = {
         "object": {"properties", "required", "additionalProperties"},
@@ -341,7 +343,7 @@ def _implied(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(kind for kind, keywords in about.items() if keywords & schema.keys()) or TYPES
 
 
-def _is(value: Any, kind: str) -> bool:
+def _is_of_type(value: Any, kind: str) -> bool:
     """As JSON Schema has types: 1.0 is an integer, true is no number."""
     if isinstance(value, bool) or value is None:
         return kind == ("null" if value is None else "boolean")

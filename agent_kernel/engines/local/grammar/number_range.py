@@ -121,12 +121,12 @@ def _cell(whole: int, low: int, high: int, places: int) -> str:
         unit = 10 ** (places - fewer)
         first, last = -(-low // unit), min(high // unit, 10**fewer - 1)
         if first <= last:
-            parts.append(sequence(literal(f"{whole}."), _padded(first, last, fewer)))
+            parts.append(sequence(literal(f"{whole}."), _same_width_padded(first, last, fewer)))
     if places and low < high:
-        between = _padded(low, min(high, 10**places) - 1, places)
+        between = _same_width_padded(low, min(high, 10**places) - 1, places)
         parts.append(sequence(literal(f"{whole}."), between, f"[0-9]{{1,{max(1, MAX_DECIMALS - places)}}}"))
     return either(*parts)
 
 
-def _padded(low: int, high: int, width: int) -> str:
+def _same_width_padded(low: int, high: int, width: int) -> str:
     return _same_width(str(low).zfill(width), str(high).zfill(width))

@@ -45,25 +45,27 @@ def pattern(text: str, rules: Rules, *, json: bool = False, endless: int | None 
     ``endless`` is how often what has no end is repeated at most. Raises InvalidRequest for what is outside the part."""
     if len(text) > MAX_CHARS:
         raise InvalidRequest(f"A pattern has at most {MAX_CHARS} characters.")
-    return _Reader(text, rules, json, endless).whole()
+    return _PatternReader(text, rules, json, endless).whole()
 
 
 def characters(ranges: Ranges, *, json: bool) -> str:
     """One character of ``ranges``."""
-    raw = _common(ranges, JSON_RAW if json else ANY)
+    raw = _intersection(ranges, JSON_RAW if json else ANY)
     if len(raw) == 1 and raw[0][0] == raw[0][1]:
         alternatives = [literal(chr(raw[0][0]))]
     else:
         alternatives = [char_class([(chr(first), chr(last)) for first, last in raw])] if raw else []
     if json:
-        alternatives += [literal(to) for char, to in JSON_ESCAPES.items() if _common(ranges, ((ord(char), ord(char)),))]
+        alternatives += [
+            literal(to) for char, to in JSON_ESCAPES.items() if _intersection(ranges, ((ord(char), ord(char)),))
+        ]
     if not alternatives:
         raise InvalidRequest("A class of this pattern has no character that a text can hold.")
     return either(*alternatives)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Expression:
     """``endless``: holds a repetition without end. ``repeats``: the most that repetitions inside multiply to."""
 
     expression: str
@@ -72,7 +74,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _PatternReader:
     text: str
     rules: Rules
     json: bool
@@ -82,60 +84,60 @@ class _Reader:
     def whole(self) -> str:
         part = self._alternatives(0)
         if self.at < len(self.text):
-            raise self._wrong("a ) without its (")
+            raise self._error("a ) without its (")
         return part.expression
 
-    def _alternatives(self, depth: int) -> _Part:
+    def _alternatives(self, depth: int) -> _Expression:
         if depth > MAX_DEPTH:
-            raise self._wrong(f"more than {MAX_DEPTH} groups in each other")
+            raise self._error(f"more than {MAX_DEPTH} groups in each other")
         found = [self._sequence(depth)]
-        while self._take("|"):
+        while self._accept("|"):
             found.append(self._sequence(depth))
-        return _joined(either(*(part.expression for part in found)), found)
+        return _combine(either(*(part.expression for part in found)), found)
 
-    def _sequence(self, depth: int) -> _Part:
-        found: list[_Part] = []
+    def _sequence(self, depth: int) -> _Expression:
+        found: list[_Expression] = []
         if depth == 0:
-            self._take("^")
+            self._accept("^")
         while self.at < len(self.text) and self.text[self.at] not in "|)":
             if depth == 0 and self.text[self.at] == "$" and self.text[self.at + 1 : self.at + 2] in ("", "|"):
                 self.at += 1
                 break
-            found.append(self._repeated(self._atom(depth)))
-        return _joined(sequence(*(part.expression for part in found)), found)
+            found.append(self._with_repetition(self._atom(depth)))
+        return _combine(sequence(*(part.expression for part in found)), found)
 
-    def _atom(self, depth: int) -> _Part:
-        if self._take("("):
-            if self._take("?") and not self._take(":"):
-                raise self._wrong("(?")
+    def _atom(self, depth: int) -> _Expression:
+        if self._accept("("):
+            if self._accept("?") and not self._accept(":"):
+                raise self._error("(?")
             inside = self._alternatives(depth + 1)
-            if not self._take(")"):
-                raise self._wrong("a ( without its )")
+            if not self._accept(")"):
+                raise self._error("a ( without its )")
             return inside
-        return _Part(characters(self._class() if self._take("[") else self._character(), json=self.json))
+        return _Expression(characters(self._class() if self._accept("[") else self._character(), json=self.json))
 
-    def _repeated(self, part: _Part) -> _Part:
+    def _with_repetition(self, part: _Expression) -> _Expression:
         bounds = self._bounds()
         if bounds is None:
             return part
-        self._take("?")  # which of the matches is taken makes no difference to what matches
+        self._accept("?")  # which of the matches is taken makes no difference to what matches
         least, most = bounds
         endless = part.endless or most is None
         if most is None and part.endless:
-            raise self._wrong("repetition without end inside repetition without end")
+            raise self._error("repetition without end inside repetition without end")
         if most is None and self.endless is not None:
             most = max(least, self.endless)
         repeats = part.repeats * max(least, most or 1, 1)
         limit = MAX_NESTED if part.repeats > 1 else MAX_REPEATS
         if repeats > limit or (most is not None and most < least):
-            raise self._wrong(f"a repetition out of order or beyond {limit}")
+            raise self._error(f"a repetition out of order or beyond {limit}")
         if part.expression == NOTHING:
             return part
-        return _Part(self.rules.repeat(self.rules.rule(part.expression), least, most), endless, repeats)
+        return _Expression(self.rules.repeat(self.rules.rule(part.expression), least, most), endless, repeats)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._take(sign):
+            if self._accept(sign):
                 return bounds
         counted = _COUNT.match(self.text, self.at)
         if counted is None or not (counted[1] or counted[3]):
@@ -149,15 +151,15 @@ class _Reader:
         if char == "\\":
             return self._escape()
         if char == ".":
-            return _without(ANY, ((0x0A, 0x0A),))
+            return _difference(ANY, ((0x0A, 0x0A),))
         if char in "^$*+?{":
-            raise self._wrong(char)
+            raise self._error(char)
         return ((ord(char), ord(char)),)
 
     def _class(self) -> Ranges:
-        negated, ascii_only = self._take("^"), False
+        negated, ascii_only = self._accept("^"), False
         found: list[tuple[int, int]] = []
-        while not found or not self._take("]"):
+        while not found or not self._accept("]"):
             char = self._next()
             ascii_only |= char == "\\" and self.text[self.at : self.at + 1] in ("d", "w", "D", "W")
             first = self._escape() if char == "\\" else ((ord(char), ord(char)),)
@@ -166,14 +168,14 @@ class _Reader:
                 char = self._next()
                 last = self._escape() if char == "\\" else ((ord(char), ord(char)),)
                 if len(first) > 1 or len(last) > 1 or first[0][0] > last[-1][1]:
-                    raise self._wrong("a range out of order")
+                    raise self._error("a range out of order")
                 first = ((first[0][0], last[-1][1]),)
             found += first
         ranges = tuple(found)
         if not negated:
             return ranges
         # Beyond ASCII our \w is not Python's: what is no letter here may be one there.
-        return _without(ASCII if ascii_only else ANY, ranges)
+        return _difference(ASCII if ascii_only else ANY, ranges)
 
     def _escape(self) -> Ranges:
         if coded := _HEX.match(self.text, self.at):
@@ -183,37 +185,39 @@ class _Reader:
         char = self._next()
         if char.lower() in SHORT:
             short = SHORT[char.lower()]
-            return short if char in SHORT else _without(ANY if char == "S" else ASCII, short)
+            return short if char in SHORT else _difference(ANY if char == "S" else ASCII, short)
         char = CONTROLS.get(char, char)
         if char.isalnum():
-            raise self._wrong("\\" + char)
+            raise self._error("\\" + char)
         return ((ord(char), ord(char)),)
 
-    def _take(self, char: str) -> bool:
+    def _accept(self, char: str) -> bool:
         taken = self.text.startswith(char, self.at)
         self.at += taken
         return taken
 
     def _next(self) -> str:
         if self.at >= len(self.text):
-            raise self._wrong("an end too early")
+            raise self._error("an end too early")
         self.at += 1
         return self.text[self.at - 1]
 
-    def _wrong(self, what: str) -> InvalidRequest:
+    def _error(self, what: str) -> InvalidRequest:
         return InvalidRequest(f"The pattern {self.text[:200]!r} has {what}, which is not supported.")
 
 
-def _joined(expression: str, parts: list[_Part]) -> _Part:
-    return _Part(expression, any(part.endless for part in parts), max((part.repeats for part in parts), default=1))
+def _combine(expression: str, parts: list[_Expression]) -> _Expression:
+    return _Expression(
+        expression, any(part.endless for part in parts), max((part.repeats for part in parts), default=1)
+    )
 
 
-def _common(some: Ranges, others: Ranges) -> Ranges:
+def _intersection(some: Ranges, others: Ranges) -> Ranges:
     pairs = ((max(a, c), min(b, d)) for a, b in some for c, d in others)
     return tuple(sorted({(first, last) for first, last in pairs if first <= last}))
 
 
-def _without(some: Ranges, others: Ranges) -> Ranges:
+def _difference(some: Ranges, others: Ranges) -> Ranges:
     kept = list(some)
     for first, last in others:
         kept = [

@@ -16,7 +16,7 @@ TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def merged(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set[str]]:
+def merge_schemas(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set[str]]:
     """A schema for what fits both (False when nothing does), and the keywords that could not be joined: of those it has
     the first one's."""
     result = dict(some)
@@ -41,7 +41,7 @@ def merged(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set
     return result, unmerged
 
 
-def resolved(root: Any, pointer: Any) -> Any:
+def resolve_reference(root: Any, pointer: Any) -> Any:
     """What ``#/...`` points to. Raises InvalidRequest for any other reference: nothing is fetched."""
     if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         raise InvalidRequest(f"$ref can only point into the schema itself (#/...), not to {str(pointer)[:200]!r}.")
@@ -55,10 +55,10 @@ def resolved(root: Any, pointer: Any) -> Any:
     return found
 
 
-def comes_back(root: Any, pointer: str) -> bool:
+def is_recursive(root: Any, pointer: str) -> bool:
     """The schema at ``pointer`` refers to itself, directly or through others."""
     seen: set[str] = set()
-    waiting = [resolved(root, pointer)]
+    waiting = [resolve_reference(root, pointer)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, Mapping):
@@ -67,7 +67,7 @@ def comes_back(root: Any, pointer: str) -> bool:
                 return True
             if isinstance(target, str) and target not in seen:
                 seen.add(target)
-                waiting.append(resolved(root, target))
+                waiting.append(resolve_reference(root, target))
         if isinstance(value, Mapping | list):
             waiting += value.values() if isinstance(value, Mapping) else value
     return False

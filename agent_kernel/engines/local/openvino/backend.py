@@ -23,16 +23,16 @@ from agent_kernel.core.errors import EngineError, ModelBroken, ModelMissing, Mod
 from agent_kernel.core.protocols import refuse_fields
 from agent_kernel.engines.local.backend import (
     ChatMessage,
-    Decoding,
+    DecodingOptions,
     Finish,
-    Loaded,
+    LoadedModel,
     LoadOptions,
     Picture,
-    Piece,
     Progress,
+    StepOutput,
 )
 from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
-from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 from agent_kernel.engines.local.grammar.compile_check import WAIT_S, GrammarCheck, constraint
 from agent_kernel.engines.local.openvino.graph_cache import BuiltModel
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
@@ -53,7 +53,7 @@ class _Held:
 
     key: int
     ids: Sequence[int]
-    decoding: Decoding
+    decoding: DecodingOptions
     verdict: Future[str]
     until: float
 
@@ -71,12 +71,12 @@ class OpenVino:
         self._next = 0
         self._leaving = False
 
-    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
         self._cache_gb = max(1, int(options.cache_gb) or _free_memory() // (8 * 2**30))
         self._threads, self._prefixes = options.threads, options.prefixes
         if not path.exists():
             raise ModelMissing(f"{path.name} is not there.", hint="Pull it with: agent-kernel model pull")
-        facts = read_snapshot(path) if path.is_dir() else _readable(path)
+        facts = read_model_directory(path) if path.is_dir() else _readable(path)
         try:
             # The one place that imports openvino: half a second, and nothing outside the worker may pay it.
             import numpy
@@ -100,7 +100,7 @@ class OpenVino:
         progress("warming up", None)
         blocks = self._measure_blocks()
         details = {"backend": "openvino-genai", "version": openvino_genai.__version__, "device": "CPU"}
-        return Loaded(
+        return LoadedModel(
             BLOCK,
             blocks if options.prefixes else 0,
             details
@@ -133,7 +133,7 @@ class OpenVino:
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
-    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         """Raises EngineError for an empty prompt and for what the library does not take, InvalidRequest for a
         logit_bias, which it does not know."""
         if not ids:
@@ -149,7 +149,7 @@ class OpenVino:
             self._held.append(_Held(self._next, ids, decoding, verdict, time.monotonic() + WAIT_S))
         return self._next
 
-    def step(self) -> list[tuple[int, Piece]]:
+    def step(self) -> list[tuple[int, StepOutput]]:
         refused = list(self._checked())
         self._leaving = False
         if self._pipeline.has_non_finished_requests():
@@ -177,7 +177,7 @@ class OpenVino:
         used = metrics.cache_usage / 100 if self._pipeline.has_non_finished_requests() else 0.0
         return {"cache_used": used, "cache_bytes": metrics.cache_size_in_bytes}
 
-    def _add(self, key: int, ids: Sequence[int], decoding: Decoding) -> None:
+    def _add(self, key: int, ids: Sequence[int], decoding: DecodingOptions) -> None:
         if self._leaving:  # its blocks are this request's, and there is no room for both
             self._leaving = False
             self._pipeline.step()
@@ -189,7 +189,7 @@ class OpenVino:
         except RuntimeError as error:
             raise EngineError(f"openvino-genai refuses the request: {str(error).strip().splitlines()[-1]}") from error
 
-    def _checked(self) -> Iterator[tuple[int, Piece]]:
+    def _checked(self) -> Iterator[tuple[int, StepOutput]]:
         """Those whose grammar compiles join the batch, the others are told why not."""
         held, self._held = self._held, deque()
         for one in held:
@@ -199,12 +199,15 @@ class OpenVino:
             if reason is None:
                 self._held.append(one)
             elif reason:
-                yield one.key, Piece((), finish="refused", error=f"The grammar of this request is refused: {reason}.")
+                yield (
+                    one.key,
+                    StepOutput((), finish="refused", error=f"The grammar of this request is refused: {reason}."),
+                )
             else:
                 try:
                     self._add(one.key, one.ids, one.decoding)
                 except EngineError as error:
-                    yield one.key, Piece((), finish="refused", error=error.message)
+                    yield one.key, StepOutput((), finish="refused", error=error.message)
 
     def _open(self, built: BuiltModel, progress: Progress) -> None:
         scheduler = self._genai.SchedulerConfig()
@@ -222,7 +225,7 @@ class OpenVino:
         """How many blocks the cache holds, from the share of it that a prompt of known length takes. The first step of
         a process is also its slowest by far, and so it is not the first person's."""
         used = 4
-        key = self.submit([self._eos] * (used * BLOCK - 1), Decoding(max_tokens=1))
+        key = self.submit([self._eos] * (used * BLOCK - 1), DecodingOptions(max_tokens=1))
         share = 0.0
         while self.running():
             self.step()
@@ -230,7 +233,7 @@ class OpenVino:
         self.cancel(key)
         return round(used * 100 / share) if share else 0
 
-    def _config(self, decoding: Decoding) -> Any:
+    def _config(self, decoding: DecodingOptions) -> Any:
         config = self._genai.GenerationConfig()
         config.max_new_tokens = decoding.max_tokens
         config.eos_token_id = self._eos
@@ -252,7 +255,7 @@ class OpenVino:
             config.structured_output_config = constraint(self._genai, decoding.grammar)
         return config
 
-    def _read(self, key: int) -> Piece | None:
+    def _read(self, key: int) -> StepOutput | None:
         handle = self._handles[key]
         reasons = self._genai.GenerationFinishReason
         ids: list[int] = []
@@ -273,7 +276,7 @@ class OpenVino:
             return None
         kept = [at for at, token in enumerate(ids) if token != self._eos]
         probable = tuple(logprobs[at] for at in kept) if len(logprobs) == len(ids) else ()
-        return Piece(tuple(ids[at] for at in kept), probable, _finish(finish))
+        return StepOutput(tuple(ids[at] for at in kept), probable, _finish(finish))
 
 
 def _readable(path: Path) -> Header:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import CallChunk, ReasoningChunk, TextChunk, TokenLogprob
-from agent_kernel.engines.local.decoding.reasoning import Reasoning
+from agent_kernel.engines.local.decoding.reasoning import ReasoningSplitter
 from agent_kernel.engines.local.tool_calling.call_parser import PYTHON, CallParser
 from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser
 
@@ -16,7 +16,7 @@ class AnswerReader:
     more is wanted after the calls so far; ``rest`` is what of it was read already. Log probabilities come with the text
     that was held back with them; those of a call are dropped."""
 
-    def __init__(self, parser: CallParser | DeclaredParser, reasoning: Reasoning, *, parallel: bool) -> None:
+    def __init__(self, parser: CallParser | DeclaredParser, reasoning: ReasoningSplitter, *, parallel: bool) -> None:
         self._parser = parser
         self._reasoning = reasoning
         self._parallel = parallel

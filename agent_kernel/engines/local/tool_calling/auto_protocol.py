@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Chunk, EngineRequest, ToolSpec
-from agent_kernel.engines.local.backend import Loaded
+from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence import Fence
@@ -17,7 +17,7 @@ SMALL = 3_000_000_000
 native calls read strictly, 3 read leniently and 9 by the fence; the 1.5B 0, 7 and 10. Larger ones were not measured."""
 
 
-def is_small(loaded: Loaded) -> bool:
+def is_small(loaded: LoadedModel) -> bool:
     """Also where the size is not known."""
     return loaded.parameters < SMALL
 
@@ -26,7 +26,7 @@ class AutoProtocol:
     """The fence for a small model as long as ``python`` is the only tool, in the request and in its history; else
     native, through the template where it lists tools and in words where it does not."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedModel) -> None:
         self._small = is_small(loaded)
         self._fence = Fence(template=loaded.template)
         self._native = Native(loaded, fences=self._small)

@@ -20,10 +20,10 @@ from math import inf
 
 from agent_kernel.core.messages import Message, ToolCall, Usage
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
-from agent_kernel.engines.local.decoding.completion import Completer, Completion, decoding_of
-from agent_kernel.engines.local.decoding.output_format import formatted, grammar_of, told
+from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
+from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
@@ -95,8 +95,10 @@ class Fence:
             regex = CODE if not retry else NO_READING if turns[-1].has_its_tables else None
             chunks = self._code(prompt, reading, request, completer, regex)
         elif request.output is not None:
-            asked = reasoning.without_thinking(await completer.render(told(chat, request.output)), self.template)
-            chunks = formatted(asked, request, completer)
+            asked = reasoning.without_thinking(
+                await completer.render(with_format_instruction(chat, request.output)), self.template
+            )
+            chunks = stream_formatted(asked, request, completer)
         else:
             chunks = self._text(prompt, request, completer, offered)
             if rows:
@@ -122,10 +124,10 @@ class Fence:
         self, prompt: str, reading: str, request: EngineRequest, completer: Completer, regex: str | None
     ) -> AsyncGenerator[Chunk, None]:
         """One call, whose code begins with the lines of ``reading``."""
-        completion = Completion(prompt)
+        completion = DecodedCompletion(prompt)
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
-        grammar = Grammar("regex", regex) if regex is not None else None
-        decoding = replace(decoding_of(request.sampling), max_tokens=tokens, grammar=grammar)
+        grammar = OutputGrammar("regex", regex) if regex is not None else None
+        decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
         deltas = completer.stream(
             completion,
             decoding,
@@ -148,12 +150,12 @@ class Fence:
     async def _text(
         self, prompt: str, request: EngineRequest, completer: Completer, offered: bool
     ) -> AsyncGenerator[Chunk, None]:
-        completion = Completion(prompt)
+        completion = DecodedCompletion(prompt)
         # With tools offered, text that opens a fence would be code that nobody runs.
         stop = (*request.sampling.stop, *((code_fence_prompt.CLOSE,) if offered else ()))
-        decoding = decoding_of(request.sampling)
+        decoding = decoding_options(request.sampling)
         deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
-        async with aclosing(reasoning.apart(deltas, prompt)) as parts:
+        async with aclosing(reasoning.split_reasoning(deltas, prompt)) as parts:
             async for part in parts:
                 yield part
         yield EndChunk(completion.finish, completion.usage, completion.stopped_by(request.sampling.stop))

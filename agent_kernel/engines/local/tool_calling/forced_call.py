@@ -12,10 +12,10 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import ToolCall, parse_arguments
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
-from agent_kernel.engines.local.decoding.output_format import with_words
+from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, DecodedCompletion, decoding_options
+from agent_kernel.engines.local.decoding.output_format import with_instruction
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
-from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, written
+from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, json_text
 
 ASKED = "Call the tool {name}: {description}\nWrite its arguments as JSON that fits this schema: {schema}"
 CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
@@ -45,10 +45,10 @@ async def forced_call(
     not made. Raises InvalidRequest for a tool whose schema makes no grammar."""
     tool = tools[0] if len(tools) == 1 else await _chosen(chat, tools, completer)
     schema = {"type": "object"} | tool.schema
-    decoding = decoding_of(request.sampling)
+    decoding = decoding_options(request.sampling)
     grammar, _ = json_grammar(schema, bounds_within(request.sampling.max_tokens or MAX_TOKENS))
-    asked = ASKED.format(name=tool.name, description=tool.description, schema=written(schema))
-    completion = Completion(await completer.render(with_words(chat, asked)))
+    asked = ASKED.format(name=tool.name, description=tool.description, schema=json_text(schema))
+    completion = DecodedCompletion(await completer.render(with_instruction(chat, asked)))
     async with aclosing(completer.stream(completion, replace(decoding, grammar=grammar))) as deltas:
         async for _ in deltas:
             pass
@@ -63,10 +63,10 @@ async def forced_call(
 
 async def _chosen(chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], completer: Completer) -> ToolSpec:
     listed = "\n".join(f"{tool.name}: {tool.description}" for tool in tools)
-    prompt = await completer.render(with_words(chat, CHOOSE.format(tools=listed)))
-    completion = Completion(prompt)
+    prompt = await completer.render(with_instruction(chat, CHOOSE.format(tools=listed)))
+    completion = DecodedCompletion(prompt)
     grammar = Rules().grammar(choice(tool.name for tool in tools))
-    decoding = replace(decoding_of(Sampling(max_tokens=64)), grammar=grammar)
+    decoding = replace(decoding_options(Sampling(max_tokens=64)), grammar=grammar)
     async with aclosing(completer.stream(completion, decoding)) as deltas:
         async for _ in deltas:
             pass

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Message, Usage, assistant, parse_arguments, tool_result
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
-from agent_kernel.engines.local.backend import Grammar, Loaded
+from agent_kernel.engines.local.backend import LoadedModel, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
-from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, Completion, decoding_of
-from agent_kernel.engines.local.decoding.output_format import formatted, told
-from agent_kernel.engines.local.decoding.reasoning import Reasoning
+from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, DecodedCompletion, decoding_options
+from agent_kernel.engines.local.decoding.output_format import stream_formatted, with_format_instruction
+from agent_kernel.engines.local.decoding.reasoning import ReasoningSplitter
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
 from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar
 from agent_kernel.engines.local.tool_calling import template_response_parser
@@ -42,7 +42,7 @@ NO_CALL = r"[^\s<\[{`][\s\S]*"
 class Native:
     """``fences``: a fenced python block of this model is a call of the tool python, not an example for the person."""
 
-    def __init__(self, loaded: Loaded, *, fences: bool) -> None:
+    def __init__(self, loaded: LoadedModel, *, fences: bool) -> None:
         self._loaded = loaded
         self._fences = fences
         self._form = form_of(loaded)
@@ -90,7 +90,7 @@ class Native:
             chunks = self._free(answer)
         else:
             prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
-            chunks = formatted(prompt, request, completer)
+            chunks = stream_formatted(prompt, request, completer)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -109,10 +109,10 @@ class Native:
     async def _free(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
         """Text, calls or both, as the model likes."""
         sampling = answer.request.sampling
-        completion = Completion(answer.prompt)
+        completion = DecodedCompletion(answer.prompt)
         reader = self._reader(answer, answer.request.tools, parallel=answer.request.parallel_calls)
         stop = (*sampling.stop, *answer.ends)
-        deltas = answer.completer.stream(completion, decoding_of(sampling), stop=stop, marks=SHOWN)
+        deltas = answer.completer.stream(completion, decoding_options(sampling), stop=stop, marks=SHOWN)
         async with aclosing(deltas):
             async for delta in deltas:
                 for part in reader.push(delta):
@@ -136,15 +136,15 @@ class Native:
         template, completer, sampling = answer.template, answer.completer, answer.request.sampling
         prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
         tool, head, spent = tools[0], f'{template.opening}{{"name": "{tools[0].name}", "{template.key}":', Usage()
-        completion, forced = Completion(prompt), head
+        completion, forced = DecodedCompletion(prompt), head
         if len(tools) > 1:
             chosen = await self._chosen(answer, prompt, tools)
             tool = next(tool for tool in tools if f'"{tool.name}"' in chosen.text)
             head, spent = template.opening + chosen.text, chosen.usage
-            completion, forced = Completion(prompt + head), ""
+            completion, forced = DecodedCompletion(prompt + head), ""
         schema = {"type": "object"} | tool.schema
         grammar, _ = json_grammar(schema, bounds_within(sampling.max_tokens or MAX_TOKENS))
-        decoding = replace(decoding_of(sampling), grammar=grammar)
+        decoding = replace(decoding_options(sampling), grammar=grammar)
         closing = "}" + template.closing
         await _drain(completer.stream(completion, decoding, forced=forced, closing=closing))
         usage = _sum(spent, completion.usage)
@@ -159,13 +159,13 @@ class Native:
             await answer.keep(head + completion.text + closing, assistant("", [call]))
         yield EndChunk("calls", usage)
 
-    async def _chosen(self, answer: Answer, prompt: str, tools: Sequence[ToolSpec]) -> Completion:
+    async def _chosen(self, answer: Answer, prompt: str, tools: Sequence[ToolSpec]) -> DecodedCompletion:
         """The beginning of a call, up to its arguments. Its tokens are not counted against the limit."""
         template = answer.template
         beginnings = choice(f'{{"name": "{tool.name}", "{template.key}":' for tool in tools)
         grammar = Rules().grammar(beginnings)
-        completion = Completion(prompt)
-        decoding = replace(decoding_of(replace(answer.request.sampling, max_tokens=NAME_TOKENS)), grammar=grammar)
+        completion = DecodedCompletion(prompt)
+        decoding = replace(decoding_options(replace(answer.request.sampling, max_tokens=NAME_TOKENS)), grammar=grammar)
         await _drain(answer.completer.stream(completion, decoding, forced=template.opening))
         return completion
 
@@ -174,10 +174,10 @@ class Native:
         a form in which no call begins, and what it says then is text."""
         sampling = answer.request.sampling
         spent = Usage()
-        for grammar in (None, Grammar("regex", NO_CALL)):
+        for grammar in (None, OutputGrammar("regex", NO_CALL)):
             tools = answer.request.tools if grammar is None else ()
-            completion, reader = Completion(answer.prompt), self._reader(answer, tools, parallel=False)
-            decoding = replace(decoding_of(sampling), grammar=grammar)
+            completion, reader = DecodedCompletion(answer.prompt), self._reader(answer, tools, parallel=False)
+            decoding = replace(decoding_options(sampling), grammar=grammar)
             stop = (*sampling.stop, *answer.ends)
             deltas = answer.completer.stream(completion, decoding, stop=stop, marks=SHOWN)
             async with aclosing(deltas):
@@ -201,7 +201,7 @@ class Native:
         calls = CallParser([tool.name for tool in tools], fences=self._fences)
         declared = self._form if tools else None
         parser = calls if declared is None else DeclaredParser(declared, schemas(tools), calls)
-        return AnswerReader(parser, Reasoning(answer.prompt), parallel=parallel)
+        return AnswerReader(parser, ReasoningSplitter(answer.prompt), parallel=parallel)
 
 
 @dataclass(slots=True)
@@ -220,7 +220,7 @@ class Answer:
         tools = self.request.tools
         shown = chat(messages, tools, self.template, self.written.of)
         if output is not None:
-            shown = told(shown, output)
+            shown = with_format_instruction(shown, output)
         return await self.completer.render(shown, schemas(tools) if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agent_kernel.core.errors import EngineError
 from agent_kernel.core.protocols import Chunk, EngineRequest
-from agent_kernel.engines.local.backend import Loaded
+from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.tool_calling.auto_protocol import AutoProtocol, is_small
 from agent_kernel.engines.local.tool_calling.code_fence import Fence
@@ -21,7 +21,7 @@ class ToolProtocol(Protocol):
         ...
 
 
-TOOL_PROTOCOLS: Mapping[str, Callable[[Loaded], ToolProtocol]] = MappingProxyType(
+TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingProxyType(
     {
         "fence": lambda loaded: Fence(template=loaded.template),
         "native": lambda loaded: Native(loaded, fences=is_small(loaded)),
@@ -30,7 +30,7 @@ TOOL_PROTOCOLS: Mapping[str, Callable[[Loaded], ToolProtocol]] = MappingProxyTyp
 )
 
 
-def protocol_for(name: str, loaded: Loaded) -> ToolProtocol:
+def protocol_for(name: str, loaded: LoadedModel) -> ToolProtocol:
     """``auto`` asks size, template and each request. Raises EngineError for a protocol that does not exist."""
     if name not in TOOL_PROTOCOLS:
         raise EngineError(f"No backend here speaks the tool protocol {name!r}.")

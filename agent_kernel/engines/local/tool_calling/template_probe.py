@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import EngineError
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.decoding.reasoning import opened
+from agent_kernel.engines.local.decoding.reasoning import open_tag
 from agent_kernel.engines.local.tool_calling.call_parser import TAGS
 
 Render: TypeAlias = Callable[[Sequence[ChatMessage], Sequence[Mapping[str, Any]]], Awaitable[str]]
@@ -116,7 +116,7 @@ def _end(tail: str) -> str:
 def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]:
     """What stands before and after the JSON of a call, and the name of its arguments, which is empty where the call is
     no JSON. ``asked`` ends where the model goes on, ``head`` where its words begin, ``tail`` begins where they end."""
-    starts = [asked, asked.rstrip().removesuffix(opened(asked).rstrip()), head]
+    starts = [asked, asked.rstrip().removesuffix(open_tag(asked).rstrip()), head]
     start = max((len(text) for text in starts if called.startswith(text)), default=-1)
     for found in re.finditer(r"\{", called[max(0, start) :]):
         at = max(0, start) + found.start()

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import CallChunk, ReasoningChunk
-from agent_kernel.engines.local.backend import Loaded
+from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.tool_calling.call_json import broken_call, call_of
 from agent_kernel.engines.local.tool_calling.call_parser import CallParser, Part
 
@@ -59,7 +59,7 @@ specification, version 1)."""
 MARKS = ("<|tool_call>", "<tool_call|>", '<|"|>', "<function=", "</function>")
 
 
-def form_of(loaded: Loaded) -> Mapping[str, Any] | None:
+def form_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
     """None where the calls of this model are JSON, as far as anybody says."""
     if loaded.response_template is not None:
         return loaded.response_template

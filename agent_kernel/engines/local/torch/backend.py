@@ -10,12 +10,12 @@ from typing import Any
 from agent_kernel.engines.local.backend import (
     Backend,
     ChatMessage,
-    Decoding,
-    Loaded,
+    DecodingOptions,
+    LoadedModel,
     LoadOptions,
     Picture,
-    Piece,
     Progress,
+    StepOutput,
 )
 from agent_kernel.engines.local.torch.batched_backend import Transformers, Unbatchable
 from agent_kernel.engines.local.torch.single_backend import GenerateBackend
@@ -28,7 +28,7 @@ class TorchBackend:
         self._cache_dir = cache_dir
         self._chosen: Backend = Transformers(cache_dir)
 
-    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
         try:
             return self._chosen.load(path, options, progress)
         except Unbatchable as refused:
@@ -48,10 +48,10 @@ class TorchBackend:
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         return self._chosen.encode_pictures(text, pictures)
 
-    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         return self._chosen.submit(ids, decoding, pictures)
 
-    def step(self) -> list[tuple[int, Piece]]:
+    def step(self) -> list[tuple[int, StepOutput]]:
         return self._chosen.step()
 
     def cancel(self, key: int) -> None:

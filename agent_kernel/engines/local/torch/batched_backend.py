@@ -15,14 +15,14 @@ from typing import Any
 from agent_kernel.core.errors import EngineError, ModelUnsupported
 from agent_kernel.engines.local.backend import (
     ChatMessage,
-    Decoding,
+    DecodingOptions,
     Finish,
-    Grammar,
-    Loaded,
+    LoadedModel,
     LoadOptions,
+    OutputGrammar,
     Picture,
-    Piece,
     Progress,
+    StepOutput,
 )
 from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.torch.grammar import Grammars
@@ -42,7 +42,7 @@ LEAST_TOKENS = 2
 STOP_S = 30.0
 PROBE = "The quick brown fox jumps over the lazy dog. The quick brown"
 PROBE_TOKENS = 4
-PROBE_GRAMMAR = Grammar("regex", "(yes|no)")
+PROBE_GRAMMAR = OutputGrammar("regex", "(yes|no)")
 NEAR = 0.5
 """Two computations of one log probability (batched or not, in bfloat16) differ by less; wrong attention by far more."""
 
@@ -73,11 +73,11 @@ class Transformers:
         self._next = 0
         self._fault = ""
 
-    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
         """Raises Unbatchable too."""
         return self.start(load_model(path, options, self._cache_dir, progress), options, progress)
 
-    def start(self, model: TorchModel, options: LoadOptions, progress: Progress) -> Loaded:
+    def start(self, model: TorchModel, options: LoadOptions, progress: Progress) -> LoadedModel:
         """Begins to batch a loaded model. Raises Unbatchable or EngineError."""
         self._libraries = import_libraries()
         self._model, self._options = model, options
@@ -115,7 +115,7 @@ class Transformers:
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
-    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         """Raises EngineError for a grammar that can not be kept to."""
         constraint = None
         if decoding.grammar is not None:
@@ -142,8 +142,8 @@ class Transformers:
             raise RuntimeError(self._epitaph())
         return key
 
-    def step(self) -> list[tuple[int, Piece]]:
-        pieces = [(key, Piece((), finish="refused")) for key in self._refused]
+    def step(self) -> list[tuple[int, StepOutput]]:
+        pieces = [(key, StepOutput((), finish="refused")) for key in self._refused]
         self._refused.clear()
         wait = 0.0 if pieces else WAIT_S
         while (output := self._manager.get_result(timeout=wait)) is not None:
@@ -171,7 +171,7 @@ class Transformers:
     def usage(self) -> Mapping[str, float]:
         return self._cache.usage()
 
-    def _piece(self, key: int, output: Any) -> Piece | None:
+    def _piece(self, key: int, output: Any) -> StepOutput | None:
         if output.error is not None:
             raise RuntimeError(output.error)
         request = self._requests[key]
@@ -190,7 +190,7 @@ class Transformers:
         if not new and not finish:
             return None
         kept = len(new) - (finish == "stop")
-        return Piece(tuple(new[:kept]), tuple(logprobs[:kept]), finish, reused)
+        return StepOutput(tuple(new[:kept]), tuple(logprobs[:kept]), finish, reused)
 
     def _forget(self, key: int) -> None:
         self._requests.pop(key, None)
@@ -280,7 +280,7 @@ class Transformers:
     def _tried(self, prompt: list[int]) -> str:
         """Why grammars do not work; empty when they do."""
         try:
-            ids, _ = self._decoded(prompt, Decoding(max_tokens=8, grammar=PROBE_GRAMMAR))
+            ids, _ = self._decoded(prompt, DecodingOptions(max_tokens=8, grammar=PROBE_GRAMMAR))
         except EngineError as error:
             return error.message
         if self.decode(ids) in ("yes", "no"):
@@ -295,14 +295,14 @@ class Transformers:
             return torch.log_softmax(self._model.model(input_ids=ids).logits[0, -1].float(), dim=-1)
 
     def _compare(self, alone: Any, prompt: list[int]) -> None:
-        ids, logprobs = self._decoded(prompt, Decoding(max_tokens=PROBE_TOKENS, logprob=True))
+        ids, logprobs = self._decoded(prompt, DecodingOptions(max_tokens=PROBE_TOKENS, logprob=True))
         if not ids:
             return
         batched, own = logprobs[0], float(alone[ids[0]])
         if abs(batched - own) > NEAR:
             raise Unbatchable(f"in a batch it gives {batched:.2f} where alone it gives {own:.2f}", self._model)
 
-    def _decoded(self, prompt: list[int], decoding: Decoding) -> tuple[list[int], list[float]]:
+    def _decoded(self, prompt: list[int], decoding: DecodingOptions) -> tuple[list[int], list[float]]:
         key = self.submit(prompt, decoding)
         ids: list[int] = []
         logprobs: list[float] = []
@@ -311,13 +311,13 @@ class Transformers:
             logprobs += piece.logprobs
         return ids, logprobs
 
-    def _pieces(self, wanted: int) -> Iterator[Piece]:
+    def _pieces(self, wanted: int) -> Iterator[StepOutput]:
         while wanted in self._requests:
             for key, piece in self.step():
                 if key == wanted:
                     yield piece
 
-    def _loaded(self) -> Loaded:
+    def _loaded(self) -> LoadedModel:
         details = dict(self._model.details) | {"cache_gb": round(self._cache_bytes() / GIB, 2)}
         if not self._fault:
             details["grammars"] = f"xgrammar {self._grammars.version}"
@@ -328,7 +328,7 @@ class Transformers:
                 "the least recently used prefixes give way" if self._cache.drops_oldest else "all prefixes give way"
             )
         model = self._model
-        return Loaded(
+        return LoadedModel(
             block=BLOCK,
             blocks=self._cache.blocks if self._options.prefixes else 0,
             details=details,

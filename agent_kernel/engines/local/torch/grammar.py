@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.torch.load import SETUP, TorchModel
 
 COMPILED_BYTES = 256 << 20
@@ -42,7 +42,7 @@ class Grammars:
     def version(self) -> str:
         return version("xgrammar")
 
-    def begin(self, grammar: Grammar) -> Constraint:
+    def begin(self, grammar: OutputGrammar) -> Constraint:
         """A new output under ``grammar``. Raises EngineError for one that does not compile."""
         try:
             if grammar.kind == "regex":

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.engines.local.backend import Decoding
+from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.torch.grammar import Constraint
 from agent_kernel.engines.local.torch.load import Libraries
 
@@ -27,7 +27,7 @@ class Choices:
         self,
         libraries: Libraries,
         prompt: Sequence[int],
-        decoding: Decoding,
+        decoding: DecodingOptions,
         constraint: Constraint | None,
         device: str,
     ) -> None:
@@ -132,7 +132,7 @@ class Penalties:
     """The penalties of OpenAI's API on the tokens of the answer (those behind the first ``prompt`` ids), and its
     logit_bias, as a logits processor: the library has neither."""
 
-    def __init__(self, torch: Any, decoding: Decoding, prompt: int) -> None:
+    def __init__(self, torch: Any, decoding: DecodingOptions, prompt: int) -> None:
         self._torch = torch
         self._decoding = decoding
         self._prompt = prompt
@@ -149,12 +149,12 @@ class Penalties:
         return scores
 
 
-def _looks_back(decoding: Decoding) -> bool:
+def _looks_back(decoding: DecodingOptions) -> bool:
     penalties = (decoding.repetition_penalty - 1.0, decoding.presence_penalty, decoding.frequency_penalty)
     return any(penalties) or bool(decoding.logit_bias)
 
 
-def _warpers(libraries: Libraries, decoding: Decoding, prompt: int) -> Any:
+def _warpers(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
     """The library's own, in the order in which its ``generate`` applies them, behind ours."""
     transformers, found = libraries.transformers, list[Any]()
     if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.local.backend import ChatMessage, Decoding, Loaded, LoadOptions, Picture, Piece, Progress
+from agent_kernel.engines.local.backend import (
+    ChatMessage,
+    DecodingOptions,
+    LoadedModel,
+    LoadOptions,
+    Picture,
+    Progress,
+    StepOutput,
+)
 from agent_kernel.engines.local.media.image_placeholders import PictureTemplate
 from agent_kernel.engines.local.media.vision_inputs import Place, Sight
 from agent_kernel.engines.local.torch.forward import Forward
@@ -42,10 +50,10 @@ class GenerateBackend:
         self._turns: deque[int] = deque()
         self._next = 0
 
-    def load(self, path: Path, options: LoadOptions, progress: Progress) -> Loaded:
+    def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
         return self.adopt(load_model(path, options, self._cache_dir, progress), options)
 
-    def adopt(self, loaded: TorchModel, options: LoadOptions) -> Loaded:
+    def adopt(self, loaded: TorchModel, options: LoadOptions) -> LoadedModel:
         """Runs a model that is in memory already."""
         self._libraries = import_libraries()
         self._loaded = loaded
@@ -60,7 +68,7 @@ class GenerateBackend:
         self._budget = int(options.cache_gb * 2**30) or max(LEAST_KEPT, free // DEFAULT_SHARE)
         self._kept = KeptCaches(self._budget if options.prefixes else 0)
         details = {**loaded.details, "decoding": "one by one", "cache_gb": round(self._budget / 2**30, 2)}
-        return Loaded(
+        return LoadedModel(
             block=1,
             blocks=0,  # what was reused is told with each request
             details=details,
@@ -94,7 +102,7 @@ class GenerateBackend:
         """Raises InvalidRequest for a picture that can not be read."""
         return self._eyes().ids(text, pictures)
 
-    def submit(self, ids: Sequence[int], decoding: Decoding, pictures: Sequence[Picture] = ()) -> int:
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         places = self._eyes().places(ids, pictures) if pictures else []
         keys = _keys(ids, places)
         choices = Choices(self._libraries, ids, decoding, self._constraint(decoding), self._loaded.device)
@@ -109,7 +117,7 @@ class GenerateBackend:
         self._turns.append(self._next)
         return self._next
 
-    def step(self) -> list[tuple[int, Piece]]:
+    def step(self) -> list[tuple[int, StepOutput]]:
         """A token or a slice of the request whose turn it is."""
         if not self._turns:
             return []
@@ -137,7 +145,7 @@ class GenerateBackend:
         """``cache_used`` of the budget, by ``kept`` states of conversations."""
         return {"cache_used": self._kept.bytes / self._budget, "kept": len(self._kept)}
 
-    def _advanced(self, run: SingleRun) -> Piece | None:
+    def _advanced(self, run: SingleRun) -> StepOutput | None:
         """What goes wrong with one request, a picture the model fails on among it, ends that request and no other."""
         before = run.at_answer
         try:
@@ -145,12 +153,12 @@ class GenerateBackend:
         except (MemoryError, self._libraries.torch.OutOfMemoryError):
             self._kept.clear()
             run.failed = True
-            return Piece(
+            return StepOutput(
                 (), finish="refused", error="The memory is full; what was kept of conversations is dropped now."
             )
         except Exception as error:  # noqa: BLE001  models of strangers raise what they like
             run.failed = True
-            return Piece((), finish="refused", error=f"The model failed: {type(error).__name__}: {error}")
+            return StepOutput((), finish="refused", error=f"The model failed: {type(error).__name__}: {error}")
         if not before:
             self._keep_prompt(run)
         return piece
@@ -165,7 +173,7 @@ class GenerateBackend:
         if state.logits is not None and not run.failed:
             self._kept.add(replace(state, cache=forked(state.cache)))
 
-    def _constraint(self, decoding: Decoding) -> Constraint | None:
+    def _constraint(self, decoding: DecodingOptions) -> Constraint | None:
         if decoding.grammar is None:
             return None
         if self._grammars is None:

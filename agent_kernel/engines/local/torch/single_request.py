@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent_kernel.engines.local.backend import Piece
+from agent_kernel.engines.local.backend import StepOutput
 from agent_kernel.engines.local.media.vision_inputs import Place
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.kv_cache_store import KeptState
@@ -52,7 +52,7 @@ class SingleRun:
         """All that is computed so far."""
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
-    def step(self) -> Piece | None:
+    def step(self) -> StepOutput | None:
         """A token, or None after a slice of the prompt with more to come."""
         if self._ran < len(self._ids):
             self._run_slice()
@@ -61,12 +61,12 @@ class SingleRun:
         reused, self._reused = self._reused, None
         token = self._choose()
         if token in self._end_ids:
-            return Piece((), (), "stop", reused)
+            return StepOutput((), (), "stop", reused)
         self._ids.append(token)
         self._keys.append(token)
         logprobs = (self._choices.logprobs[-1],) if self._choices.decoding.logprob else ()
         cut = len(self._ids) - self._prompt >= self._max_tokens
-        return Piece((token,), logprobs, "length" if cut else "", reused)
+        return StepOutput((token,), logprobs, "length" if cut else "", reused)
 
     def _run_slice(self) -> None:
         end = self._forward.end(self._ran, len(self._ids))

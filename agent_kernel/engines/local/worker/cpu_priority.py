@@ -12,7 +12,7 @@ from pathlib import Path
 TASKS = Path("/proc/self/task")
 
 
-class Presence:
+class CpuPriority:
     """Giving way means: all threads on one core less (of two, on one), and behind everything else in the scheduler's
     order where this process may come back from there. What cannot be set here is left as it is."""
 

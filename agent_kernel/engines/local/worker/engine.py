@@ -16,10 +16,10 @@ from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
-from agent_kernel.engines.local.system_memory import Memory, holders, read_memory, resident
-from agent_kernel.engines.local.worker.memory_estimate import fitted
+from agent_kernel.engines.local.system_memory import Memory, largest_processes, read_memory, resident_bytes
+from agent_kernel.engines.local.worker.memory_estimate import fit_options
 from agent_kernel.engines.local.worker.messages import chunk_from_json, request_to_json
-from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD_S, Watch
+from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD_S, UnloadPolicy
 from agent_kernel.engines.local.worker.worker_process import SILENT_S, WorkerProcess
 
 HINT = (
@@ -66,7 +66,7 @@ class LocalEngine:
         self._reserve_gb = reserve_gb
         self._sources = sources
         self._memory = memory
-        self._watch = Watch(idle_unload_s, reserve_gb, memory)
+        self._watch = UnloadPolicy(idle_unload_s, reserve_gb, memory)
         self._watching: asyncio.Task[None] | None = None
         self._streams = 0
         self._give_way = False
@@ -158,7 +158,7 @@ class LocalEngine:
     async def unload(self, why: str = "it was asked for") -> int:
         """Ends the worker; the next request starts another one. Bytes that were given back."""
         pid = self.worker_pid
-        freed = resident(pid) if pid else 0
+        freed = resident_bytes(pid) if pid else 0
         self._details = {"unloaded": why}
         await self.aclose()
         return freed
@@ -271,7 +271,9 @@ class LocalEngine:
         if memory is None:
             return self._options
         reserve = memory.reserve(self._reserve_gb)
-        return fitted(model, self._options, self._cache_dir, memory=memory, reserve=reserve, holders=holders)
+        return fit_options(
+            model, self._options, self._cache_dir, memory=memory, reserve=reserve, holders=largest_processes
+        )
 
     def _load_ended(self, task: asyncio.Task[None]) -> None:
         self._loading = None

@@ -9,10 +9,10 @@ from pathlib import Path
 from agent_kernel.core.errors import OutOfMemory
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
-from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
 from agent_kernel.engines.local.openvino.graph_cache import is_built
-from agent_kernel.engines.local.system_memory import GIB, Holder, Memory
+from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
 
 OPENVINO_OPEN, OPENVINO_BUILD, OPENVINO_BASE = 1.1, 2.1, 200 << 20
 """Memory of the worker as a multiple of a Q8_0 file, opened and while its graph is built for the first time, and what
@@ -50,7 +50,7 @@ def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footp
     if model.path.is_file():
         loaded = int(model.path.stat().st_size * 2 * TORCH_SPARE) + TORCH_BASE
         return Footprint(loaded * 2, loaded)
-    found = read_snapshot(model.path)
+    found = read_model_directory(model.path)
     if found.kind == "openvino":
         loaded = int(found.weights * OPENVINO_OPEN) + OPENVINO_BASE
         return Footprint(loaded, loaded)
@@ -59,14 +59,14 @@ def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footp
     return Footprint(loaded, loaded)
 
 
-def fitted(
+def fit_options(
     model: LocalModel,
     options: LoadOptions,
     cache_dir: Path,
     *,
     memory: Memory,
     reserve: int,
-    holders: Callable[[], list[Holder]],
+    holders: Callable[[], list[MemoryHolder]],
 ) -> LoadOptions:
     """``options`` with a cache of the size there is room for: the one asked for, else an eighth of the free memory, in
     any case what the reserve leaves. Raises OutOfMemory when not even the least cache fits."""
@@ -75,11 +75,11 @@ def fitted(
     floor = OPENVINO_FLOOR if _by_openvino(model, options) else CACHE_FLOOR
     cache = min(int(options.cache_gb * GIB) or max(GIB, memory.available // CACHE_SHARE), free - need.loaded)
     if free < need.peak or cache < floor:
-        raise too_little(model.name, max(need.peak, need.loaded + floor), memory, reserve, holders())
+        raise out_of_memory(model.name, max(need.peak, need.loaded + floor), memory, reserve, holders())
     return replace(options, cache_gb=cache // GIB if floor == GIB else cache / GIB)
 
 
-def too_little(name: str, needed: int, memory: Memory, reserve: int, holders: list[Holder]) -> OutOfMemory:
+def out_of_memory(name: str, needed: int, memory: Memory, reserve: int, holders: list[MemoryHolder]) -> OutOfMemory:
     largest = ", ".join(f"{holder.name} holds {megabytes(holder.size)}" for holder in holders)
     free = f"Free some memory ({largest})" if largest else "Free some memory"
     return OutOfMemory(

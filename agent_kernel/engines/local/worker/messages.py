@@ -58,7 +58,7 @@ def request_from_json(body: dict[str, Any]) -> EngineRequest:
     sampling, output = body["sampling"], body["output"]
     media = {digest: base64.b64decode(data) for digest, data in body["media"].items()}
     return EngineRequest(
-        messages=tuple(_with_data(Message.from_json(message), media) for message in body["messages"]),
+        messages=tuple(_fill_media(Message.from_json(message), media) for message in body["messages"]),
         tools=tuple(ToolSpec(**tool) for tool in body["tools"]),
         sampling=Sampling(
             **sampling | {"stop": tuple(sampling["stop"]), "logit_bias": tuple(map(tuple, sampling["logit_bias"]))}
@@ -70,7 +70,7 @@ def request_from_json(body: dict[str, Any]) -> EngineRequest:
     )
 
 
-def _with_data(message: Message, media: dict[str, bytes]) -> Message:
+def _fill_media(message: Message, media: dict[str, bytes]) -> Message:
     def filled(part: Part) -> Part:
         return replace(part, data=media.get(part.hash)) if isinstance(part, Media) else part
 

@@ -19,17 +19,17 @@ PATIENCE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class UnloadDecision:
     """``unload`` when nothing runs; ``refuse`` new requests while some run; ``leave`` at once."""
 
     what: Literal["stay", "unload", "refuse", "leave"]
     why: str = ""
 
 
-STAY = Verdict("stay")
+STAY = UnloadDecision("stay")
 
 
-class Watch:
+class UnloadPolicy:
     """``idle_s`` 0: never unloaded for being idle. ``read`` gives the memory, None where it is not known."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Watch:
         """A request came, or ended."""
         self._touched = self._clock()
 
-    def verdict(self, *, busy: bool) -> Verdict:
+    def verdict(self, *, busy: bool) -> UnloadDecision:
         """To be asked every CHECK_S seconds. ``busy``: a request runs, or the model is being loaded."""
         memory = self._read()
         if memory is not None:
@@ -58,9 +58,9 @@ class Watch:
             self._low = self._low + 1 if memory.available < reserve else 0
             why = f"{megabytes(memory.available)} of memory were left, and {megabytes(reserve)} are kept for you"
             if memory.available < reserve // CRITICAL:
-                return Verdict("leave", why)
+                return UnloadDecision("leave", why)
             if self._low >= PATIENCE:
-                return Verdict("refuse" if busy else "unload", why)
+                return UnloadDecision("refuse" if busy else "unload", why)
         if not busy and self._idle_s and self._clock() - self._touched >= self._idle_s:
-            return Verdict("unload", f"nobody asked for {self._idle_s / 60:.0f} min")
+            return UnloadDecision("unload", f"nobody asked for {self._idle_s / 60:.0f} min")
         return STAY

@@ -19,14 +19,14 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, EngineError
 from agent_kernel.core.protocols import WaitChunk
-from agent_kernel.engines.local.backend import Loaded, LoadOptions
+from agent_kernel.engines.local.backend import LoadedModel, LoadOptions
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.request_queue import Admission
 from agent_kernel.engines.local.media.prompt_media import ShownMedia
 from agent_kernel.engines.local.tool_calling.protocol import ToolProtocol, protocol_for
 from agent_kernel.engines.local.worker.backends import backend_for
-from agent_kernel.engines.local.worker.cpu_priority import Presence
+from agent_kernel.engines.local.worker.cpu_priority import CpuPriority
 from agent_kernel.engines.local.worker.messages import chunk_to_json, request_from_json
 from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, open_pipes, read_frames
 
@@ -43,7 +43,7 @@ AT_ONCE = 16
 decode more of them together."""
 
 
-class Outbox:
+class FrameOutbox:
     """Frames to the server; chunks are collected for a moment."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -67,17 +67,17 @@ class Outbox:
             self._chunks = []
 
 
-class Worker:
+class ModelWorker:
     """Answers the server's frames with one model, which is loaded once in this process's life."""
 
-    def __init__(self, cache_dir: Path, outbox: Outbox) -> None:
+    def __init__(self, cache_dir: Path, outbox: FrameOutbox) -> None:
         self._cache_dir = cache_dir
         self._outbox = outbox
         self._decoder: Decoder | None = None
         self._completer: Completer | None = None
         self._protocol: ToolProtocol | None = None
         self._media = ShownMedia(sees=False)
-        self._presence = Presence()
+        self._presence = CpuPriority()
         self._requests: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
@@ -124,7 +124,7 @@ class Worker:
             path, options = Path(frame["path"]), LoadOptions(**frame["options"])
             backend = backend_for(path, options, self._cache_dir)
             self._decoder = Decoder(backend, self._broken)
-            loaded: Loaded = await self._decoder.call(lambda: backend.load(path, options, progress))
+            loaded: LoadedModel = await self._decoder.call(lambda: backend.load(path, options, progress))
             self._protocol = protocol_for(frame["protocol"], loaded)
         except AgentKernelError as error:
             self._outbox.send({"type": "failed", "error": error.to_json()})
@@ -136,7 +136,7 @@ class Worker:
         facts = {"context_length": length, "sees": loaded.sees}
         self._outbox.send({"type": "ready", "details": dict(loaded.details) | self._limits(loaded)} | facts)
 
-    def _limits(self, loaded: Loaded) -> Frame:
+    def _limits(self, loaded: LoadedModel) -> Frame:
         tokens = loaded.cache_tokens or loaded.block * loaded.blocks
         return {"cache_tokens": tokens, "cache_block": loaded.block, "requests_at_once": self._admission.capacity}
 
@@ -175,7 +175,7 @@ class Worker:
         self._outbox.send({"type": "failed", "error": fault.to_json()})
 
 
-def step_back(parent: int) -> None:
+def lower_priority(parent: int) -> None:
     """The person's own programs come first, and this process does not outlive the server.
 
     The parent-death signal is for a server that was killed while a step or a load holds Python's lock, when end of file
@@ -193,7 +193,7 @@ def step_back(parent: int) -> None:
 
 async def run(read_fd: int, write_fd: int, cache_dir: Path) -> None:
     reader, writer, _ = await open_pipes(read_fd, write_fd)
-    await Worker(cache_dir, Outbox(writer)).serve(reader)
+    await ModelWorker(cache_dir, FrameOutbox(writer)).serve(reader)
     # The decoder's thread may be inside the library; nothing here is worth waiting for.
     os._exit(0)
 
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--cache-dir", type=Path, required=True)
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
-    step_back(given.parent)
+    lower_priority(given.parent)
     asyncio.run(run(given.read, given.write, given.cache_dir))
 
 

@@ -100,7 +100,7 @@ class WorkerProcess:
         try:
             self.send(frame | {"id": key})
             while True:
-                yield await self._received(inbox)
+                yield await self._receive(inbox)
         finally:
             del self._inboxes[key]
             self.send({"type": "cancel", "id": key})
@@ -120,7 +120,7 @@ class WorkerProcess:
             }
         )
         while True:
-            frame = await self._received(inbox)
+            frame = await self._receive(inbox)
             if frame["type"] == "ready":
                 self._loaded = True
                 return frame
@@ -143,7 +143,7 @@ class WorkerProcess:
         """Ends the worker: end of file first, END_S later SIGKILL."""
         self._closing = True
         self._writer.close()
-        await self._ended()
+        await self._wait_for_exit()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -154,7 +154,7 @@ class WorkerProcess:
         reader, self._writer, self._reader_transport = await open_pipes(read_fd, write_fd)
         self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._watch())]
 
-    async def _received(self, inbox: asyncio.Queue[Frame]) -> Frame:
+    async def _receive(self, inbox: asyncio.Queue[Frame]) -> Frame:
         if inbox.empty():
             self._raise_if_dead()
         frame = await inbox.get()
@@ -177,8 +177,8 @@ class WorkerProcess:
             self._fail(error)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             self._fail(EngineCrashed(f"The model worker sent what is no frame of ours: {error!r}."))
-        code = await self._ended()
-        self._fail(EngineCrashed(*self._epitaph(code)))
+        code = await self._wait_for_exit()
+        self._fail(EngineCrashed(*self._exit_message(code)))
 
     def _deliver(self, frame: Frame) -> None:
         match frame:
@@ -231,7 +231,7 @@ class WorkerProcess:
                 if not answer.done():
                     answer.set_exception(error)
 
-    async def _ended(self) -> int:
+    async def _wait_for_exit(self) -> int:
         """The exit code. A worker whose pipe was closed has END_S to go by itself."""
         try:
             return await asyncio.wait_for(self._process.wait(), END_S)
@@ -245,12 +245,12 @@ class WorkerProcess:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
 
-    def _epitaph(self, code: int) -> tuple[str]:
+    def _exit_message(self, code: int) -> tuple[str]:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         memory = " The system may have run out of memory." if code == -signal.SIGKILL else ""
-        return (f"The model worker {how}.{memory}{self._tail()}",)
+        return (f"The model worker {how}.{memory}{self._last_log_line()}",)
 
-    def _tail(self) -> str:
+    def _last_log_line(self) -> str:
         self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, self._log.tell() - LOG_TAIL))
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()

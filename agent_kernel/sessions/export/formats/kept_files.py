@@ -31,7 +31,7 @@ def read(place: Fields, name: str = "files") -> Iterator[tuple[File, bytes | Non
     for body in place.each(name):
         file, data = read_file(body)
         if file.id in seen or len(seen) == MAX_FILES:
-            body.refuse(f"its id stands twice, or there are more than {MAX_FILES} files")
+            body.refuse(f"its id occurs twice, or there are more than {MAX_FILES} files")
         seen.add(file.id)
         yield file, data
 

@@ -11,11 +11,11 @@ import pytest
 
 from agent_kernel.core.errors import AgentKernelError, ModelMissing, ModelUnsupported, PullFailed, UnknownModel
 from agent_kernel.engines.local.catalog.catalog import fetchable, installed, is_path, resolve
-from agent_kernel.engines.local.catalog.catalog_entry import Entry, HubFile, HubSnapshot
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, HubFile, HubSnapshot
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
-from agent_kernel.engines.local.catalog.pull import Pull
+from agent_kernel.engines.local.catalog.pull import ModelPull
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from tests.engines.local.model_sources import REVISION, Hub, environment, model_files, running, write_gguf
 
@@ -33,14 +33,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_kernel.engines.local.catalog.hub_download.FIRST_WAIT_S", 0.001)
 
 
-def asked(hub: Hub, text: str, backend: str = "", **env: str) -> Entry:
+def asked(hub: Hub, text: str, backend: str = "", **env: str) -> CatalogEntry:
     wanted = HubId.parse(text)
     assert wanted is not None
     return hub_entry(wanted, backend, environment(hub) | env)
 
 
-def pulled(entry: Entry, cache: Path, env: dict[str, str]) -> tuple[LocalModel, list[Progress]]:
-    run = Pull(entry, cache, lambda entry, source: True, ("hub",), env)
+def pulled(entry: CatalogEntry, cache: Path, env: dict[str, str]) -> tuple[LocalModel, list[Progress]]:
+    run = ModelPull(entry, cache, lambda entry, source: True, ("hub",), env)
     steps = list(run)
     assert run.model is not None
     return run.model, steps
@@ -218,7 +218,7 @@ def test_a_snapshot_goes_on_where_the_connection_broke(hub: Hub, tmp_path: Path)
 def test_files_that_an_interrupted_pull_completed_are_not_fetched_again(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
     entry = asked(hub, "org/name")
-    run = Pull(entry, tmp_path / "cache", lambda entry, source: True, ("hub",), environment(hub))
+    run = ModelPull(entry, tmp_path / "cache", lambda entry, source: True, ("hub",), environment(hub))
     steps = iter(run)
     while len(list(models_dir(tmp_path / "cache").rglob("snapshot/*"))) < 2:
         next(steps)
@@ -242,7 +242,7 @@ def test_a_file_that_is_not_what_the_hub_announced_is_refused(hub: Hub, tmp_path
 
 def test_what_can_not_be_vouched_for_needs_a_yes(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
-    run = Pull(asked(hub, "org/name"), tmp_path, lambda entry, source: False, ("hub",), environment(hub))
+    run = ModelPull(asked(hub, "org/name"), tmp_path, lambda entry, source: False, ("hub",), environment(hub))
     with pytest.raises(PullFailed, match="was not accepted"):
         list(run)
     assert not hub.ranges_asked

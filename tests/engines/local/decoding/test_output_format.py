@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 from agent_kernel.core.protocols import OutputFormat
-from agent_kernel.engines.local.decoding.output_format import check, grammar_of, told
+from agent_kernel.engines.local.decoding.output_format import check, grammar_of, with_format_instruction
 from tests.engines.local.grammar.ebnf_match import matches
 
 EVEN = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 2}}, "required": ["n"]}
@@ -74,7 +74,9 @@ def test_a_format_that_is_none_or_dangerous_to_check_is_refused(output: OutputFo
 def test_the_model_is_told_the_format_at_the_end_of_the_last_question() -> None:
     chat = [{"role": "user", "content": "How many?"}]
 
-    assert '"multipleOf": 2' in told(chat, schema(EVEN))[-1]["content"]
-    assert told(chat, OutputFormat("choice", choice=("yes", "no")))[-1]["content"].startswith("How many?")
-    assert told(chat, OutputFormat("regex", regex="a")) == chat
-    assert [message["role"] for message in told(chat, OutputFormat("json_object"))] == ["user"]
+    assert '"multipleOf": 2' in with_format_instruction(chat, schema(EVEN))[-1]["content"]
+    assert with_format_instruction(chat, OutputFormat("choice", choice=("yes", "no")))[-1]["content"].startswith(
+        "How many?"
+    )
+    assert with_format_instruction(chat, OutputFormat("regex", regex="a")) == chat
+    assert [message["role"] for message in with_format_instruction(chat, OutputFormat("json_object"))] == ["user"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agent_kernel.engines.local.decoding.prefix_cache import CHAINS, CachedBlocks, Chains
+from agent_kernel.engines.local.decoding.prefix_cache import CHAINS, CachedBlocks, TokenChains
 
 
 def test_the_longest_known_text_wins() -> None:
-    chains = Chains()
+    chains = TokenChains()
     chains.add("ab", [1])
     chains.add("abc", [1, 2])
     chains.add("xyz", [9])
@@ -15,14 +15,14 @@ def test_the_longest_known_text_wins() -> None:
 
 
 def test_a_text_nobody_has_seen_has_no_chain() -> None:
-    chains = Chains()
+    chains = TokenChains()
     chains.add("abc", [1])
 
     assert chains.longest("ab") == ("", [])
 
 
 def test_the_least_recently_used_chain_goes_first() -> None:
-    chains = Chains()
+    chains = TokenChains()
     chains.add("first", [1])
     chains.add("second", [2])
     chains.longest("first")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|\w+|\{\d+(?:,\d*)?\}|[()|*+?]|\s+')
 
 
-def as_regex(grammar: Grammar) -> str:
+def as_regex(grammar: OutputGrammar) -> str:
     rules = dict(line.split(" ::= ", 1) for line in grammar.text.splitlines())
     done: dict[str, str] = {}
 
@@ -32,5 +32,5 @@ def as_regex(grammar: Grammar) -> str:
     return expanded("root")
 
 
-def matches(grammar: Grammar, text: str) -> bool:
+def matches(grammar: OutputGrammar, text: str) -> bool:
     return re.fullmatch(as_regex(grammar), text) is not None

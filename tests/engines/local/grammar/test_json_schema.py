@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.backend import Grammar
-from agent_kernel.engines.local.grammar.json_schema import Bounds, bounds_within, json_grammar, written
+from agent_kernel.engines.local.backend import OutputGrammar
+from agent_kernel.engines.local.grammar.json_schema import SchemaBounds, bounds_within, json_grammar, json_text
 from tests.engines.local.grammar.ebnf_match import matches
 from tests.engines.local.grammar.json_schemas import SCHEMAS, VALUES, Drawn
 
@@ -33,7 +33,7 @@ NODE = {
 
 def accepts(schema: Any, value: Any) -> bool:
     grammar, _ = json_grammar(schema)
-    return matches(grammar, written(value))
+    return matches(grammar, json_text(value))
 
 
 def named(schema: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_what_can_be_written_fits(drawn: Drawn, value: Any) -> None:
     schema, _ = drawn
     grammar, loose = json_grammar(schema)
     assert not loose
-    assert not matches(grammar, written(value)) or Draft202012Validator(schema).is_valid(value)
+    assert not matches(grammar, json_text(value)) or Draft202012Validator(schema).is_valid(value)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_a_string_can_not_hold_what_is_no_text() -> None:
 
 
 def test_strings_lists_and_recursion_without_a_bound_get_one() -> None:
-    bounds = Bounds(string=31, items=3, recursion=2)
+    bounds = SchemaBounds(string=31, items=3, recursion=2)
 
     def fits(schema: Any, value: Any) -> bool:
-        return matches(json_grammar(schema, bounds)[0], written(value))
+        return matches(json_grammar(schema, bounds)[0], json_text(value))
 
     def nested(levels: int) -> dict[str, Any]:
         return {"name": "a"} | ({"children": [nested(levels - 1)]} if levels else {})
@@ -211,7 +211,7 @@ def test_a_hostile_schema_ends_in_a_small_grammar_or_is_refused(schema: Any) -> 
     try:
         grammar, _ = json_grammar(schema)
     except InvalidRequest:
-        grammar = Grammar("ebnf", "")
+        grammar = OutputGrammar("ebnf", "")
 
     assert time.process_time() - started < 10
     assert len(grammar.text) <= 250_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
-from agent_kernel.engines.local.grammar.json_schema import json_grammar, written
+from agent_kernel.engines.local.grammar.json_schema import json_grammar, json_text
 from tests.engines.local.grammar.json_schemas import SCHEMAS, VALUES
 
 SCRIPT = Path(__file__).with_name("accepted.py")
@@ -23,10 +23,10 @@ def test_xgrammar_takes_every_grammar_and_lets_through_what_fits_and_nothing_els
     def draw(drawn: tuple, value: object) -> None:
         schema, fitting = drawn
         grammar = json_grammar(schema)[0].text
-        cases.append((grammar, written(fitting), "fits"))
+        cases.append((grammar, json_text(fitting), "fits"))
         cases.append((grammar, json.dumps([fitting], indent=1), "not"))
         cases.append(
-            (grammar, written(value), "fits or not" if Draft202012Validator(schema).is_valid(value) else "not")
+            (grammar, json_text(value), "fits or not" if Draft202012Validator(schema).is_valid(value) else "not")
         )
 
     draw()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.engines.local.backend import Grammar
+from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.grammar.ebnf import Rules
 from agent_kernel.engines.local.grammar.regex import pattern
 from tests.engines.local.grammar.ebnf_match import matches
@@ -35,7 +35,7 @@ TEXTS = [
 ]
 
 
-def grammar(regex: str, *, json: bool = False, endless: int | None = None) -> Grammar:
+def grammar(regex: str, *, json: bool = False, endless: int | None = None) -> OutputGrammar:
     rules = Rules()
     return rules.grammar(rules.rule(pattern(regex, rules, json=json, endless=endless)))
 

@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from agent_kernel.core.errors import ContextOverflow, EngineError, InvalidRequest
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.backend import Decoding, Grammar, Loaded, LoadOptions, Piece
+from agent_kernel.engines.local.backend import DecodingOptions, LoadedModel, LoadOptions, OutputGrammar, StepOutput
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.decoding.completion import Completer, Completion
+from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks
 from agent_kernel.engines.local.grammar import compile_check
@@ -36,15 +36,15 @@ class Small:
     async def load(self) -> Small:
         self.decoder = Decoder(self.backend, self.broken.append)
         model = catalog.resolve("tiny", CACHE)
-        self.loaded: Loaded = await self.decoder.call(
+        self.loaded: LoadedModel = await self.decoder.call(
             lambda: self.backend.load(model.path, LoadOptions(), lambda stage, fraction: None)
         )
         self.completer = Completer(self.decoder, self.backend, self.loaded, 0)
         return self
 
-    async def completed(self, prompt: str, tokens: int = 8, grammar: Grammar | None = None) -> Completion:
-        completion = Completion(prompt)
-        async for _ in self.completer.stream(completion, Decoding(tokens, grammar=grammar)):
+    async def completed(self, prompt: str, tokens: int = 8, grammar: OutputGrammar | None = None) -> DecodedCompletion:
+        completion = DecodedCompletion(prompt)
+        async for _ in self.completer.stream(completion, DecodingOptions(tokens, grammar=grammar)):
             pass
         return completion
 
@@ -95,7 +95,7 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
 
 def prefilled(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
     """How many prompt tokens were computed, at most, and the answer."""
-    key = backend.submit(ids, Decoding(max_tokens=4))
+    key = backend.submit(ids, DecodingOptions(max_tokens=4))
     steps, answer = 0, list[int]()
     while backend.running():
         pieces = dict(backend.step())
@@ -106,7 +106,7 @@ def prefilled(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
 
 async def test_blocks_of_a_cancelled_request_are_free_after_one_step(small: Small) -> None:
     def run() -> tuple[float, float]:
-        key = small.backend.submit(list(range(100, 400)), Decoding(max_tokens=50))
+        key = small.backend.submit(list(range(100, 400)), DecodingOptions(max_tokens=50))
         for _ in range(5):
             small.backend.step()
         before = small.backend.usage()["cache_used"]
@@ -124,10 +124,10 @@ async def test_blocks_of_a_cancelled_request_are_free_after_one_step(small: Smal
 async def test_requests_that_do_not_fit_together_run_one_after_the_other(small: Small) -> None:
     positions: dict[int, list[int]] = {number: [] for number in range(6)}
 
-    async def one(number: int) -> Completion:
-        completion = Completion(words(number, 270))
+    async def one(number: int) -> DecodedCompletion:
+        completion = DecodedCompletion(words(number, 270))
         completer = small.completer.telling(f"session {number}", positions[number].append)
-        async for _ in completer.stream(completion, Decoding(40)):
+        async for _ in completer.stream(completion, DecodingOptions(40)):
             pass
         return completion
 
@@ -148,9 +148,9 @@ async def test_what_can_never_fit_is_refused_with_numbers(small: Small) -> None:
 
 
 async def test_an_answer_is_as_long_as_the_cache_has_room(small: Small) -> None:
-    completion = Completion(words(2, 700))
+    completion = DecodedCompletion(words(2, 700))
     tokens = len(small.backend.encode(completion.prompt))
-    async for _ in small.completer.stream(completion, Decoding(10_000)):
+    async for _ in small.completer.stream(completion, DecodingOptions(10_000)):
         pass
 
     assert completion.finish in ("length", "stop")
@@ -159,10 +159,14 @@ async def test_an_answer_is_as_long_as_the_cache_has_room(small: Small) -> None:
 
 @pytest.mark.parametrize(
     "grammar",
-    [Grammar("regex", "(unclosed"), Grammar("ebnf", 'root ::= "a" missing'), Grammar("regex", "a" * 70_000)],
+    [
+        OutputGrammar("regex", "(unclosed"),
+        OutputGrammar("ebnf", 'root ::= "a" missing'),
+        OutputGrammar("regex", "a" * 70_000),
+    ],
     ids=["regex", "ebnf", "huge"],
 )
-async def test_a_grammar_that_does_not_compile_fails_its_request_alone(small: Small, grammar: Grammar) -> None:
+async def test_a_grammar_that_does_not_compile_fails_its_request_alone(small: Small, grammar: OutputGrammar) -> None:
     neighbour = asyncio.create_task(small.completed("Once upon a time", tokens=40))
     while not small.decoder.running:
         await asyncio.sleep(0.01)
@@ -171,14 +175,14 @@ async def test_a_grammar_that_does_not_compile_fails_its_request_alone(small: Sm
         await small.completed("Say yes.", grammar=grammar)
 
     assert len((await neighbour).ids) == 40
-    assert (await small.completed("Say yes.", grammar=Grammar("regex", "yes|no"))).text in ("yes", "no")
+    assert (await small.completed("Say yes.", grammar=OutputGrammar("regex", "yes|no"))).text in ("yes", "no")
 
 
 async def test_a_grammar_that_takes_too_long_is_refused(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_check, "COMPILE_S", -1.0)
 
     with pytest.raises(InvalidRequest, match="to compile"):
-        await small.completed("Say yes.", grammar=Grammar("regex", "yes|no|never"))
+        await small.completed("Say yes.", grammar=OutputGrammar("regex", "yes|no|never"))
 
 
 async def test_an_empty_prompt_is_an_error_of_its_request(small: Small) -> None:
@@ -189,8 +193,8 @@ async def test_an_empty_prompt_is_an_error_of_its_request(small: Small) -> None:
 
 
 async def test_a_request_cancelled_while_its_grammar_is_checked_never_runs(small: Small) -> None:
-    def run() -> list[tuple[int, Piece]]:
-        key = small.backend.submit([1, 2, 3], Decoding(4, grammar=Grammar("regex", "[a-m]{1,40}")))
+    def run() -> list[tuple[int, StepOutput]]:
+        key = small.backend.submit([1, 2, 3], DecodingOptions(4, grammar=OutputGrammar("regex", "[a-m]{1,40}")))
         small.backend.cancel(key)
         return small.backend.step()
 

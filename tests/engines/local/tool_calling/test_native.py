@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import (
     TextChunk,
     ToolSpec,
 )
-from agent_kernel.engines.local.backend import Loaded
+from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.tool_calling.auto_protocol import SMALL, AutoProtocol
 from agent_kernel.engines.local.tool_calling.native import Native
 from tests.engines.local.scripted_backend import BLOCK, ScriptedBackend, chunks_of
@@ -362,7 +362,7 @@ async def test_a_small_model_writes_code_in_fences_as_long_as_python_is_its_only
     parameters: int, tools: tuple[ToolSpec, ...], fenced: bool
 ) -> None:
     played = backend("```python\n", "print(1)\n```", "")
-    loaded = Loaded(BLOCK, 100, {}, template=chat_templates.HERMES, parameters=parameters)
+    loaded = LoadedModel(BLOCK, 100, {}, template=chat_templates.HERMES, parameters=parameters)
 
     done = Round(await chunks_of(AutoProtocol(loaded), played.completer(), EngineRequest(ASKED, tools)))
 

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.protocols import ReasoningChunk, TextChunk, TokenLogprob
-from agent_kernel.engines.local.decoding.reasoning import BLOCKS, Reasoning, apart, closed, opened, without_thinking
+from agent_kernel.engines.local.decoding.reasoning import (
+    BLOCKS,
+    ReasoningSplitter,
+    close_thinking,
+    open_tag,
+    split_reasoning,
+    without_thinking,
+)
 
 ANSWERS = {
     "qwen3": ("<think>\nHm, 2 < 3.\n</think>\n\nIt is 3.", "\nHm, 2 < 3.\n", "It is 3."),
@@ -25,7 +32,7 @@ ANSWERS = {
 
 
 def told(pieces: Sequence[str], prompt: str = "") -> tuple[str, str]:
-    reasoning = Reasoning(prompt)
+    reasoning = ReasoningSplitter(prompt)
     parts = [part for piece in pieces for part in reasoning.push(piece)] + reasoning.finish()
     thought = "".join(part.text for part in parts if isinstance(part, ReasoningChunk))
     return thought, "".join(part.text for part in parts if isinstance(part, TextChunk))
@@ -50,14 +57,14 @@ def test_a_block_that_the_prompt_opened_is_thinking_from_the_first_token_on() ->
 
 
 def test_thinking_is_streamed_while_it_goes_on() -> None:
-    assert Reasoning("<think>").push("Hm, ") == [ReasoningChunk("Hm, ")]
+    assert ReasoningSplitter("<think>").push("Hm, ") == [ReasoningChunk("Hm, ")]
 
 
 @pytest.mark.parametrize(("tag", "close"), BLOCKS.items())
 def test_a_prompt_can_be_made_one_whose_next_token_is_the_answers(tag: str, close: str) -> None:
     template = f"... {tag} ... {close} ..."
 
-    assert opened(closed(f"assistant\n{tag}")) == ""
+    assert open_tag(close_thinking(f"assistant\n{tag}")) == ""
     assert without_thinking("assistant\n", template).rstrip().endswith(close)
     assert without_thinking(f"assistant\n{tag}\n", template).count(tag.rstrip()) == 1
     assert without_thinking(f"assistant\n{tag}\n\n{close}\n\n", template) == f"assistant\n{tag}\n\n{close}\n\n"
@@ -69,7 +76,7 @@ async def test_log_probabilities_of_the_answer_stay_with_it() -> None:
         for text in ("<think>", "Hm", "</think>", "\n", "3", "."):
             yield TextChunk(text, (TokenLogprob(text, -0.5),))
 
-    parts = [part async for part in apart(deltas())]
+    parts = [part async for part in split_reasoning(deltas())]
 
     shown = [token.text for part in parts if isinstance(part, TextChunk) for token in part.logprobs]
     assert shown[-2:] == ["3", "."]

@@ -16,7 +16,7 @@ import PIL.Image
 import torch
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.engines.local.backend import Decoding, Grammar, LoadOptions, Picture, Piece
+from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions, OutputGrammar, Picture, StepOutput
 from agent_kernel.engines.local.media.images import opened
 from agent_kernel.engines.local.torch.load import load_model
 from agent_kernel.engines.local.torch.single_backend import GenerateBackend
@@ -29,8 +29,8 @@ class Answer:
     """One request run to its end; its pieces as they came."""
 
     def __init__(self, backend: GenerateBackend, ids: Sequence[int], pictures: Sequence[Picture] = (), **how: Any):
-        key = backend.submit(ids, Decoding(**({"max_tokens": 6, "logprob": True} | how)), pictures)
-        pieces: list[Piece] = []
+        key = backend.submit(ids, DecodingOptions(**({"max_tokens": 6, "logprob": True} | how)), pictures)
+        pieces: list[StepOutput] = []
         while not pieces or not pieces[-1].finish:
             pieces += [piece for told, piece in backend.step() if told == key]
         self.ids = [token for piece in pieces for token in piece.ids]
@@ -113,14 +113,14 @@ def sampling_facts(backend: GenerateBackend) -> dict[str, Any]:
     hot: dict[str, Any] = {"temperature": 1.5, "top_k": 50, "top_p": 0.99, "min_p": 0.001, "repetition_penalty": 1.1}
     seeds = [Answer(backend, prompt, **hot, seed=seed).ids for seed in (3, 3, 4)]
     free = Answer(backend, prompt, max_tokens=1)
-    bound = Answer(backend, prompt, grammar=Grammar("regex", "(yes|no)!"))
-    ebnf = Answer(backend, prompt, grammar=Grammar("ebnf", 'root ::= "(" [a-c] ")"'))
+    bound = Answer(backend, prompt, grammar=OutputGrammar("regex", "(yes|no)!"))
+    ebnf = Answer(backend, prompt, grammar=OutputGrammar("ebnf", 'root ::= "(" [a-c] ")"'))
     return {
         "seeds": [seeds[0] == seeds[1], seeds[0] != seeds[2]],
         "top_k 1 is greedy": Answer(backend, prompt, temperature=2.0, top_k=1, max_tokens=1).ids == free.ids,
         "regex": [backend.decode(bound.ids), bound.finish],
         "ebnf": [backend.decode(ebnf.ids), ebnf.finish],
-        "bad grammar": refusal(lambda: backend.submit(prompt, Decoding(4, grammar=Grammar("regex", "(")))),
+        "bad grammar": refusal(lambda: backend.submit(prompt, DecodingOptions(4, grammar=OutputGrammar("regex", "(")))),
         "masked logprob": sum(bound.logprobs) < -1.0,  # of the model, not of the grammar, which leaves one or two
     }
 
@@ -128,7 +128,7 @@ def sampling_facts(backend: GenerateBackend) -> dict[str, Any]:
 def line_facts(backend: GenerateBackend) -> dict[str, Any]:
     """Three requests at once, one of them cancelled."""
     prompts = [prompt_of(backend, f"{number} {LONG}") for number in range(3)]
-    keys = [backend.submit(prompt, Decoding(max_tokens=6)) for prompt in prompts]
+    keys = [backend.submit(prompt, DecodingOptions(max_tokens=6)) for prompt in prompts]
     order: list[int] = []
     for _ in range(5):
         order += [key for key, _ in backend.step()]
@@ -172,7 +172,7 @@ def picture_facts(backend: GenerateBackend, fresh: GenerateBackend) -> dict[str,
         "tool picture": len(backend.encode_pictures(backend.render(result), [one, other])) > len(ids["one"]),
         "transparent": Answer(backend, backend.encode_pictures(text, [clear := picture(3, "LA")]), [clear]).error,
         "too few": refusal(lambda: backend.encode_pictures(text, [])),
-        "other pictures": refusal(lambda: backend.submit(ids["one"], Decoding(4), [one, other])),
+        "other pictures": refusal(lambda: backend.submit(ids["one"], DecodingOptions(4), [one, other])),
         "broken": refusal(lambda: backend.encode_pictures(text, [Picture("image/png", b"\x89PNG\r\n\x1a\nno")])),
     }
 

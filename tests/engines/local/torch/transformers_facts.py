@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers.generation.continuous_batching import cb_logits_processors
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.engines.local.backend import Decoding, Grammar, Loaded, LoadOptions, Piece
+from agent_kernel.engines.local.backend import DecodingOptions, LoadedModel, LoadOptions, OutputGrammar, StepOutput
 from agent_kernel.engines.local.torch.batched_backend import Transformers, Unbatchable
 from agent_kernel.engines.local.torch.paged_cache import BLOCK, bytes_per_block
 from tests.engines.local import tiny_models
@@ -47,7 +47,7 @@ class Answer:
         self.finish = ""
         self.reused: int | None = None
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: StepOutput) -> None:
         self.ids += piece.ids
         self.logprobs += piece.logprobs
         self.finish = piece.finish
@@ -67,16 +67,16 @@ class Run:
         sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
         size = bytes_per_block(type("Config", (), sizes), 4)
         given: dict[str, Any] = {"precision": "fp32", "device": "cpu", "cache_gb": blocks * size / 2**30} | options
-        self.loaded: Loaded = self.backend.load(path, LoadOptions(**given), lambda stage, fraction: None)
+        self.loaded: LoadedModel = self.backend.load(path, LoadOptions(**given), lambda stage, fraction: None)
 
-    def ask(self, *requests: tuple[Sequence[int], Decoding]) -> list[Answer]:
+    def ask(self, *requests: tuple[Sequence[int], DecodingOptions]) -> list[Answer]:
         """All at once, to their ends."""
         answers = {self.backend.submit(ids, decoding): Answer() for ids, decoding in requests}
         self.finish(answers)
         return list(answers.values())
 
     def one(self, ids: Sequence[int], **how: Any) -> Answer:
-        return self.ask((ids, Decoding(**{"max_tokens": 12} | how)))[0]
+        return self.ask((ids, DecodingOptions(**{"max_tokens": 12} | how)))[0]
 
     def finish(self, answers: Mapping[int, Answer]) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -123,11 +123,11 @@ def refusal(work: Callable[[], Any]) -> list[str]:
 def grammars(directory: Path) -> dict[str, Any]:
     run = Run(directory)
     prompt = run.prompt(40)
-    digits, ends = Grammar("regex", "[0-9]{3}"), Grammar("ebnf", 'root ::= "<" ("yes" | "no") ">"')
+    digits, ends = OutputGrammar("regex", "[0-9]{3}"), OutputGrammar("ebnf", 'root ::= "<" ("yes" | "no") ">"')
     together = run.ask(
-        (prompt, Decoding(12, grammar=digits, logprob=True)),
-        (prompt, Decoding(12, grammar=ends, temperature=1.5, seed=3)),
-        (prompt, Decoding(12)),
+        (prompt, DecodingOptions(12, grammar=digits, logprob=True)),
+        (prompt, DecodingOptions(12, grammar=ends, temperature=1.5, seed=3)),
+        (prompt, DecodingOptions(12)),
     )
     alone = run.one(prompt)
     with torch.no_grad():
@@ -140,7 +140,7 @@ def grammars(directory: Path) -> dict[str, Any]:
         "log probability": [together[0].logprobs[0], float(own)],
         "as many log probabilities as tokens": len(together[0].logprobs) == len(together[0].ids),
         "cut": [run.text(cut := run.one(prompt, grammar=digits, max_tokens=2)), cut.finish],
-        "not a grammar": refusal(lambda: run.one(prompt, grammar=Grammar("ebnf", "root ::= ("))),
+        "not a grammar": refusal(lambda: run.one(prompt, grammar=OutputGrammar("ebnf", "root ::= ("))),
         "after that": len(run.one(prompt).ids),
         "details": run.loaded.details["grammars"],
     }
@@ -169,8 +169,8 @@ def _repeats(ids: Sequence[int]) -> int:
 
 
 def _company(run: Run, prompt: Sequence[int]) -> list[Answer]:
-    own = Decoding(12, temperature=5.0, seed=5)
-    return run.ask((prompt, own), (run.prompt(70, "x"), Decoding(12, temperature=1.0, seed=8)))[:1]
+    own = DecodingOptions(12, temperature=5.0, seed=5)
+    return run.ask((prompt, own), (run.prompt(70, "x"), DecodingOptions(12, temperature=1.0, seed=8)))[:1]
 
 
 def reuse(directory: Path) -> dict[str, Any]:
@@ -200,9 +200,9 @@ def limits(directory: Path) -> dict[str, Any]:
     run, room = Run(directory, blocks=SMALL), SMALL * BLOCK
     prompt = run.prompt(60)
     alone = run.one(prompt, max_tokens=40).ids
-    both = run.ask((run.prompt(room), Decoding(4)), (prompt, Decoding(40)))
-    cut = run.one(run.prompt(room - 5), max_tokens=100, grammar=Grammar("regex", "[a-z]{90}"))
-    crowd = run.ask(*[(run.prompt(60, letter), Decoding(40)) for letter in "abcdef"])
+    both = run.ask((run.prompt(room), DecodingOptions(4)), (prompt, DecodingOptions(40)))
+    cut = run.one(run.prompt(room - 5), max_tokens=100, grammar=OutputGrammar("regex", "[a-z]{90}"))
+    crowd = run.ask(*[(run.prompt(60, letter), DecodingOptions(40)) for letter in "abcdef"])
     apart = [run.one(run.prompt(60, letter), max_tokens=40).ids for letter in "abcdef"]
     return {
         "too long": both[0].finish,
@@ -215,7 +215,7 @@ def limits(directory: Path) -> dict[str, Any]:
 
 def cancels(directory: Path) -> dict[str, Any]:
     run = Run(directory)
-    long = Decoding(400, grammar=Grammar("regex", "[a-z]{500}"))
+    long = DecodingOptions(400, grammar=OutputGrammar("regex", "[a-z]{500}"))
     key = run.backend.submit(run.prompt(300), long)
     while not any(told == key for told, _ in run.backend.step()):
         pass
@@ -239,7 +239,7 @@ def cancels(directory: Path) -> dict[str, Any]:
         "held": held,
         "freed": freed,
         "left": [left, run.backend.running(), len(late)],
-        "works": len(run.one(run.prompt(40), grammar=Grammar("regex", "[a-z]{5}")).ids),
+        "works": len(run.one(run.prompt(40), grammar=OutputGrammar("regex", "[a-z]{5}")).ids),
     }
 
 
@@ -266,7 +266,7 @@ def changed(directory: Path) -> dict[str, Any]:
     free = run.one(prompt, logprob=True)
     return {
         "free": [len(free.ids), len(free.logprobs)],
-        "grammar": refusal(lambda: run.one(prompt, grammar=Grammar("regex", "[0-9]"))),
+        "grammar": refusal(lambda: run.one(prompt, grammar=OutputGrammar("regex", "[0-9]"))),
         "sampled": refusal(lambda: run.one(prompt, temperature=1.0)),
         "details": run.loaded.details["grammars"],
     }
@@ -288,7 +288,7 @@ def options(directory: Path) -> dict[str, Any]:
     }
     for name, given in ways.items():
         run = Run(directory, "wide", **given)
-        answer = run.one(run.prompt(40), grammar=Grammar("regex", "[a-z]{3}"))
+        answer = run.one(run.prompt(40), grammar=OutputGrammar("regex", "[a-z]{3}"))
         found[name] = [run.text(answer), run.loaded.details["precision"], run.loaded.details["device"]]
         found[name].append(run.backend._model.model.get_memory_footprint())
     found["too little"] = refusal(lambda: Run(directory, device="auto", max_memory={"cpu": 1000}))
@@ -344,7 +344,7 @@ def converted(directory: Path) -> dict[str, Any]:
     write_gguf(directory / "qwen2.gguf", model, words)
     stages: list[str] = []
 
-    def load() -> tuple[Transformers, Loaded]:
+    def load() -> tuple[Transformers, LoadedModel]:
         backend = Transformers(directory)
         given = LoadOptions(precision="fp32", device="cpu", cache_gb=0.01)
         return backend, backend.load(directory / "qwen2.gguf", given, lambda stage, fraction: stages.append(stage))

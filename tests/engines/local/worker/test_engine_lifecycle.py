@@ -18,7 +18,7 @@ from agent_kernel.core.errors import OutOfMemory
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.system_memory import GIB, Memory, resident
+from agent_kernel.engines.local.system_memory import GIB, Memory, resident_bytes
 from agent_kernel.engines.local.worker.engine import LocalEngine
 
 pytestmark = [
@@ -166,7 +166,7 @@ def holding(size: int) -> Iterator[int]:
 async def test_a_program_that_really_takes_the_memory_gets_the_models_too() -> None:
     """Of 4 GiB, so that what else runs on this machine does not count."""
     theirs: list[int] = []
-    engine = LocalEngine("tiny", CACHE, memory=lambda: Memory(8 * GIB, 4 * GIB - sum(map(resident, theirs))))
+    engine = LocalEngine("tiny", CACHE, memory=lambda: Memory(8 * GIB, 4 * GIB - sum(map(resident_bytes, theirs))))
     await answer(engine)
     pid = engine.worker_pid
     assert pid is not None

@@ -16,9 +16,9 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.catalog import resolve
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
-from agent_kernel.engines.local.system_memory import GIB, Holder, Memory
+from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
 from agent_kernel.engines.local.worker.engine import LocalEngine
-from agent_kernel.engines.local.worker.memory_estimate import fitted, footprint
+from agent_kernel.engines.local.worker.memory_estimate import fit_options, footprint
 from tests.engines.local.model_sources import model_files
 
 TORCH = LoadOptions(backend="transformers")
@@ -37,8 +37,8 @@ def fit(
     model: LocalModel, available: int, options: LoadOptions | None = None, cache: Path = Path("/none")
 ) -> LoadOptions:
     memory = Memory(16 * GIB, available)
-    holding = [Holder(7, "the kernel of train.ipynb", 6 * 10**9)]
-    return fitted(model, options or LoadOptions(), cache, memory=memory, reserve=GIB, holders=lambda: holding)
+    holding = [MemoryHolder(7, "the kernel of train.ipynb", 6 * 10**9)]
+    return fit_options(model, options or LoadOptions(), cache, memory=memory, reserve=GIB, holders=lambda: holding)
 
 
 def test_the_first_load_needs_more_than_what_stays(gguf: LocalModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_kernel.engines.local.system_memory import GIB, Memory
-from agent_kernel.engines.local.worker.unload_policy import STAY, Watch
+from agent_kernel.engines.local.worker.unload_policy import STAY, UnloadPolicy
 
 MIB = 2**20
 
@@ -14,7 +14,7 @@ class World:
     def __init__(self, idle_s: float = 60.0) -> None:
         self.now = 0.0
         self.available: int | None = 6 * GIB
-        self.watch = Watch(idle_s, 1.0, self.memory, lambda: self.now)
+        self.watch = UnloadPolicy(idle_s, 1.0, self.memory, lambda: self.now)
 
     def memory(self) -> Memory | None:
         return None if self.available is None else Memory(8 * GIB, self.available)
