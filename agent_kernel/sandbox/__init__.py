@@ -1,1 +1,3 @@
-"""Runs code that nobody has read in a jailed process, through system calls only (no helper binary, no privileges)."""
+"""The sandbox for the model's code: ``host`` is the server's side, ``jail`` the layers that restrict a process,
+``worker`` the code that runs inside.
+"""

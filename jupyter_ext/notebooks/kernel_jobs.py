@@ -23,7 +23,7 @@ from agent_kernel.core.messages import Media, Status, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.notebook.draft.request import OUTCOME
-from agent_kernel.sandbox.worker.output import Output
+from agent_kernel.sandbox.worker.output import BoundedOutput
 from jupyter_ext.notebooks.kernel_shell import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
 
 HANDED_OVER_S = 60.0
@@ -58,7 +58,7 @@ class Job:
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     status: Status | None = None
-    said: Output = field(default_factory=lambda: Output(KEPT_CHARS))
+    said: BoundedOutput = field(default_factory=lambda: BoundedOutput(KEPT_CHARS))
     values: list[str] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
     error: str = ""

@@ -23,7 +23,7 @@ from agent_kernel.core.errors import SandboxUnavailable
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from agent_kernel.sandbox.jail.syscalls import numbers
 from tests.sandbox.attacks_on_files import FILES
 from tests.sandbox.attacks_on_kernel import UNCOUNTED, kernel
@@ -254,7 +254,7 @@ def scene(root: Path) -> Iterator[Scene]:
 
 async def attack(
     scene: Scene,
-    plan: Plan,
+    plan: IsolationPlan,
     interpreter: Path | None = None,
     policy: SandboxPolicy = WIDEST,
     attacks: Mapping[str, str] = MappingProxyType({}),
@@ -312,11 +312,11 @@ def fill(code: str, facts: dict[str, object]) -> str:
     return code
 
 
-async def possible(interpreter: Path | None = None) -> list[Plan]:
+async def possible(interpreter: Path | None = None) -> list[IsolationPlan]:
     """The plans that this system allows this user."""
     root = os.geteuid() == 0
     found = []
-    for plan in [*Plan.candidates(root=root), *([Plan("root", False)] if root else [])]:
+    for plan in [*IsolationPlan.candidates(root=root), *([IsolationPlan("root", False)] if root else [])]:
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             sandbox = LinuxSandbox(Path(folder) / "work", WIDEST, interpreter if plan.drop else None, plans=[plan])

@@ -14,7 +14,7 @@ import struct
 import sys
 
 from agent_kernel.sandbox.jail import seccomp
-from agent_kernel.sandbox.jail.seccomp import Rule, Test
+from agent_kernel.sandbox.jail.seccomp import Condition, Rule
 from agent_kernel.sandbox.jail.syscalls import numbers, prctl, syscall
 
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
@@ -35,12 +35,12 @@ DROP_FROM_BOUNDING_SET, SET_SECCOMP, FILTER, NO_NEW_PRIVILEGES = 24, 22, 2, 38
 
 def profile() -> list[Rule]:
     rules = [Rule(name) for name in REFUSED] + [Rule("clone3", errno.ENOSYS)]
-    return [*rules, Rule("clone", test=Test(0, "bits", (NAMESPACES,)))]
+    return [*rules, Rule("clone", test=Condition(0, "bits", (NAMESPACES,)))]
 
 
 def enter(user: int | None) -> None:
     """Raises OSError."""
-    seccomp.load(seccomp.program(profile(), platform.machine(), numbers()))
+    seccomp.load(seccomp.compile_program(profile(), platform.machine(), numbers()))
     for capability in set(range(41)) - set(CAPABILITIES):
         prctl(DROP_FROM_BOUNDING_SET, capability)
     if user is not None:

@@ -14,7 +14,7 @@ from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.processes import running
 from tests.sandbox.conftest import Make
 
@@ -102,7 +102,7 @@ async def test_no_detached_process_outlives_a_jail_without_namespaces(make: Make
         "import time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
         f"        os.execvp('sleep', ['sleep', '{mark}'])\n    os._exit(0)\nos.wait()\ntime.sleep(0.3)"
     )
-    sandbox = make(plans=[Plan("none", False)])
+    sandbox = make(plans=[IsolationPlan("none", False)])
     await sandbox.run(KEY, code)
     assert running("sleep", mark)
     await sandbox.run(KEY, "os._exit(1)")

@@ -16,7 +16,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.cgroup import Cgroups
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.processes import Process, descendants, survivors
 from tests.sandbox.attacks import possible
 from tests.sandbox.conftest import Make
@@ -37,17 +37,17 @@ if os.fork() == 0:
     time.sleep(86400)
 time.sleep(0.2)
 """
-PLANS = [*asyncio.run(possible()), Plan("off", False)]
+PLANS = [*asyncio.run(possible()), IsolationPlan("off", False)]
 WITHIN_S = 20.0
 SERVER = f"""
 import asyncio, sys
 from pathlib import Path
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.core.session import SessionKey
 async def main():
-    plan = Plan(sys.argv[2], sys.argv[3] == "True")
+    plan = IsolationPlan(sys.argv[2], sys.argv[3] == "True")
     sandbox = LinuxSandbox(Path(sys.argv[1]), SandboxPolicy(warm=1), plans=[plan])
     if (await sandbox.report()).get("limits", {{}}).get("active"):
         await sandbox.run(SessionKey("local", "x"), {DETACH!r})
@@ -66,7 +66,7 @@ async def family(sandbox: LinuxSandbox) -> list[Process]:
 
 @pytest.fixture(params=PLANS, ids=lambda plan: f"{plan.namespaces}{'-drop' if plan.drop else ''}")
 async def jailed(request: pytest.FixtureRequest, make: Make, monkeypatch: pytest.MonkeyPatch) -> LinuxSandbox:
-    plan: Plan = request.param
+    plan: IsolationPlan = request.param
     if plan.namespaces == "none":
         monkeypatch.setattr(Cgroups, "found", Cgroups)  # an ordinary user has none
     return make(SandboxPolicy(warm=0, mode="off" if plan.namespaces == "off" else "auto"), plans=[plan])
@@ -89,7 +89,7 @@ async def test_nothing_is_left_when_one_of_the_processes_is_killed(jailed: Linux
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.namespaces}{'-drop' if plan.drop else ''}")
-def test_nothing_is_left_when_the_server_is_killed(plan: Plan, tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_server_is_killed(plan: IsolationPlan, tmp_path: Path) -> None:
     arguments = [str(tmp_path / "work"), plan.namespaces, str(plan.drop)]
     with subprocess.Popen([sys.executable, "-c", SERVER, *arguments], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

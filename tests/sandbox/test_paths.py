@@ -14,14 +14,14 @@ from agent_kernel.sandbox.host import denied_path, profile
 from agent_kernel.sandbox.host.denied_path import path_outside
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.sandbox.conftest import Make
 
 if sys.platform != "linux":
     pytest.skip("the sandbox needs Linux", allow_module_level=True)
 
 KEY = SessionKey("local", "paths")
-PLANS = [plan for plan in Plan.candidates(root=os.geteuid() == 0) if plan != Plan("none", True)]
+PLANS = [plan for plan in IsolationPlan.candidates(root=os.geteuid() == 0) if plan != IsolationPlan("none", True)]
 
 
 @pytest.fixture(params=PLANS, ids=lambda plan: f"{plan.namespaces}{'-drop' if plan.drop else ''}")

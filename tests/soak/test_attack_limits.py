@@ -17,7 +17,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.cgroup import Cgroups
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.processes import descendants, survivors
 from tests.soak.conftest import Soak
 
@@ -96,7 +96,7 @@ def most_missing() -> Iterator[list[int]]:
 @pytest.mark.soak(0.05)
 async def test_attack_limits(soak: Soak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cgroups, "found", Cgroups)
-    plans = [plan for plan in Plan.candidates(root=os.geteuid() == 0) if plan != Plan("none", True)]
+    plans = [plan for plan in IsolationPlan.candidates(root=os.geteuid() == 0) if plan != IsolationPlan("none", True)]
     boxes = {plan.namespaces: LinuxSandbox(tmp_path / plan.namespaces, SMALL, plans=[plan]) for plan in plans}
     turns = [(kind, name) for kind in boxes for name in GREEDY]
     soak.random.shuffle(turns)

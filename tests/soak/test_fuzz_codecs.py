@@ -182,8 +182,8 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
         ("model headers", headers, only(ModelBroken, read_gguf)),
         ("worker frames", anything, only(EngineCrashed, decode_frame)),
         ("worker streams", worker_frames, only(EngineCrashed, lambda body: asyncio.run(frames_of(body)))),
-        ("sandbox frames", st.one_of(anything, sandbox_frames), only(protocol.Nonsense, protocol.decode)),
-        ("sandbox heads", st.binary(min_size=5, max_size=5), only(protocol.Nonsense, _size)),
+        ("sandbox frames", st.one_of(anything, sandbox_frames), only(protocol.ProtocolViolation, protocol.decode)),
+        ("sandbox heads", st.binary(min_size=5, max_size=5), only(protocol.ProtocolViolation, _size)),
         ("errors from JSON", st.dictionaries(text, value), only(AgentKernelError, _error)),
         ("messages kept", messages, keeps_messages),
         ("chunks kept", chunks, keeps_chunks),
@@ -195,7 +195,7 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
 
 
 def _size(head: bytes) -> int:
-    size = protocol.size_of(head, b"J", protocol.MAX_JSON)
+    size = protocol.decode_size(head, b"J", protocol.MAX_JSON)
     assert size <= protocol.MAX_JSON
     return size
 

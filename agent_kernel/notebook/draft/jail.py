@@ -99,7 +99,7 @@ def _own_shared_memory() -> list[str]:
     except OSError:
         return []
     finally:
-        # unshare clears the parent-death signal of a process with changed credentials
+        # A new user namespace changes the credentials, which clears the parent-death signal.
         follow_parent(parent)
     return [SHARED_MEMORY]
 
@@ -142,7 +142,7 @@ def _view(own: str) -> tuple[list[str], list[str]]:
         if not visible_paths.holds(path, [here]) and not any(visible_paths.holds(p, [path]) for p in readable)
     ]
     for directory in dict.fromkeys([*shown, here]):
-        if visible_paths.shareable(directory, hidden, home):
+        if visible_paths.is_shareable(directory, hidden, home):
             parts = [entry.path for entry in visible_paths.entries(directory, hidden)]
             readable += parts
             listed += [directory] if own and parts != [directory] and _cover(directory, hidden, needed) else []

@@ -1,9 +1,9 @@
-"""Control groups: one per session, where this process may make them, so that its memory and the number of its processes
-are bounded together, whoever they run as.
+"""Control groups: one per session where this process may create them. They bound memory and processes of a session
+together, whichever user they run as.
 
-Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A group is made beside ours only
-if nothing limits ours: a session must not get away from a limit that somebody set for this server. Version 1 knows no
-delegation, so there only the top of a hierarchy is used, and never a group that another program manages.
+Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A group is created beside ours
+only if ours is unlimited, because a session must not escape a limit that was set for this server. Version 1 has no
+delegation, so only the top of a hierarchy is used there, never a group that another program manages.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """Where groups can be made: controller -> (directory, version)."""
+    """Where groups can be created: controller -> (directory, version)."""
 
     parents: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
 
     @classmethod
-    def found(cls, proc: Path = Path("/proc")) -> Cgroups:
-        """Looks, writes nothing. Empty where there are none, or none that are ours to use."""
+    def detect(cls, proc: Path = Path("/proc")) -> Cgroups:
+        """Find out where groups can be created, without writing. Empty if there is no usable place."""
         try:
             mounts = list(_mounts(proc))
             own = list(_own(proc))
@@ -50,7 +50,7 @@ class Cgroups:
         return cls(parents)
 
     def sweep(self) -> None:
-        """Removes what servers that are dead left: empty groups."""
+        """Remove empty groups left by dead servers."""
         for directory in {parent for parent, _ in self.parents.values()}:
             for path in directory.glob(PREFIX + "*"):
                 server = path.name.removeprefix(PREFIX).partition("-")[0]
@@ -58,10 +58,10 @@ class Cgroups:
                     with suppress(OSError):
                         path.rmdir()
 
-    def scope(self, *, memory_mb: int, procs: int) -> Scope:
-        """A new group with these limits (``procs`` counts threads). Controllers that refuse are left out."""
+    def scope(self, *, memory_mb: int, procs: int) -> SessionCgroup:
+        """Create a group with these limits (``procs`` counts threads). Controllers that refuse are left out."""
         name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
-        scope = Scope({})
+        scope = SessionCgroup({})
         for controller, (parent, version) in self.parents.items():
             directory = parent / name
             files = _limits(controller, version, memory_mb, procs)
@@ -78,13 +78,13 @@ class Cgroups:
 
 
 @dataclass(slots=True)
-class Scope:
-    """The group of one session, from its first process until ``aclose``."""
+class SessionCgroup:
+    """The control group of one session, from its first process until ``close``."""
 
     directories: dict[str, Path]
 
     def add(self, pid: int) -> None:
-        """What it starts is in the group as well. A controller that does not take it counts as missing."""
+        """Add a process; its children are in the group as well. A controller that refuses counts as missing."""
         for controller, directory in list(self.directories.items()):
             try:
                 (directory / "cgroup.procs").write_text(str(pid))
@@ -94,7 +94,7 @@ class Scope:
                     directory.rmdir()
 
     def kill(self) -> None:
-        """Every process in the group, also those that nobody else knows of."""
+        """Kill every process in the group, including unknown ones."""
         for directory in set(self.directories.values()):
             with suppress(OSError), (directory / "cgroup.kill").open("r+") as file:
                 file.write("1")
@@ -104,7 +104,7 @@ class Scope:
                         os.kill(int(pid), 9)
 
     def killed_for_memory(self) -> bool:
-        """Whether the kernel has killed a process of the group because all memory of the group was in use."""
+        """True if the kernel killed a process because the group's memory was exhausted."""
         directory = self.directories.get("memory")
         if directory is None:
             return False
@@ -115,7 +115,7 @@ class Scope:
         return False
 
     def remove(self) -> bool:
-        """True when nothing of it is left. False while a process in it is not buried yet."""
+        """Kill and remove. Returns True when nothing is left, False while a process of the group is not reaped yet."""
         self.kill()
         for controller, directory in list(self.directories.items()):
             try:
@@ -128,7 +128,7 @@ class Scope:
         return not self.directories
 
     def close(self) -> None:
-        """Waits REMOVE_S at most; what is left then is swept by the next server."""
+        """Remove the group, waiting at most REMOVE_S. What is left is removed by the next server."""
         end = time.monotonic() + REMOVE_S
         while not self.remove() and time.monotonic() < end:
             time.sleep(0.01)
@@ -141,7 +141,7 @@ def _limits(controller: str, version: int, memory_mb: int, procs: int) -> list[t
 
 
 def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
-    """(controllers, where it is mounted, which part of it, version). Fields: proc(5), mountinfo."""
+    """Yield (controllers, mount point, root, version) of each hierarchy. Fields: proc(5), mountinfo."""
     known = {"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "perf_event"}
     known |= {"net_cls", "net_prio", "rdma", "misc"}
     for line in (proc / "self" / "mountinfo").read_text().splitlines():
@@ -161,9 +161,9 @@ def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _delegated(group: Path, top: Path) -> Path | None:
-    """The nearest group, from ours up to ``top``, in which others with limits can be made."""
+    """Return the nearest group, from ours up to ``top``, in which groups with limits can be created."""
     for directory in (group, *group.parents):
-        # Only the very top may have both processes and groups with limits; it has no type.
+        # Only the root group may contain both processes and groups with limits. It has no cgroup.type file.
         free = directory != group or not (directory / "cgroup.type").exists()
         if free and _usable(directory):
             return directory

@@ -1,4 +1,6 @@
-"""Checks on single texts of a chart: no address in any spelling, no markup, no pictures but embedded ones. Pure."""
+"""Checks single texts of a chart: no addresses in any spelling, no markup, no pictures except embedded ones. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 MAX_DEPTH = 60
 IGNORED = re.compile(r"[\x00-\x1f\x7f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""Characters that browsers drop while they parse an address (WHATWG URL, 4.4: tab and newline), and unseen ones."""
+"""Characters that browsers drop when they parse an address (WHATWG URL, 4.4: tab and newline), and invisible ones."""
 ADDRESS = re.compile(
     r"[/\\]{2}"  # "//host", and "\\host" or "/\host", which browsers read as "//host"
     r"|(?<![a-z])(?:https?|wss?|ftps?|file|blob|filesystem|javascript|vbscript):[^\s]"
@@ -20,22 +22,22 @@ ADDRESS = re.compile(
     re.IGNORECASE,
 )
 SUSPICIOUS = re.compile(r"[/\\:(@&]")
-"""One of these is in every address; most texts of a chart have none."""
+"""Every address contains one of these; most texts of a chart contain none."""
 MARKUP = re.compile(r"<(?!/?(?:b|i|br|sub|sup|em|extra)\s*/?>)(?:[a-z!/%{&]|\Z)", re.IGNORECASE)
-"""Tags other than those that only change how a label looks. A ``<`` before a placeholder or at the end of a text counts
-too: Plotly joins prefixes, values and templates before it reads tags."""
+"""Tags other than those that only format a label. A ``<`` before a placeholder or at the end of a text counts too:
+Plotly joins prefixes, values and templates before it parses tags."""
 NUMBERS = (int, float, type(None))
-"""Most values of a chart: they need no check."""
+"""The types of most values of a chart; they need no check."""
 INLINE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]*")
 BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
 
 
 class NotShown(Exception):
-    """Why a table or chart is left out, in words for a person."""
+    """The reason why a table or chart is not displayed, in words for the user."""
 
 
 def check_address(text: str) -> None:
-    """Raises NotShown for a text with an address in it."""
+    """Raise NotShown if the text contains an address."""
     if not SUSPICIOUS.search(text):
         return
     read = html.unescape(text) if "&" in text else text
@@ -44,14 +46,14 @@ def check_address(text: str) -> None:
 
 
 def check_text(text: str) -> None:
-    """Raises NotShown for a text with an address or with markup."""
+    """Raise NotShown if the text contains an address or markup."""
     check_address(text)
     if "<" in text and MARKUP.search(IGNORED.sub("", text)):
         raise NotShown("it has markup in a text")
 
 
 def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset()) -> None:
-    """Data whose keys the person's code chooses. Raises NotShown for addresses, and for keys in ``names``."""
+    """Check data whose keys the user's code chooses. Raises NotShown for addresses, and for keys in ``names``."""
     if depth > MAX_DEPTH:
         raise NotShown("it nests too deeply")
     if isinstance(value, str):
@@ -69,7 +71,7 @@ def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset(
 
 
 def is_numeric(value: Any, depth: int = 0) -> bool:
-    """Numbers, possibly in nested lists, or one of Plotly's typed arrays."""
+    """True for numbers, nested lists of numbers, and Plotly's typed arrays."""
     if isinstance(value, list) and depth < MAX_DEPTH:
         return all(is_numeric(item, depth + 1) for item in value)
     if isinstance(value, dict):
@@ -82,8 +84,8 @@ def field_refused(key: str) -> NotShown:
 
 
 def check_unknown(key: str, value: Any) -> None:
-    """A field that is not on an allow-list: a number or a switch of a newer version may be left out, the rest not.
-    Raises NotShown."""
+    """Accept an unknown field if it is a number or a boolean, which a newer version may have added. Raises NotShown
+    otherwise."""
     check_text(key)
     if isinstance(value, (str, list, dict)):
         raise NotShown(f"it has a field {key[:80]!r}, which is not on the list of what charts may have")

@@ -1,4 +1,4 @@
-"""A file that code asked for and may not have: found in what the code's error says, for people who could allow it."""
+"""Finds the file that code was denied, from the error of the code, so that users can allow it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
 
 
 def path_outside(error: str, workdir: str, hidden: Sequence[str]) -> str:
-    """The last absolute path that the error says could not be opened, if it is one that a person may allow; else "".
-    Does not look whether there is such a file: code is not told that. What the error says is the code's own word."""
-    found = ""
+    """Return the last absolute path the error reports as refused, if a user may allow it, else "". Does not check
+    whether the file exists, because code must not learn that. The error is written by the code, so it is not
+    trusted."""
+    denied = ""
     for match in _REFUSAL.finditer(error):
         try:
             path = str(ast.literal_eval(match[1]))
         except (ValueError, SyntaxError):
             continue
         if path.startswith("/") and len(path) <= MAX_PATH and path.isprintable():
-            found = os.path.normpath(path)
+            denied = os.path.normpath(path)
     beyond = (workdir, *NOBODYS, *hidden)
     return (
         ""
-        if found == "/" or any(found == place or found.startswith(place.rstrip("/") + "/") for place in beyond)
-        else found
+        if denied == "/" or any(denied == place or denied.startswith(place.rstrip("/") + "/") for place in beyond)
+        else denied
     )
 
 

@@ -1,5 +1,8 @@
-"""Where jails come from: finds out once how far they go on this system, keeps some processes warm, and makes one of
-them the jail of a session. Which session has which, is ``pool``."""
+"""Creates jails. Finds out once how much isolation this system supports, keeps processes warm, and turns one into the
+jail of a session.
+
+Which session has which process is known to ``pool``.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +21,32 @@ from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Work
 from agent_kernel.sandbox.host import profile
 from agent_kernel.sandbox.host.cgroup import Cgroups
-from agent_kernel.sandbox.host.jail_resources import Surroundings
+from agent_kernel.sandbox.host.jail_resources import JailResources
 from agent_kernel.sandbox.host.policy import LAYERS, OFF, REQUIRED, SandboxPolicy
 from agent_kernel.sandbox.host.process import JailedProcess, unavailable
-from agent_kernel.sandbox.host.proxy import Reach
+from agent_kernel.sandbox.host.proxy import ProxyPolicy
 from agent_kernel.sandbox.host.run import StopReason
 from agent_kernel.sandbox.jail import credentials, visible_paths
-from agent_kernel.sandbox.jail.jail import Plan, Spec, missing_platform
+from agent_kernel.sandbox.jail.jail import IsolationPlan, JailSpec, missing_platform
 
 SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').read()"
 OLDEST = (3, 11)
-"""Python of a kernel's environment in which our worker still runs."""
+"""Oldest Python version of a kernel's environment in which the worker runs."""
 VERSION_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What the throw-away processes showed: how far the jail goes here, or why there is none."""
+class JailSupport:
+    """The result of probing: the strictest plan that works here, or why there is none."""
 
-    plan: Plan | None
+    plan: IsolationPlan | None
     layers: Mapping[str, Mapping[str, Any]]
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What one session's jail is made for. ``interpreter``: that of the kernel, empty for the server's own."""
+class JailRequest:
+    """What one session's jail is made for. ``interpreter`` is that of the kernel, or "" for the server's own."""
 
     workdir: Path
     uid: int
@@ -52,9 +55,9 @@ class Cell:
     interpreter: str = ""
 
 
-class Jails:
-    """``plans``: how far jails may go, best first; None = as far as the policy and the system allow. Constructing it
-    does no I/O."""
+class JailFactory:
+    """Creates jails and keeps processes warm. ``plans`` are the plans to try, strictest first; None derives them
+    from policy and system. The constructor does no I/O."""
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class Jails:
         interpreter: Path | None = None,
         *,
         hidden: Sequence[Path] = (),
-        plans: Sequence[Plan] | None = None,
+        plans: Sequence[IsolationPlan] | None = None,
         exits: EgressPolicy | None = None,
     ) -> None:
         self.policy = policy
@@ -72,39 +75,39 @@ class Jails:
         self._hidden = [str(path) for path in (work_root, *hidden)]
         self._plans = plans
         self._reach = (
-            Reach(Guard(policy.hosts, ports=None), exits or EgressPolicy()) if policy.network == "full" else None
+            ProxyPolicy(Guard(policy.hosts, ports=None), exits or EgressPolicy()) if policy.network == "full" else None
         )
         self._cgroups: Cgroups | None = None
-        self._found: asyncio.Task[Found] | None = None
+        self._support: asyncio.Task[JailSupport] | None = None
         self._tools: list[str] | None = None
         self._warm: list[JailedProcess] = []
         self._filling = asyncio.Lock()
         self._versions: dict[str, bool] = {}
         self._closing = False
 
-    async def found(self) -> Found:
-        """What is possible here; found out at the first call."""
-        if self._found is None:
-            self._found = asyncio.create_task(self._probe())
-        return await asyncio.shield(self._found)
+    async def support(self) -> JailSupport:
+        """Return what is possible on this system; probes at the first call."""
+        if self._support is None:
+            self._support = asyncio.create_task(self._probe())
+        return await asyncio.shield(self._support)
 
-    async def jail(self, cell: Cell) -> JailedProcess:
-        """Raises SandboxUnavailable."""
-        found = await self.found()
+    async def jail(self, cell: JailRequest) -> JailedProcess:
+        """Create the jail of a session. Raises SandboxUnavailable."""
+        found = await self.support()
         if found.plan is None:
             raise unavailable(found.reason, dict(found.layers))
         if cell.interpreter and await self._serves(cell.interpreter):
             process = await self._start(Path(cell.interpreter))
             try:
-                return await self._entered(process, found.plan, cell, Path(cell.interpreter))
+                return await self._enter(process, found.plan, cell, Path(cell.interpreter))
             except SandboxUnavailable:
-                self._versions[cell.interpreter] = False  # it can not be read by the session's user, say
+                self._versions[cell.interpreter] = False  # for example, the session's user cannot read it
         process = await self._take()
-        return await self._entered(process, found.plan, cell, self.interpreter)
+        return await self._enter(process, found.plan, cell, self.interpreter)
 
     async def fill(self) -> None:
-        """Starts the waiting processes that are missing. Does nothing where there is no sandbox."""
-        if len(self._warm) >= self.policy.warm or (await self.found()).plan is None:
+        """Start missing warm processes. Does nothing where there is no sandbox."""
+        if len(self._warm) >= self.policy.warm or (await self.support()).plan is None:
             return
         async with self._filling:
             while len(self._warm) < self.policy.warm and not self._closing:
@@ -112,8 +115,8 @@ class Jails:
 
     async def aclose(self) -> None:
         self._closing = True
-        if self._found is not None:
-            await asyncio.gather(self._found, return_exceptions=True)
+        if self._support is not None:
+            await asyncio.gather(self._support, return_exceptions=True)
         async with self._filling:
             for process in self._warm:
                 await process.kill("the sandbox was closed")
@@ -123,9 +126,9 @@ class Jails:
 
     async def _start(self, interpreter: Path) -> JailedProcess:
         if self._cgroups is None:
-            self._cgroups = Cgroups.found()
+            self._cgroups = Cgroups.detect()
             self._cgroups.sweep()
-        return await JailedProcess.start(interpreter, self.policy, Surroundings(self._cgroups, self._reach))
+        return await JailedProcess.start(interpreter, self.policy, JailResources(self._cgroups, self._reach))
 
     async def _take(self) -> JailedProcess:
         while self._warm:
@@ -135,17 +138,19 @@ class Jails:
             await process.kill("")
         return await self._start(self.interpreter)
 
-    async def _entered(self, process: JailedProcess, plan: Plan, cell: Cell, interpreter: Path) -> JailedProcess:
+    async def _enter(
+        self, process: JailedProcess, plan: IsolationPlan, cell: JailRequest, interpreter: Path
+    ) -> JailedProcess:
         layers = await process.enter(self._spec(plan, cell))
         whose = "the kernel's" if cell.interpreter and _same(str(interpreter), cell.interpreter) else "the server's"
         layers["interpreter"] = {"required": False, "active": True, "detail": f"{interpreter} ({whose})"}
         return process
 
-    def _spec(self, plan: Plan, cell: Cell) -> Spec:
+    def _spec(self, plan: IsolationPlan, cell: JailRequest) -> JailSpec:
         hidden = [*self._hidden, *visible_paths.hidden_by_default()]
-        if self._tools is None:  # once: it looks at some dozens of places
+        if self._tools is None:  # once, because it examines dozens of directories
             self._tools = profile.readable(self.policy, hidden)
-        return Spec(
+        return JailSpec(
             plan=plan,
             workdir=str(cell.workdir),
             uid=cell.uid,
@@ -160,47 +165,50 @@ class Jails:
         )
 
     async def _serves(self, interpreter: str) -> bool:
-        """Whether it can be used: it runs, and is not too old."""
+        """True if the interpreter runs and is recent enough."""
         if _same(interpreter, str(self.interpreter)):
-            return False  # the server's own, of which processes are warm
+            return False  # it is the server's own, which has warm processes
         if interpreter not in self._versions:
             self._versions[interpreter] = await _version(interpreter) >= OLDEST
         return self._versions[interpreter]
 
     # ------------------------------------------------------------------------------------------------ what is possible
 
-    async def _probe(self) -> Found:
+    async def _probe(self) -> JailSupport:
         reason = missing_platform()
         if reason:
-            return Found(None, {"platform": _layer("platform", reason)}, reason)
+            return JailSupport(None, {"platform": _layer("platform", reason)}, reason)
         tried: list[str] = []
         layers: Mapping[str, Mapping[str, Any]] = {}
-        for plan in self._plans or Plan.candidates(root=os.geteuid() == 0, off=self.policy.mode == "off"):
+        for plan in self._plans or IsolationPlan.candidates(root=os.geteuid() == 0, off=self.policy.mode == "off"):
             problem, layers = await self._try(plan, layers)
             if not problem:
-                return Found(plan, self._told(plan, layers, tried))
+                return JailSupport(plan, self._report(plan, layers, tried))
             tried.append(problem)
-        return Found(None, _with_reasons(layers, tried), "; ".join(dict.fromkeys(tried)))
+        return JailSupport(None, _with_reasons(layers, tried), "; ".join(dict.fromkeys(tried)))
 
-    def _told(self, plan: Plan, layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]) -> dict[str, Any]:
+    def _report(
+        self, plan: IsolationPlan, layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]
+    ) -> dict[str, Any]:
         if plan.namespaces == "off":
             isolation = {"required": False, "active": False, "detail": OFF}
             return {"isolation": isolation} | {name: dict(layer) for name, layer in layers.items()}
         return _with_reasons(layers, tried)
 
     async def _try(
-        self, plan: Plan, layers: Mapping[str, Mapping[str, Any]]
+        self, plan: IsolationPlan, layers: Mapping[str, Mapping[str, Any]]
     ) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
-        """(what went wrong or "", the layers as far as they are known)."""
+        """Return (problem or "", the layers as far as they are known) of one plan."""
         workdir = self._work_root / f"probe-{os.getpid()}-{id(self):x}"
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         process = None
         try:
             self._work_root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if plan.drop:
-                self._work_root.chmod(0o711)  # each session's user goes through to its own, and sees no other
+                # lets each session's user reach its own directory without listing the others
+                self._work_root.chmod(0o711)
             process = await self._start(self.interpreter)
-            await self._entered(process, plan, Cell(workdir, credentials.FIRST_UID), self.interpreter)
+            await self._enter(process, plan, JailRequest(workdir, credentials.FIRST_UID), self.interpreter)
             layers = process.layers
             result = await process.run(Work(SELF_CHECK, timeout_s=30.0), stop=stop)
             return ("" if result.value == "'1'" else f"a first run failed: {result.error}"), layers
@@ -215,7 +223,7 @@ class Jails:
 
 
 async def _version(interpreter: str) -> tuple[int, ...]:
-    """(3, 12), or () for what does not say so in VERSION_S."""
+    """Return the interpreter's version, such as (3, 12), or () if it does not answer within VERSION_S."""
     code = "import sys; print(*sys.version_info[:2])"
     try:
         async with asyncio.timeout(VERSION_S):
@@ -224,17 +232,17 @@ async def _version(interpreter: str) -> tuple[int, ...]:
                 interpreter, "-I", "-S", "-c", code, stdin=null, stdout=pipe, stderr=null
             )
             try:
-                said, _ = await process.communicate()
+                output, _ = await process.communicate()
             finally:
                 if process.returncode is None:
                     process.kill()
-        return tuple(int(word) for word in said.split())
+        return tuple(int(word) for word in output.split())
     except (OSError, TimeoutError, ValueError):
         return ()
 
 
 def _same(one: str, other: str) -> bool:
-    """Of one environment: several may share one binary."""
+    """True if both paths are the same interpreter of one environment; several environments may share a binary."""
     prefixes = [os.path.dirname(os.path.abspath(path)) for path in (one, other)]
     return prefixes[0] == prefixes[1] and os.path.realpath(one) == os.path.realpath(other)
 
@@ -244,7 +252,7 @@ def _layer(name: str, detail: str) -> dict[str, Any]:
 
 
 def _with_reasons(layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Every layer by name, and beside those not in force why a better jail was not possible."""
+    """Return every layer by name. Layers not in force get the reasons why stricter plans failed."""
     report = {name: dict(layers.get(name, _layer(name, "not reached"))) for name in LAYERS}
     for layer in report.values():
         if not layer["active"] and tried:

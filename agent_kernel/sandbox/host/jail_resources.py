@@ -1,4 +1,4 @@
-"""What the server keeps up around one jail: its control group, and the proxy on its network."""
+"""The server's resources for one jail: its control group, and the proxy of its network."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from agent_kernel.core.thread_offload import run_in_own_thread
-from agent_kernel.sandbox.host.cgroup import Cgroups, Scope
-from agent_kernel.sandbox.host.proxy import Proxy, Reach
+from agent_kernel.sandbox.host.cgroup import Cgroups, SessionCgroup
+from agent_kernel.sandbox.host.proxy import Proxy, ProxyPolicy
 
 EXTRA = 4
-"""Tasks of ours in the group: the supervisor, process 1 and what they need for a moment."""
+"""Number of our own tasks in the group: the supervisor, process 1 and short-lived ones."""
 
 
-class Surroundings:
-    """Made before the process is a jail, closed after it has ended. ``reach``: with network ``full``."""
+class JailResources:
+    """Created before the process becomes a jail, closed after it has ended. ``reach`` is set for network ``full``."""
 
-    def __init__(self, cgroups: Cgroups, reach: Reach | None = None) -> None:
+    def __init__(self, cgroups: Cgroups, reach: ProxyPolicy | None = None) -> None:
         self._cgroups = cgroups
         self._reach = reach
-        self._scope = Scope({})
+        self._scope = SessionCgroup({})
         self._memory_mb = 0
         self._proxy: Proxy | None = None
 
     def count(self, pid: int, limits: Mapping[str, int]) -> dict[str, str]:
-        """Puts the process into a group of its own: layer -> how it is kept."""
+        """Put the process into a new group. Returns layer -> how it is enforced."""
         if not self._cgroups.parents:
             return {}
         self._memory_mb = memory = limits["session_memory_mb"]
         self._scope = self._cgroups.scope(memory_mb=memory, procs=limits["procs"] + EXTRA)
         self._scope.add(pid)
-        told = {"memory": "by a control group", "pids": f"{limits['procs']} by a control group"}
+        details = {"memory": "by a control group", "pids": f"{limits['procs']} by a control group"}
         names = {"memory": "memory", "pids": "processes"}
-        return {names[name]: told[name] for name in self._scope.directories}
+        return {names[name]: details[name] for name in self._scope.directories}
 
     async def open(self, way: socket.socket) -> None:
-        """Serves the socket that the jail has sent, if it has one. Takes ``way``."""
+        """Serve the proxy socket the jail has sent, if any. Takes ownership of ``way``."""
         with way:
             way.setblocking(False)
             with suppress(BlockingIOError):
@@ -46,13 +46,13 @@ class Surroundings:
                     await self._proxy.serve(socket.socket(fileno=fds[0]))
 
     def out_of_memory(self) -> str:
-        """Says that the session took more memory than it may have, if the kernel killed a process of it for that."""
+        """Return a message if the kernel killed a process of the session for using too much memory, else ""."""
         if not self._scope.killed_for_memory():
             return ""
         return f"its processes used more than {self._memory_mb} MB of memory together"
 
     def kill(self) -> None:
-        """Whatever is left in the group, when the supervisor is gone."""
+        """Kill what is left in the group after the supervisor has ended."""
         self._scope.kill()
 
     async def aclose(self) -> None:

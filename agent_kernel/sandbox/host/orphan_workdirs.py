@@ -22,7 +22,7 @@ NOTE = ".session"
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class OrphanWorkdir:
     """A work directory and the session that it was made for. ``idle``: the process that used it last is certainly gone,
     or it is this one."""
 
@@ -47,13 +47,15 @@ def forget(workdir: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def found(work_root: Path) -> list[Leftover]:
+def found(work_root: Path) -> list[OrphanWorkdir]:
     """All that there are notes of; notes that can not be read are left alone."""
     leftovers = []
     for place in sorted(work_root.glob(f"*{NOTE}")):
         try:
             body = json.loads(place.read_text(encoding="utf-8"))
-            leftovers.append(Leftover(SessionKey(body["namespace"], body["id"]), place.with_suffix(""), _is_idle(body)))
+            leftovers.append(
+                OrphanWorkdir(SessionKey(body["namespace"], body["id"]), place.with_suffix(""), _is_idle(body))
+            )
         except (OSError, ValueError, KeyError, TypeError, InvalidRequest):
             continue
     return leftovers

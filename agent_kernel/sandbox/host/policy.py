@@ -1,4 +1,4 @@
-"""How much sandboxed code may use, what it may see and reach, and which layers must be in force."""
+"""The sandbox policy: what code may use, see and reach, and which layers are required."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ Mode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["none", "loopback", "full"]
 REQUIRED = ("limits", "no_new_privs", "landlock", "seccomp")
-"""Without one of these nothing runs: they are what keeps files, sockets and other processes out of reach."""
+"""Without any of these no code runs: they keep files, sockets and other processes out of reach."""
 WANTED = ("namespaces", "mounts", "pids", "uid", "capabilities", "network", "memory", "processes")
-"""Applied where the system allows; what is missing is told by ``report()`` and every result, and refused if ``on``."""
+"""Applied where the system supports them. Missing ones are reported by ``report()`` and every result; in mode ``on``
+they are required."""
 LAYERS = (*REQUIRED, *WANTED)
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxPolicy:
-    """Limits per session. Memory and file size hold per process (``setrlimit``); ``session_memory_mb`` is for all
-    processes of a session together (0 = twice ``memory_mb``).
+    """Limits per session. Memory and file size apply per process (``setrlimit``); ``session_memory_mb`` applies to
+    all processes of a session together (0 = twice ``memory_mb``).
 
-    ``mode`` on: a missing layer is a refusal; auto: it is told; off: no isolation at all, a plain process with limits.
-    ``profile`` developer sees the tools of this machine beside Python. ``network`` loopback is one of its own, full
-    reaches other machines through a proxy (``proxy.Proxy``), and private ones only if they are among ``hosts``.
-    ``read`` and ``write`` are more paths, ``env`` variables that code sees.
+    ``mode`` on: a missing layer is an error; auto: it is reported; off: no isolation, a plain process with limits.
+    ``profile`` developer also sees the tools of this machine. ``network`` loopback is private to the jail; full
+    reaches other machines through a proxy (``proxy.Proxy``), private addresses only if they are among ``hosts``.
+    ``read`` and ``write`` are additional paths, ``env`` additional variables.
 
-    ``cpu_s`` is CPU time in one run; it is bounded by the wall clock as well (``Work.timeout_s``) and killed
-    ``grace_s`` after its interrupt. ``output_chars`` per stream are kept (head and tail);
-    code that writes more than ``output_stop_mb`` is stopped. ``tmp_mb`` bounds each of the private /tmp and /dev/shm. A
-    run that leaves less than ``disk_reserve_mb`` on the disk of the work directory is stopped. ``max_sessions`` 0 =
-    max(4, GiB of memory).
-    """
+    ``cpu_s`` is CPU time per run. Wall time is limited too (``Work.timeout_s``); the run is killed ``grace_s`` after
+    its interrupt. ``output_chars`` per stream are kept (head and tail); a run that writes more than
+    ``output_stop_mb`` is stopped. ``tmp_mb`` limits each of the private /tmp and /dev/shm. A run that leaves less
+    than ``disk_reserve_mb`` on the work directory's disk is stopped. ``max_sessions`` 0 means max(4, GiB of memory)."""
 
     mode: Mode = "auto"
     profile: Profile = "restricted"
@@ -65,7 +64,8 @@ class SandboxPolicy:
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
-        """``sandbox_env`` are names, of which the values are taken from ``environ``, or NAME=value."""
+        """Create the policy of the settings. ``sandbox_env`` lists names, whose values come from ``environ``, or
+        NAME=value."""
         return cls(
             mode=settings.sandbox,
             profile=settings.sandbox_profile,
@@ -83,14 +83,14 @@ class SandboxPolicy:
         )
 
     def limits(self) -> dict[str, int]:
-        """What the jail applies, as it travels to the jailed process."""
+        """Return the limits that the jail applies, in the form sent to the jailed process."""
         names = ["memory_mb", "cpu_s", "procs", "fds", "file_mb", "tmp_mb", "value_chars", "figures", "figure_mb"]
         names.append("disk_reserve_mb")
         session = self.session_memory_mb or 2 * self.memory_mb
         return {name: getattr(self, name) for name in names} | {"session_memory_mb": session}
 
     def less(self, layers: Mapping[str, Mapping[str, Any]]) -> str:
-        """What code has less of than was asked for, in words; "" if nothing."""
+        """Describe the layers that are missing, or return ""."""
         if self.mode == "off":
             return OFF
         lacking = {name: layers[name] for name in LAYERS if name in layers and not layers[name]["active"]}
@@ -112,9 +112,9 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _variables(text: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    found = []
+    variables = []
     for word in _words(text):
         name, given, value = word.partition("=")
         if given or name in environ:
-            found.append((name, value if given else environ[name]))
-    return found
+            variables.append((name, value if given else environ[name]))
+    return variables

@@ -1,6 +1,7 @@
-"""The sandbox of a server: one jailed process per session that runs code, some waiting warm, the oldest going first.
+"""The sandbox of a server: one jailed process per session that runs code, with warm spares; the least recently used is
+ended first.
 
-Knows which session has which process and what became of it; how a process is jailed and driven is ``process``.
+Knows which session has which process. How a process is jailed and driven is in ``jail_factory`` and ``process``.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from agent_kernel.core.errors import InvalidRequest, NotFound, SandboxUnavailabl
 from agent_kernel.core.protocols import RunResult, Variable, VariableInfo, Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host import denied_path, orphan_workdirs
-from agent_kernel.sandbox.host.jail_factory import Cell, Jails
-from agent_kernel.sandbox.host.orphan_workdirs import Leftover
+from agent_kernel.sandbox.host.jail_factory import JailFactory, JailRequest
+from agent_kernel.sandbox.host.orphan_workdirs import OrphanWorkdir
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.process import JailedProcess
-from agent_kernel.sandbox.host.run import Run, StopReason
+from agent_kernel.sandbox.host.run import SandboxRun, StopReason
 from agent_kernel.sandbox.jail import credentials, visible_paths
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from agent_kernel.sandbox.worker import variable_transfer
 
 ASK_S = 30.0
-"""For a copy of a variable, or the list of them."""
+"""Time limit for copying or listing variables."""
 EARLIER_LIFE = "it belongs to an earlier life of the server"
 RESTARTED = "Python was started again for this session ({why}): variables are gone, files in the work directory remain."
 
@@ -43,15 +44,15 @@ def _quiet(stream: str, text: str) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
-class Place:
-    """A session's place in the pool."""
+class SessionSlot:
+    """A session's slot in the pool."""
 
     workdir: Path
     uid: int
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     process: JailedProcess | None = None
     paths: tuple[tuple[Path, ...], tuple[Path, ...]] = ((), ())
-    """What its process may read and write beside the work directory."""
+    """The paths its process may read and write besides the work directory."""
     lost: str = ""
     used: float = 0.0
     timer: asyncio.TimerHandle | None = None
@@ -60,8 +61,8 @@ class Place:
 
 class LinuxSandbox:
     """The ``Sandbox`` for Linux. Work directories are ``work_root/<hash of namespace and id>``; ``hidden`` paths are
-    never visible to code, wherever they lie. ``plans``: how far the jail may go, best first; None = as far as the
-    system allows. Constructing it does no I/O."""
+    never visible to code. ``plans`` are isolation plans to try, strictest first; None uses all the system supports.
+    The constructor does no I/O."""
 
     def __init__(
         self,
@@ -70,16 +71,16 @@ class LinuxSandbox:
         interpreter: Path | None = None,
         *,
         hidden: Sequence[Path] = (),
-        plans: Sequence[Plan] | None = None,
+        plans: Sequence[IsolationPlan] | None = None,
         exits: EgressPolicy | None = None,
     ) -> None:
         self.policy = policy
         self.kernel_of: Callable[[SessionKey], str] = lambda session: ""
-        """The interpreter of the session's kernel, empty where there is none: a new process runs with it."""
+        """Returns the interpreter of the session's kernel, or "": a new process uses it."""
         self._work_root = Path(os.path.abspath(work_root))
         self._hidden = [*visible_paths.hidden_by_default(), str(self._work_root), *map(str, hidden)]
-        self._jails = Jails(policy, self._work_root, interpreter, hidden=hidden, plans=plans, exits=exits)
-        self._places: dict[SessionKey, Place] = {}
+        self._jails = JailFactory(policy, self._work_root, interpreter, hidden=hidden, plans=plans, exits=exits)
+        self._places: dict[SessionKey, SessionSlot] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stops: set[asyncio.Future[StopReason]] = set()
         self._most = policy.max_sessions or max(4, _memory_gb())
@@ -87,11 +88,12 @@ class LinuxSandbox:
         self._closing = False
 
     def workdir(self, session: SessionKey) -> Path:
-        """Where the session's code writes; it may not exist yet."""
+        """Return the work directory of the session. It may not exist yet."""
         return self._work_root / _digest(session)
 
     def _mark(self, workdir: Path) -> Path:
-        """Beside the work directory, where code can not reach it: there were variables once."""
+        """The marker file that the session has had variables. It lies beside the work directory, where code cannot
+        reach it."""
         return workdir.with_suffix(".ran")
 
     async def run(
@@ -110,29 +112,29 @@ class LinuxSandbox:
         task = self._spawn(self._run_in_place(session, asked, stop, on_output=on_output, read=read, write=write))
         task.add_done_callback(lambda done: self._stops.discard(stop))
         try:
-            # Whoever waits may go away at once; the run is interrupted and seen to its end, so that the worker is
-            # idle or dead when the session's next run begins.
+            # The caller may be cancelled at any time. The run is interrupted then, but followed to its end, so that the
+            # worker is idle or dead when the session's next run starts.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not stop.done():
                 stop.set_result("interrupted")
             raise
 
-    async def leftovers(self) -> list[Leftover]:
-        """Work directories, with the sessions that they were made for: some may be gone."""
+    async def leftovers(self) -> list[OrphanWorkdir]:
+        """Return work directories with the sessions they were created for; sessions may no longer exist."""
         return await asyncio.to_thread(orphan_workdirs.found, self._work_root)
 
     @property
     def processes(self) -> int:
-        """Sessions that have one now."""
+        """The number of sessions that have a process now."""
         return sum(place.process is not None for place in self._places.values())
 
     async def report(self) -> Mapping[str, Mapping[str, Any]]:
-        """Finds out once, in throw-away processes, what is possible here: name -> {required, active, detail}."""
-        return (await self._jails.found()).layers
+        """Return name -> {required, active, detail} of each layer. Probes once, in throw-away processes."""
+        return (await self._jails.support()).layers
 
     async def warm(self) -> None:
-        """Starts the waiting processes now instead of after the first run. Does nothing where there is no sandbox."""
+        """Start the warm processes now instead of after the first run. Does nothing where there is no sandbox."""
         await self._jails.fill()
 
     async def take(self, session: SessionKey, name: str) -> Variable:
@@ -149,8 +151,8 @@ class LinuxSandbox:
         run = await self._ask(session)
         return run.listed if run is not None else ()
 
-    async def _ask(self, session: SessionKey, name: str = "") -> Run | None:
-        """None when no python runs for the session."""
+    async def _ask(self, session: SessionKey, name: str = "") -> SandboxRun | None:
+        """Query the session's process. Returns None when none is running."""
         place = self._places.get(session)
         if place is None:
             return None
@@ -170,7 +172,7 @@ class LinuxSandbox:
         return RESTARTED.format(why=EARLIER_LIFE) if self._mark(self.workdir(session)).exists() else ""
 
     async def reset(self, session: SessionKey) -> None:
-        """Ends the session's process once it is idle; the next run begins a new one."""
+        """End the session's process once it is idle. The next run starts a new one."""
         place = self._places.get(session)
         if place is not None:
             async with place.lock:
@@ -178,7 +180,7 @@ class LinuxSandbox:
         self._mark(self.workdir(session)).unlink(missing_ok=True)
 
     async def close(self, session: SessionKey, *, remove: bool = False) -> None:
-        """Ends the session's process; with ``remove`` its work directory goes too."""
+        """End the session's process; with ``remove``, delete its work directory too."""
         place = self._places.pop(session, None)
         if place is not None:
             place.closed = True
@@ -187,7 +189,7 @@ class LinuxSandbox:
             await asyncio.to_thread(orphan_workdirs.forget, self.workdir(session))
 
     async def aclose(self) -> None:
-        """No process and no task is left."""
+        """End all processes and tasks."""
         self._closing = True
         for stop in self._stops:
             if not stop.done():
@@ -217,7 +219,7 @@ class LinuxSandbox:
             raise SandboxUnavailable("The sandbox is closed.")
         place = self._places.get(session)
         if place is None:
-            place = self._places[session] = Place(self.workdir(session), credentials.uid_of(_digest(session)))
+            place = self._places[session] = SessionSlot(self.workdir(session), credentials.uid_of(_digest(session)))
             if self._mark(place.workdir).exists():
                 place.lost = RESTARTED.format(why=EARLIER_LIFE)
         async with place.lock, self._running:
@@ -225,12 +227,12 @@ class LinuxSandbox:
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
             await self._used(place)
-        # Only now: a start beside the run would slow it down on a small machine.
+        # Not earlier: starting a process during the run would slow the run down on a small machine.
         self._spawn(self._jails.fill())
-        return self._told(replace(result, lost=lost), process, place)
+        return self._with_place_facts(replace(result, lost=lost), process, place)
 
-    def _told(self, result: RunResult, process: JailedProcess, place: Place) -> RunResult:
-        """With what people are to know of where it ran."""
+    def _with_place_facts(self, result: RunResult, process: JailedProcess, place: SessionSlot) -> RunResult:
+        """Add facts about the process to the result: missing layers, a denied path, the interpreter."""
         less = self.policy.less(process.layers)
         known = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
         path = denied_path.path_outside(result.error or "", str(place.workdir), known)
@@ -240,7 +242,7 @@ class LinuxSandbox:
         return replace(result, less=less, interpreter=interpreter)
 
     async def _process_of(
-        self, session: SessionKey, place: Place, paths: tuple[tuple[Path, ...], tuple[Path, ...]]
+        self, session: SessionKey, place: SessionSlot, paths: tuple[tuple[Path, ...], tuple[Path, ...]]
     ) -> JailedProcess:
         if place.process is not None and place.process.ended:
             await self._end(place, place.process.ended)
@@ -250,26 +252,26 @@ class LinuxSandbox:
             raise SandboxUnavailable("The session was closed.")
         if place.process is None:
             await self._make_room()
-            cell = Cell(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))
+            cell = JailRequest(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))
             place.process, place.paths = await self._jails.jail(cell), paths
             orphan_workdirs.note(place.workdir, session)
             self._mark(place.workdir).touch(mode=0o600)
         return place.process
 
     async def _make_room(self) -> None:
-        """The least recently used session that is not running gives its process up."""
+        """End the process of the least recently used idle session if the pool is full."""
         while len(live := [place for place in self._places.values() if place.process is not None]) >= self._most:
             idle = [place for place in live if not place.lock.locked()]
             if not idle:
                 return
             await self._end(min(idle, key=lambda place: place.used), "its memory was needed for other sessions")
 
-    async def _used(self, place: Place) -> None:
+    async def _used(self, place: SessionSlot) -> None:
         if place.process is not None and place.process.ended:
             await self._end(place, place.process.ended)
         self._touch(place)
 
-    def _touch(self, place: Place) -> None:
+    def _touch(self, place: SessionSlot) -> None:
         place.used = time.monotonic()
         if place.timer is not None:
             place.timer.cancel()
@@ -277,12 +279,12 @@ class LinuxSandbox:
             loop = asyncio.get_running_loop()
             place.timer = loop.call_later(self.policy.idle_s, lambda: self._spawn(self._reap(place)))
 
-    async def _reap(self, place: Place) -> None:
+    async def _reap(self, place: SessionSlot) -> None:
         async with place.lock:
             if time.monotonic() - place.used >= self.policy.idle_s:
                 await self._end(place, "it was not used for a long time")
 
-    async def _end(self, place: Place, why: str) -> None:
+    async def _end(self, place: SessionSlot, why: str) -> None:
         process, place.process = place.process, None
         if place.timer is not None:
             place.timer.cancel()
@@ -300,7 +302,7 @@ class LinuxSandbox:
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # seen by whoever awaits the task, if anybody still does
+            task.exception()  # retrieve the exception, so that asyncio does not log it as never retrieved
 
 
 def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -308,7 +310,7 @@ def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _check_given(given: Sequence[Variable]) -> None:
-    """Raises InvalidRequest."""
+    """Validate variables for the sandbox. Raises InvalidRequest."""
     for one in given:
         _check_name(one.name)
     if sum(len(one.data) for one in given) > variable_transfer.MAX_BYTES:
@@ -320,7 +322,7 @@ def _check_given(given: Sequence[Variable]) -> None:
 
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-        raise InvalidRequest(f"{name!r} is no name of a variable.")
+        raise InvalidRequest(f"{name!r} is not a valid variable name.")
 
 
 def _digest(session: SessionKey) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 from agent_kernel.core.errors import SandboxUnavailable
 from agent_kernel.core.protocols import RunResult, Work
 from agent_kernel.core.thread_offload import run_in_own_thread
-from agent_kernel.sandbox.host.jail_resources import Surroundings
+from agent_kernel.sandbox.host.jail_resources import JailResources
 from agent_kernel.sandbox.host.launch import command, environment
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.protocol import (
@@ -30,22 +30,22 @@ from agent_kernel.sandbox.host.protocol import (
     MAX_JSON,
     Done,
     Frame,
-    Listed,
-    Nonsense,
+    JailRefused,
+    MediaAnnounced,
+    ProtocolViolation,
     Ready,
-    Refused,
-    Shown,
-    Taken,
+    VariableAnnounced,
+    VariableList,
     check_size,
     decode,
+    decode_size,
     encode,
-    head_of,
-    size_of,
+    encode_head,
 )
-from agent_kernel.sandbox.host.run import Run, StopReason
-from agent_kernel.sandbox.jail.jail import Spec
+from agent_kernel.sandbox.host.run import SandboxRun, StopReason
+from agent_kernel.sandbox.jail.jail import JailSpec
 from agent_kernel.sandbox.worker import variable_transfer
-from agent_kernel.sandbox.worker.output import Output, Pipe
+from agent_kernel.sandbox.worker.output import BoundedOutput, Pipe
 
 ENTER_S = 60.0
 """Guard for starting and jailing a process on a machine that is very busy."""
@@ -59,7 +59,7 @@ class JailedProcess:
     nothing of it is left and ``ended`` says why."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], policy: SandboxPolicy, surroundings: Surroundings, way: socket.socket
+        self, process: subprocess.Popen[bytes], policy: SandboxPolicy, surroundings: JailResources, way: socket.socket
     ) -> None:
         self.ended = ""
         self.layers: dict[str, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ class JailedProcess:
         self._group = 0
         self._pipes: dict[str, Pipe] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._run: Run | None = None
+        self._run: SandboxRun | None = None
         self._runs = 0
         self._follows = False
         loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class JailedProcess:
         self._gone = asyncio.Event()
 
     @classmethod
-    async def start(cls, interpreter: Path, policy: SandboxPolicy, surroundings: Surroundings) -> JailedProcess:
+    async def start(cls, interpreter: Path, policy: SandboxPolicy, surroundings: JailResources) -> JailedProcess:
         """Warm: the interpreter runs and waits, not yet jailed, knowing nothing of any session."""
         ours, theirs = socket.socketpair()
         control, supervisor = socket.socketpair()
@@ -121,7 +121,7 @@ class JailedProcess:
 
     # ------------------------------------------------------------------------------------------------ for the pool
 
-    async def enter(self, spec: Spec) -> dict[str, dict[str, Any]]:
+    async def enter(self, spec: JailSpec) -> dict[str, dict[str, Any]]:
         """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
         self._follows = bool(spec.read)
         self._tell(asdict(spec) | {"counted": await self._counted})
@@ -163,13 +163,13 @@ class JailedProcess:
         try:
             if run.number > 1:  # in the first run the view is as new as the jail
                 await self._refresh()
-            parts = [part for one in work.given for part in (head_of(one.data), one.data)]
+            parts = [part for one in work.given for part in (encode_head(one.data), one.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
         finally:
             watch.cancel()
         return run.result(reason, self.ended, work.timeout_s, time.monotonic() - started)
 
-    async def ask(self, timeout_s: float, *, variable: str = "") -> Run:
+    async def ask(self, timeout_s: float, *, variable: str = "") -> SandboxRun:
         """The copy of a variable, or without a name the list of all; a run that holds no answer had none."""
         run = self._begin(lambda stream, text: None, asyncio.get_running_loop().create_future())
         run.taken, run.asked_list = variable, not variable
@@ -191,14 +191,14 @@ class JailedProcess:
 
     # ------------------------------------------------------------------------------------------------ a run
 
-    def _begin(self, on_output: Callable[[str, str], None], stop: asyncio.Future[StopReason]) -> Run:
+    def _begin(self, on_output: Callable[[str, str], None], stop: asyncio.Future[StopReason]) -> SandboxRun:
         self._runs += 1
-        outputs = {name: Output(self._policy.output_chars) for name in self._pipes}
+        outputs = {name: BoundedOutput(self._policy.output_chars) for name in self._pipes}
         done: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
-        self._run = Run(self._runs, self._policy, on_output, stop, done, outputs)
+        self._run = SandboxRun(self._runs, self._policy, on_output, stop, done, outputs)
         return self._run
 
-    async def _exchange(self, run: Run, request: list[bytes], timeout_s: float) -> StopReason | None:
+    async def _exchange(self, run: SandboxRun, request: list[bytes], timeout_s: float) -> StopReason | None:
         """Why the run was stopped, None when it ended by itself or not even began."""
         try:
             if self.ended and not run.done.done():
@@ -215,7 +215,7 @@ class JailedProcess:
                 pipe.pause()
                 pipe.drain()
 
-    async def _finish(self, run: Run, timeout_s: float) -> StopReason | None:
+    async def _finish(self, run: SandboxRun, timeout_s: float) -> StopReason | None:
         """Why the run was stopped, None when it ended by itself."""
         either: set[asyncio.Future[Any]] = {run.done, run.stop}
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -227,7 +227,7 @@ class JailedProcess:
             await self.kill("it did not react to an interrupt and was ended")
         return reason
 
-    async def _interrupt(self, run: Run) -> None:
+    async def _interrupt(self, run: SandboxRun) -> None:
         """Twice: one that arrives before the code has begun is not heard."""
         grace = self._policy.grace_s
         for wait in (grace / 3, grace - grace / 3):
@@ -248,7 +248,7 @@ class JailedProcess:
             except TimeoutError:
                 return  # a very large directory: the code sees it as it was
 
-    async def _watch_disk(self, run: Run, workdir: str) -> None:
+    async def _watch_disk(self, run: SandboxRun, workdir: str) -> None:
         free = _free_mb(workdir)
         # A disk that is nearly full already is not the code's doing: then only half of what is left may go.
         reserve = min(self._policy.disk_reserve_mb, free // 2)
@@ -268,7 +268,7 @@ class JailedProcess:
         """Frames of the worker, for as long as it lives."""
         try:
             while True:
-                body = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"J", MAX_JSON))
+                body = await reader.readexactly(decode_size(await reader.readexactly(HEAD), b"J", MAX_JSON))
                 await self._receive(decode(body), reader)
         except (asyncio.IncompleteReadError, ConnectionError):
             try:
@@ -276,13 +276,13 @@ class JailedProcess:
                     await self._gone.wait()  # ended by itself: the supervisor says how
             except TimeoutError:
                 self._end("it closed its channel")
-        except Nonsense:
+        except ProtocolViolation:
             self._end("it sent something that is not the protocol of the sandbox")
 
     async def _receive(self, frame: Frame, reader: asyncio.StreamReader) -> None:
-        if isinstance(frame, Ready | Refused):
+        if isinstance(frame, Ready | JailRefused):
             if self._entered.done():
-                raise Nonsense("ready twice")
+                raise ProtocolViolation("ready twice")
             if isinstance(frame, Ready):
                 self._entered.set_result(frame)
             else:
@@ -290,19 +290,21 @@ class JailedProcess:
             return
         run = self._run
         if run is None or run.done.done() or frame.run != run.number:
-            raise Nonsense("nobody asked")
+            raise ProtocolViolation("nobody asked")
         match frame:
             case Done():
                 run.done.set_result(frame)
-            case Listed():
+            case VariableList():
                 run.list(frame)
-            case Shown():
+            case MediaAnnounced():
                 await run.show(frame, await self._announced(frame, self._policy.figure_mb << 20, reader))
-            case Taken():
+            case VariableAnnounced():
                 run.take(frame, await self._announced(frame, variable_transfer.MAX_BYTES, reader))
 
-    async def _announced(self, frame: Shown | Taken, limit: int, reader: asyncio.StreamReader) -> bytes:
-        data = await reader.readexactly(size_of(await reader.readexactly(HEAD), b"B", limit))
+    async def _announced(
+        self, frame: MediaAnnounced | VariableAnnounced, limit: int, reader: asyncio.StreamReader
+    ) -> bytes:
+        data = await reader.readexactly(decode_size(await reader.readexactly(HEAD), b"B", limit))
         check_size(frame, data)
         return data
 
@@ -347,7 +349,7 @@ class JailedProcess:
         self._refreshed.set()
 
     def _last_words(self) -> str:
-        heard = Output(2000)
+        heard = BoundedOutput(2000)
         self._pipes["stderr"].attach(heard.keep)
         self._pipes["stderr"].drain()
         self._pipes["stderr"].pause()

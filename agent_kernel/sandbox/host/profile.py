@@ -1,5 +1,8 @@
-"""What the two profiles add to what Python needs: ``developer`` the tools and toolchains of this machine and the
-variables that they look at, ``restricted`` nothing. Decided on the server's side, from its own environment."""
+"""What the two profiles add to Python's own needs: ``developer`` adds this machine's tools, toolchains and their
+variables, ``restricted`` nothing.
+
+Decided on the server's side, from its environment.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ OF_VARIABLES = ("CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "GOROOT", "PYENV_ROO
 LISTS = ("LD_LIBRARY_PATH", "NODE_PATH")
 SEEN = (*OF_VARIABLES, *LISTS, "CONDA_DEFAULT_ENV", "CUDA_PATH", "TERM")
 TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-"""Files of certificates, for a network that has its own."""
+"""Certificate files, for networks with their own certificates."""
 NETWORK_FILES = (
     "/etc/hosts",
     "/etc/services",
@@ -31,13 +34,13 @@ NETWORK_FILES = (
     "/etc/pki/tls",
 )
 OF_HOME = {"RUSTUP_HOME": "~/.rustup", "PYENV_ROOT": "~/.pyenv", "NVM_DIR": "~/.nvm"}
-"""Toolchains look for these below HOME, which is the work directory inside."""
+"""Toolchains look for these below HOME, which is the work directory inside the jail."""
 SECRETS = frozenset({".condarc", "condarc", ".npmrc", ".netrc", ".env", "credentials", "credentials.toml"})
-"""Never shown, also not at the top of a toolchain."""
+"""Never shown, not even at the top of a toolchain."""
 
 
 def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Paths shown whole, read-only: those of the profile, the network's files and the administrator's own."""
+    """Return paths that are shown whole and read-only: those of the profile, network files, and the administrator's."""
     wanted = list(policy.read)
     if policy.profile == "developer":
         wanted += _tools(environ)
@@ -45,35 +48,35 @@ def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str,
         wanted += [*NETWORK_FILES, *(environ[name] for name in TRUST if environ.get(name))]
     home = os.path.realpath(os.path.expanduser("~"))
     covered = [os.path.realpath(path) for path in hidden]
-    found: list[str] = []
+    shown: list[str] = []
     for path in dict.fromkeys(wanted):
         real = os.path.realpath(path)
-        if os.path.isabs(path) and os.path.exists(real) and visible_paths.shareable(real, covered, home):
-            found += _without_secrets(path)
-    return [path for path in found if not any(_below(path, other) for other in (*visible_paths.SYSTEM, *found))]
+        if os.path.isabs(path) and os.path.exists(real) and visible_paths.is_shareable(real, covered, home):
+            shown += _without_secrets(path)
+    return [path for path in shown if not any(_below(path, other) for other in (*visible_paths.SYSTEM, *shown))]
 
 
 def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What code sees beside the usual."""
+    """Return additional environment variables for the code."""
     if policy.profile != "developer":
         return {}
-    found = {name: environ[name] for name in SEEN if environ.get(name)}
+    variables = {name: environ[name] for name in SEEN if environ.get(name)}
     for name, place in OF_HOME.items():
-        if name not in found and os.path.isdir(path := os.path.expanduser(place)):
-            found[name] = path
+        if name not in variables and os.path.isdir(path := os.path.expanduser(place)):
+            variables[name] = path
     if policy.network != "none":
-        found |= {name: environ[name] for name in TRUST if environ.get(name)}
-    return found
+        variables |= {name: environ[name] for name in TRUST if environ.get(name)}
+    return variables
 
 
 def path(policy: SandboxPolicy, interpreter: Path, environ: Mapping[str, str] = os.environ) -> str:
-    """PATH: the interpreter's directory, those of the server in their order, the usual ones."""
+    """Return PATH: the interpreter's directory, the server's entries in order, the usual ones."""
     theirs = [*_toolchains(), *_path_entries(environ)] if policy.profile == "developer" else []
     return os.pathsep.join(dict.fromkeys([str(interpreter.parent), *theirs, "/usr/local/bin", "/usr/bin", "/bin"]))
 
 
 def _toolchains() -> list[str]:
-    """Before rustup's own programs, which want to write beside the toolchains."""
+    """Return the toolchains' own programs. They precede rustup's proxies, which would write beside the toolchains."""
     return sorted(map(str, Path(os.path.expanduser("~/.rustup/toolchains")).glob("*/bin")))
 
 
@@ -97,7 +100,7 @@ def _below(path: str, other: str) -> bool:
 
 
 def _without_secrets(root: str) -> list[str]:
-    """The path itself, or its entries without those that hold secrets."""
+    """Return the path itself, or its entries without those that contain secrets."""
     try:
         names = os.listdir(root)
     except OSError:

@@ -1,7 +1,8 @@
-"""The server's end of the worker's protocol: pure, and suspicious, since agent code can write to the channel too.
+"""The server's side of the worker protocol. Pure functions, and strict, because agent code can write to the channel
+too.
 
-A frame is ``kind (1 byte) | length (4 bytes, big endian) | body``. Whatever is not exactly what the worker sends raises
-``Nonsense``; whoever reads ends the worker then.
+A frame is ``kind (1 byte) | length (4 bytes, big endian) | body``. Anything the worker would not send raises
+``ProtocolViolation``; the reader then ends the worker.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _STATUS = ("success", "error", "interrupted", "timeout")
 _TAKEN = tuple(encoding for encoding in get_args(Encoding) if encoding != "pickle")
 
 
-class Nonsense(Exception):
-    """The other side does not speak the protocol."""
+class ProtocolViolation(Exception):
+    """Raised when the other side violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,14 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class JailRefused:
     reason: str
     layers: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A picture, table or chart: ``size`` bytes of it follow as the next frame."""
+class MediaAnnounced:
+    """Announces a picture, table or chart of ``size`` bytes, which follow as the next frame."""
 
     run: int
     mime: str
@@ -53,8 +54,8 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A copy of a variable: ``size`` bytes of it follow as the next frame."""
+class VariableAnnounced:
+    """Announces a copy of a variable of ``size`` bytes, which follow as the next frame."""
 
     run: int
     encoding: Encoding
@@ -63,7 +64,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class VariableList:
     run: int
     variables: tuple[VariableInfo, ...]
 
@@ -77,7 +78,7 @@ class Done:
     exit_code: int | None = None
 
 
-Frame: TypeAlias = Ready | Refused | Shown | Taken | Listed | Done
+Frame: TypeAlias = Ready | JailRefused | MediaAnnounced | VariableAnnounced | VariableList | Done
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
@@ -85,27 +86,27 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return b"J" + struct.pack(">I", len(data)) + data
 
 
-def head_of(data: bytes) -> bytes:
-    """What goes before bytes that a J frame announced."""
+def encode_head(data: bytes) -> bytes:
+    """Return the header of bytes that a J frame announced."""
     return b"B" + struct.pack(">I", len(data))
 
 
-def size_of(head: bytes, kind: bytes, limit: int) -> int:
-    """Length of the body that follows. Raises Nonsense for another kind or more than ``limit``."""
+def decode_size(head: bytes, kind: bytes, limit: int) -> int:
+    """Return the length of the body that follows. Raises ProtocolViolation for another kind or more than ``limit``."""
     size = int.from_bytes(head[1:], "big")
     if head[:1] != kind or size > limit:
-        raise Nonsense(f"a frame of kind {head[:1]!r} and {size} bytes")
+        raise ProtocolViolation(f"a frame of kind {head[:1]!r} and {size} bytes")
     return size
 
 
 def decode(body: bytes) -> Frame:
-    """Raises Nonsense."""
+    """Parse a frame's body. Raises ProtocolViolation."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Nonsense("not JSON") from error
+        raise ProtocolViolation("not JSON") from error
     if not isinstance(found, dict):
-        raise Nonsense("not an object")
+        raise ProtocolViolation("not an object")
     match found.get("type"):
         case "done":
             return _done(found)
@@ -118,56 +119,56 @@ def decode(body: bytes) -> Frame:
         case "ready":
             return Ready(_layers(found))
         case "refused":
-            return Refused(_text(found, "reason"), _layers(found))
-    raise Nonsense("an unknown frame")
+            return JailRefused(_text(found, "reason"), _layers(found))
+    raise ProtocolViolation("an unknown frame")
 
 
-def check_size(announced: Shown | Taken, data: bytes) -> None:
-    """Raises Nonsense unless there are as many bytes as were announced, and for a picture such as begin one."""
+def check_size(announced: MediaAnnounced | VariableAnnounced, data: bytes) -> None:
+    """Raise ProtocolViolation unless ``data`` has the announced size and, for a picture, starts like one."""
     if len(data) != announced.size:
-        raise Nonsense("not what was announced")
-    if isinstance(announced, Shown) and not data.startswith(IMAGES.get(announced.mime, b"")):
-        raise Nonsense("not the picture that was announced")
+        raise ProtocolViolation("not what was announced")
+    if isinstance(announced, MediaAnnounced) and not data.startswith(IMAGES.get(announced.mime, b"")):
+        raise ProtocolViolation("not the picture that was announced")
 
 
 def _done(found: dict[str, Any]) -> Done:
     status = found.get("status")
     if status not in _STATUS:
-        raise Nonsense("an unknown status")
+        raise ProtocolViolation("an unknown status")
     value, error = (found.get(name) if found.get(name) is None else _text(found, name) for name in ("value", "error"))
     code = found.get("exit_code")
     exit_code = None if code is None else _number(found, "exit_code")
     return Done(_number(found, "id"), cast("Status", status), value, error, exit_code)
 
 
-def _shown(found: dict[str, Any]) -> Shown:
+def _shown(found: dict[str, Any]) -> MediaAnnounced:
     mime = _text(found, "mime")
     if mime not in IMAGES and mime not in JSON_MEDIA:
-        raise Nonsense("an unknown kind of picture")
-    return Shown(_number(found, "id"), mime, _number(found, "size"))
+        raise ProtocolViolation("an unknown kind of picture")
+    return MediaAnnounced(_number(found, "id"), mime, _number(found, "size"))
 
 
-def _taken(found: dict[str, Any]) -> Taken:
+def _taken(found: dict[str, Any]) -> VariableAnnounced:
     encoding = found.get("encoding")
     if encoding not in _TAKEN:
-        raise Nonsense("an encoding that nothing comes in")
-    return Taken(
+        raise ProtocolViolation("an encoding that nothing comes in")
+    return VariableAnnounced(
         _number(found, "id"), cast("Encoding", encoding), _text(found, "of")[:MAX_NAME], _number(found, "size")
     )
 
 
-def _listed(found: dict[str, Any]) -> Listed:
+def _listed(found: dict[str, Any]) -> VariableList:
     variables = found.get("variables")
     if not isinstance(variables, list) or len(variables) > MAX_LISTED:
-        raise Nonsense("no list of variables")
-    return Listed(_number(found, "id"), tuple(_held(one) for one in variables))
+        raise ProtocolViolation("no list of variables")
+    return VariableList(_number(found, "id"), tuple(_held(one) for one in variables))
 
 
 def _held(one: Any) -> VariableInfo:
     if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
-        raise Nonsense("no variable")
+        raise ProtocolViolation("no variable")
     if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
-        raise Nonsense("no shape")
+        raise ProtocolViolation("no shape")
     return VariableInfo(
         _text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape))
     )
@@ -176,14 +177,14 @@ def _held(one: Any) -> VariableInfo:
 def _layers(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     layers = found.get("layers")
     if not isinstance(layers, dict) or not all(isinstance(layer, dict) for layer in layers.values()):
-        raise Nonsense("no layers")
+        raise ProtocolViolation("no layers")
     return layers
 
 
 def _text(found: dict[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str):
-        raise Nonsense(f"{name} is no text")
+        raise ProtocolViolation(f"{name} is no text")
     # Lone surrogates can be written in JSON but not in UTF-8, which everything after us writes.
     return value.encode("utf-8", "replace").decode()
 
@@ -191,5 +192,5 @@ def _text(found: dict[str, Any], name: str) -> str:
 def _number(found: dict[str, Any], name: str) -> int:
     value = found.get(name)
     if type(value) is not int or value < 0:
-        raise Nonsense(f"{name} is no number")
+        raise ProtocolViolation(f"{name} is no number")
     return value

@@ -35,7 +35,7 @@ Connect: TypeAlias = Callable[[str, int], Awaitable[Streams]]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProxyTarget:
     """``head`` is sent there first; empty for CONNECT, where the client is told that the way is open."""
 
     host: str
@@ -43,7 +43,7 @@ class Target:
     head: bytes = b""
 
 
-class Reach:
+class ProxyPolicy:
     """Where a sandbox may connect: by the guard, but never to this machine, even if the guard would allow that."""
 
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
@@ -68,7 +68,7 @@ async def dial(address: str, port: int) -> Streams:
 class Proxy:
     """Serves one jail until ``aclose``. ``connect`` makes the connection to an address that was checked."""
 
-    def __init__(self, reach: Reach, connect: Connect = dial) -> None:
+    def __init__(self, reach: ProxyPolicy, connect: Connect = dial) -> None:
         self._reach = reach
         self._connect = connect
         self._server: asyncio.Server | None = None
@@ -141,7 +141,7 @@ class Proxy:
         raise problem
 
 
-def target_of(head: bytes) -> Target:
+def target_of(head: bytes) -> ProxyTarget:
     """Of the head of a request to a proxy, up to and with its empty line. Raises InvalidRequest."""
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
@@ -149,7 +149,7 @@ def target_of(head: bytes) -> Target:
         raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
     method, where, version = (word.decode("latin-1") for word in words)
     if method == "CONNECT":
-        return Target(*_authority(where, None))
+        return ProxyTarget(*_authority(where, None))
     if not where.lower().startswith("http://"):
         raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
     try:
@@ -165,7 +165,7 @@ def target_of(head: bytes) -> Target:
     path = path if path.startswith("/") else f"/{path}"
     # One request per connection: the next one may be for another host.
     first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
-    return Target(host, port, b"\r\n".join([*first, *kept]) + b"\r\n\r\n")
+    return ProxyTarget(host, port, b"\r\n".join([*first, *kept]) + b"\r\n\r\n")
 
 
 def _authority(text: str, port: int | None) -> tuple[str, int]:

@@ -11,8 +11,15 @@ from agent_kernel.core.messages import Media, Status
 from agent_kernel.core.protocols import RunResult, Variable, VariableInfo
 from agent_kernel.sandbox.host import chart_validation
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.protocol import JSON_MEDIA, Done, Listed, Nonsense, Shown, Taken
-from agent_kernel.sandbox.worker.output import Output
+from agent_kernel.sandbox.host.protocol import (
+    JSON_MEDIA,
+    Done,
+    MediaAnnounced,
+    ProtocolViolation,
+    VariableAnnounced,
+    VariableList,
+)
+from agent_kernel.sandbox.worker.output import BoundedOutput
 
 StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
 MAX_ERROR = 50_000
@@ -21,7 +28,7 @@ LARGE = 1 << 18
 
 
 @dataclass(slots=True)
-class Run:
+class SandboxRun:
     """``stop`` is resolved to end it early, ``done`` by the worker (None: its process ended). ``taken`` is the name of
     the variable that was asked for, if one was; ``asked_list``: the list of variables was."""
 
@@ -30,7 +37,7 @@ class Run:
     on_output: Callable[[str, str], None]
     stop: asyncio.Future[StopReason]
     done: asyncio.Future[Done | None]
-    outputs: dict[str, Output]
+    outputs: dict[str, BoundedOutput]
     taken: str = ""
     asked_list: bool = False
     variable: Variable | None = None
@@ -53,10 +60,10 @@ class Run:
         if self.written > self.policy.output_stop_mb << 20:
             self.halt("output")
 
-    async def show(self, frame: Shown, data: bytes) -> None:
-        """A picture, table or chart. Raises Nonsense for more than a worker sends."""
+    async def show(self, frame: MediaAnnounced, data: bytes) -> None:
+        """A picture, table or chart. Raises ProtocolViolation for more than a worker sends."""
         if len(self.media) + self.dropped >= self.policy.figures:
-            raise Nonsense("more pictures than a worker sends")
+            raise ProtocolViolation("more pictures than a worker sends")
         if frame.mime in JSON_MEDIA:
             try:
                 check = chart_validation.checked
@@ -73,16 +80,16 @@ class Run:
         else:
             self.media.append(Media.of(frame.mime, data))
 
-    def take(self, frame: Taken, data: bytes) -> None:
-        """Raises Nonsense when nobody asked."""
+    def take(self, frame: VariableAnnounced, data: bytes) -> None:
+        """Raises ProtocolViolation when nobody asked."""
         if not self.taken or self.variable is not None:
-            raise Nonsense("nobody asked for a variable")
+            raise ProtocolViolation("nobody asked for a variable")
         self.variable = Variable(self.taken, frame.encoding, data, frame.type)
 
-    def list(self, frame: Listed) -> None:
-        """Raises Nonsense when nobody asked."""
+    def list(self, frame: VariableList) -> None:
+        """Raises ProtocolViolation when nobody asked."""
         if not self.asked_list:
-            raise Nonsense("nobody asked for the variables")
+            raise ProtocolViolation("nobody asked for the variables")
         self.listed = frame.variables
 
     def result(self, reason: StopReason | None, ended: str, timeout_s: float, seconds: float) -> RunResult:

@@ -1,4 +1,4 @@
-"""Who the jailed process is: another user when we are root, no capabilities, and no way to gain any."""
+"""The credentials of a jailed process: another user if the server is root, no capabilities, and no way to gain any."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR
 _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 FIRST_UID, UIDS = 60578, 128
-"""60578..60705 are assigned to nobody (systemd's table of user ids, ``docs/UIDS-GIDS.md``)."""
+"""The range 60578..60705 is unassigned in systemd's table of user ids (``docs/UIDS-GIDS.md``)."""
 
 
 def uid_of(digest: str) -> int:
-    """The user a session's code runs as under root: always the same one, so that its files stay its own."""
+    """Return the user id for a session's code under root. It is always the same for a session, so that the session
+    keeps access to its files."""
     return FIRST_UID + int(digest[:8], 16) % UIDS
 
 
 def become(uid: int) -> str:
-    """Root gives itself up for good. Raises OSError."""
+    """Switch from root to ``uid`` permanently. Raises OSError."""
+    # Groups first, user last: without uid 0 the process may no longer change its groups.
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    # A changed uid makes the process non-dumpable, and then /proc/self belongs to root.
+    # Changing the uid makes a process non-dumpable; /proc/self would then belong to root and could not be read.
     prctl(_PR_SET_DUMPABLE, 1)
     return f"uid {uid}"
 
 
 def drop_capabilities() -> str:
-    """Raises OSError."""
+    """Drop all capabilities, including the bounding and ambient sets. Raises OSError."""
+    # The number of capabilities depends on the kernel version: the first invalid number ends the list.
     for capability in range(64):
         try:
             prctl(_PR_CAPBSET_DROP, capability)
@@ -42,18 +45,20 @@ def drop_capabilities() -> str:
 
 
 def no_new_privileges() -> str:
+    """Set no_new_privs. Landlock and seccomp require it of unprivileged processes. Raises OSError."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     return "set-user-id programs gain nothing"
 
 
 def die_with_parent(signal: int, parent: int = 0) -> None:
-    """Cleared by the kernel when the uid changes: call it after ``become``. ``parent``: who it was when this process
-    began, if that can be told; one that has ended meanwhile ends this one now."""
+    """Ask the kernel to send ``signal`` to this process when its parent ends. A change of the uid clears this, so
+    call it after ``become``. ``parent`` is the expected parent if it is known; if it has ended already, this process
+    ends now."""
     prctl(_PR_SET_PDEATHSIG, signal)
     if parent and os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent ended become our children, so that none outlives us."""
+    """Make this process the parent of descendants whose own parent has ended, so that none outlives it."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -1,7 +1,7 @@
-"""Folders of the person in which the session's own user may write: mounted so that what belongs to the person is the
-session's inside, and what the session makes is the person's outside (idmapped mounts, Linux 5.12).
+"""Mounts user folders so that a session's own user can write to them (idmapped mounts, Linux 5.12).
 
-Only root needs it, whose sessions run as users of their own. Source: ``Documentation/filesystems/idmappings.rst``.
+Inside the mount, files of the user belong to the session's user; files created there belong to the user outside. Only
+root needs this, because only its sessions run as other users. Source: ``Documentation/filesystems/idmappings.rst``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _CLOEXEC, _CLONE, _F_EMPTY_PATH = -100
 _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 2, 4, 0x100000
 
 
-def exchange(path: str, uid: int) -> int:
-    """A user namespace, as a file descriptor, in which the owner of ``path`` is ``uid``; -1 where that is not possible.
-    Starts a process for a moment: not after a new process namespace was asked for."""
+def open_id_mapping(path: str, uid: int) -> int:
+    """Return a file descriptor of a user namespace in which the owner of ``path`` is ``uid``, or -1 where that is
+    not possible. Forks briefly, so it must not be called after a new process namespace was requested."""
     info = os.stat(path)
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -33,6 +33,7 @@ def exchange(path: str, uid: int) -> int:
         with ours:
             if not ours.recv(1):
                 return -1
+            # Mapping the id of another user needs privileges in the parent namespace, so this process writes the maps.
             Path(f"/proc/{child}/uid_map").write_text(f"{info.st_uid} {uid} 1")
             Path(f"/proc/{child}/gid_map").write_text(f"{info.st_gid} {uid} 1")
             return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
@@ -43,7 +44,7 @@ def exchange(path: str, uid: int) -> int:
 
 
 def _hold(channel: socket.socket) -> NoReturn:
-    """Is in a user namespace until the other side closes."""
+    """Enter a new user namespace and keep it alive until the other side closes the channel."""
     try:
         assert libc is not None
         checked(int(libc.unshare(_NEWUSER)), "unshare")
@@ -54,7 +55,9 @@ def _hold(channel: socket.socket) -> NoReturn:
 
 
 def mount(source: str, target: str, namespace: int) -> None:
-    """Raises OSError where the file system of ``source`` can not."""
+    """Mount ``source`` on ``target`` with the id mapping of ``namespace``. Raises OSError where the file system does
+    not support it."""
+    # A mount can only get an id mapping before it is attached, hence the detached clone.
     tree = syscall("open_tree", _AT_FDCWD, os.fsencode(source), _CLONE | _CLOEXEC | _AT_RECURSIVE)
     try:
         attributes = struct.pack("=QQQQ", _ATTR_IDMAP | _ATTR_NOSUID | _ATTR_NODEV, 0, 0, namespace)

@@ -1,7 +1,7 @@
-"""The layers of the jail, in the order in which they can be applied, and a report of each.
+"""Applies the layers of the jail in the only possible order, and reports each of them.
 
-Standard library only: this runs in the processes that become the jail. Nothing here can be undone, so what is possible
-on a system is found out in a throw-away process (``LinuxSandbox.report``).
+Standard library only: this runs in the processes that become the jail. Nothing here can be undone, so throw-away
+processes find out what a system supports (``LinuxSandbox.report``).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from agent_kernel.sandbox.jail import rlimits as limits
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How far this system lets us go. ``namespaces``: root, user or none; off is a plain process, with limits only.
+class IsolationPlan:
+    """How much isolation to use. ``namespaces`` is root, user or none; off means a plain process with limits only.
     ``drop``: run as another user (root only)."""
 
     namespaces: str
     drop: bool
 
     @classmethod
-    def candidates(cls, *, root: bool, off: bool = False) -> list[Plan]:
-        """Best first."""
+    def candidates(cls, *, root: bool, off: bool = False) -> list[IsolationPlan]:
+        """Return the plans to try, strictest first."""
         if off:
             return [cls("off", False)]
         if not root:
@@ -46,10 +46,10 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """Everything a jail needs to know; travels as JSON to the process that becomes it."""
+class JailSpec:
+    """Everything a jail needs. Travels as JSON to the process that becomes the jail."""
 
-    plan: Plan
+    plan: IsolationPlan
     workdir: str
     uid: int
     limits: Mapping[str, int]
@@ -58,23 +58,24 @@ class Spec:
     hidden: Sequence[str] = ()
     write: Sequence[str] = ()
     tools: Sequence[str] = ()
-    """Read-only and whole, where ``read`` shows no dot entries and sidecars."""
+    """Paths shown read-only and whole, whereas ``read`` leaves out dot entries and sidecars."""
     network: str = "none"
     env: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, str] = field(default_factory=dict)
-    """Layers that a control group sees to, and how."""
+    """Layers that a control group enforces, and how."""
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Spec:
-        """The inverse of ``dataclasses.asdict``."""
-        return cls(**{**body, "plan": Plan(**body["plan"])})
+    def from_json(cls, body: Mapping[str, Any]) -> JailSpec:
+        """Inverse of ``dataclasses.asdict``."""
+        return cls(**{**body, "plan": IsolationPlan(**body["plan"])})
 
 
 @dataclass(slots=True)
 class Jail:
-    """Applied in three steps by three processes: the supervisor, process 1 of the namespace, the worker."""
+    """The layers of one jail, applied in three steps by three processes: the supervisor, process 1 of the namespace,
+    and the worker."""
 
-    spec: Spec
+    spec: JailSpec
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
     tree: mounts.FileTree | None = None
     shared: list[mounts.SharedDirectory] = field(default_factory=list)
@@ -82,7 +83,7 @@ class Jail:
     writable: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     listener: socket.socket | None = None
-    """For the server's proxy, in the jail's network."""
+    """Listens inside the jail's network for the server's proxy."""
 
     @property
     def isolated(self) -> bool:
@@ -90,16 +91,16 @@ class Jail:
 
     @property
     def open(self) -> bool:
-        """Nothing is isolated, because it was said so."""
+        """True if the policy turns isolation off."""
         return self.spec.plan.namespaces == "off"
 
     @property
     def network(self) -> str:
-        """What code has of it in fact."""
+        """The network that code actually has."""
         return self.spec.network if self.isolated else "host" if self.open else ""
 
     def prepare(self) -> None:
-        """In the supervisor: the work directory, the namespaces and the file tree. Raises OSError."""
+        """Create the work directory, namespaces and file tree; called in the supervisor. Raises OSError."""
         spec = self.spec
         home = os.path.realpath(os.path.expanduser("~"))
         self.hidden = sorted({os.path.realpath(path) for path in spec.hidden})
@@ -125,23 +126,28 @@ class Jail:
                 entry.path for real in write.values() for entry in visible_paths.entries(real, self.hidden)
             ]
             return
-        owners = {real: idmapped_mounts.exchange(real, spec.uid) for real in write.values()} if spec.plan.drop else {}
+        # Before entering the namespaces: making the id mapping forks, and the first child after unshare would become
+        # process 1.
+        owners = (
+            {real: idmapped_mounts.open_id_mapping(real, spec.uid) for real in write.values()} if spec.plan.drop else {}
+        )
         self._note("namespaces", True, namespaces.enter(as_user=spec.plan.namespaces == "user"))
         if spec.network != "none":
             network.loopback_up()
         if spec.network == "full":
             self.listener = network.listener()
+        # The listener was made in the new network namespace, so the server's proxy can serve it from outside.
         self.tree = self._build(read, write, owners)
         self.readable += [*spec.tools, *read.values()]
         self.writable = list(write.values())
 
     def _shareable(self, paths: Sequence[str], home: str) -> dict[str, str]:
-        """As they are named -> where they lead; nothing hidden, and nothing that holds the home directory."""
-        found = {path: os.path.realpath(path) for path in paths}
-        return {path: real for path, real in found.items() if visible_paths.shareable(real, self.hidden, home)}
+        """Map requested paths to their real paths, without hidden ones and those that contain the home directory."""
+        resolved = {path: os.path.realpath(path) for path in paths}
+        return {path: real for path, real in resolved.items() if visible_paths.is_shareable(real, self.hidden, home)}
 
     def _build(self, read: Mapping[str, str], write: Mapping[str, str], owners: Mapping[str, int]) -> mounts.FileTree:
-        # What is shown of a directory must be known while the old tree is still where its paths say.
+        # List the visible entries first: once the file tree is built, the paths of the old tree are no longer valid.
         visible = {
             real: visible_paths.entries(real, self.hidden, apart=True)
             for real in sorted(set(read.values()) - set(write.values()))
@@ -149,6 +155,7 @@ class Jail:
         }
         private = [path for real in write.values() for path in visible_paths.private_below(real)]
         tree = mounts.FileTree("/tmp")
+        # Temporary file systems first, so that later mounts can lie inside them.
         for path in ("/tmp", "/dev/shm", "/var/tmp"):
             tree.temporary(path, self.spec.limits["tmp_mb"])
         for number, (real, found) in enumerate(visible.items()):
@@ -167,46 +174,52 @@ class Jail:
         for namespace in owners.values():
             if namespace >= 0:
                 os.close(namespace)
+        # After everything is mounted, because only then do the hidden paths below it exist.
         tree.hide([*self.hidden, *private], but=os.path.realpath(self.spec.workdir))
         for path in visible_paths.existing(["/old" + device for device in visible_paths.DEVICES]):
             tree.device(path.removeprefix("/old"))
         os.symlink("/proc/self/fd", "/new/dev/fd")
+        # The work directory comes after hiding, because it may lie inside a hidden directory.
         tree.show(self.spec.workdir, write=True)
         for directory in self.shared:
             directory.seal()
         return tree
 
     def isolate(self) -> None:
-        """In process 1 of the namespace: its own /proc, then the old tree goes. Raises OSError."""
+        """Mount a new /proc and leave the old file tree; called in process 1 of the namespace. Raises OSError."""
         assert self.tree is not None
+        # /proc must be mounted while the old one is still visible: the system refuses a new one in a user namespace
+        # otherwise.
         self.tree.proc()
         self.tree.switch()
         self._note("mounts", True, "own file tree, read-only but for the work directory; own /proc, /tmp, /dev/shm")
         self._note("pids", os.getpid() == 1, "own processes; all end with the first")
 
     def refresh(self) -> None:
-        """In the supervisor, between runs: what was added to, replaced in or removed from a shared directory."""
+        """Update shared directories for entries that were added, replaced or removed; called in the supervisor
+        between runs."""
         for directory in self.shared:
             source = directory.source
             below = directory.directory.rstrip("/") + "/"
             hidden = [f"{source}/{path.removeprefix(below)}" for path in self.hidden if path.startswith(below)]
-            found = visible_paths.entries(source, hidden, apart=True)
+            entries = visible_paths.entries(source, hidden, apart=True)
             inside = directory.directory
             directory.update(
-                [visible_paths.Entry(inside + entry.path.removeprefix(source), entry.key) for entry in found]
+                [visible_paths.VisibleEntry(inside + entry.path.removeprefix(source), entry.key) for entry in entries]
             )
 
     def confine(self, parent: int = 0) -> list[str]:
-        """In the worker, last: everything that only this process and its children are under. Returns the required
-        layers that are missing; code must not run then. ``parent``: the process whose end ends this one, if it can be
-        told from here."""
+        """Apply the layers for this process and its children; called last, in the worker. Returns required layers
+        that are missing; code must not run then. ``parent`` is the process whose end ends this one, if it is known."""
         spec = self.spec
+        # RLIMIT_NPROC counts all tasks of a user. A session's own user has no others.
         others = 0 if spec.plan.drop else limits.tasks_of(os.getuid())
         if spec.plan.drop:
             self._try("uid", lambda: credentials.become(spec.uid))
         elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
+        # After `become`, which clears the parent-death signal. In a namespace, the end of process 1 ends this process.
         if not self.isolated:
             credentials.die_with_parent(signal.SIGKILL, parent)
         if not self.open:
@@ -217,6 +230,10 @@ class Jail:
         return [name for name in spec.required if not self.layers.get(name, {}).get("active")]
 
     def _lock(self) -> None:
+        """Apply the layers that cannot be lifted.
+
+        Landlock and seccomp require no_new_privs. seccomp is last, because its filter applies to all later system
+        calls."""
         readable, writable = self._paths()
         wanted = seccomp.rules(
             isolated=self.isolated,
@@ -232,10 +249,10 @@ class Jail:
         self._try("seccomp", lambda: seccomp.install(wanted, self.network))
 
     def _count(self) -> None:
-        """What is said of the network, and of what holds for all processes together."""
+        """Report the network and the limits that hold for all processes together."""
         spec = self.spec
         if not self.open:
-            self._note("network", spec.network in ("none", self.network), _told(spec.network, self.network))
+            self._note("network", spec.network in ("none", self.network), _describe_network(spec.network, self.network))
         most = f"{spec.limits['session_memory_mb']} MB for all processes together"
         self._note("memory", True, f"{most}, {spec.counted.get('memory', 'looked at every moment')}")
         by = "by the limit of the user" if os.getuid() else "looked at every moment"
@@ -258,7 +275,7 @@ class Jail:
         self.layers[name] = {"required": False, "active": active, "detail": detail}
 
 
-def _told(asked: str, given: str) -> str:
+def _describe_network(asked: str, given: str) -> str:
     if given == "":
         return "none at all" if asked == "none" else f"none at all: {asked} needs a network namespace"
     return {
@@ -269,7 +286,7 @@ def _told(asked: str, given: str) -> str:
 
 
 def _give(directory: str, uid: int) -> None:
-    """The work directory and what an earlier life of the session left there to the session's user."""
+    """Give the work directory, with files from earlier processes of the session, to the session's user."""
     for path, folders, files in os.walk(directory):
         for name in (path, *(os.path.join(path, name) for name in (*folders, *files))):
             if os.lstat(name).st_uid != uid:
@@ -277,5 +294,5 @@ def _give(directory: str, uid: int) -> None:
 
 
 def missing_platform() -> str:
-    """Why this system has no jail at all, "" where it may have one."""
+    """Return why this platform has no jail at all, or ""."""
     return "" if sys.platform == "linux" else f"the sandbox needs Linux, this is {sys.platform}"

@@ -1,6 +1,7 @@
-"""Landlock: the process gives up every file, TCP port and outside process that it does not name. Cannot be undone.
+"""Landlock: the process gives up access to all files, TCP ports and outside processes except those it names. Cannot be
+undone.
 
-Source of constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
+Source of the constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
 Landlock does not cover chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp do.
 """
 
@@ -41,7 +42,8 @@ _SCOPES = 0b11
 
 
 def abi() -> int:
-    """The kernel's Landlock version, 0 when there is none. Asks the system call: /sys/kernel/security may be absent."""
+    """Return the kernel's Landlock ABI version, or 0 without Landlock. Uses the system call, because
+    /sys/kernel/security may be missing."""
     try:
         return syscall("landlock_create_ruleset", None, 0, _VERSION)
     except OSError:
@@ -49,13 +51,17 @@ def abi() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False, listed: Iterable[str] = ()) -> str:
-    """Only ``readable`` (and execute) and ``writable`` paths with all below them, no TCP (ABI 4) unless ``tcp``, no
-    signal and no abstract unix socket out of the jail (ABI 6). Directories below ``listed`` show their names only.
-    Paths that do not exist are skipped. Needs no_new_privs first. Returns what is in force, raises OSError."""
+    """Restrict this process to reading and executing ``readable`` and writing ``writable`` paths with everything
+    below them. TCP is denied (ABI 4) unless ``tcp``; signals and abstract unix sockets cannot leave the jail (ABI
+    6). Directories below ``listed`` can be listed only. Missing paths are skipped. Requires no_new_privs. Returns
+    what is in force. Raises OSError."""
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")
+    # The bits that an ABI version handles are consecutive; a newer kernel accepts all that we know.
     handled = (1 << _HANDLED_BY_ABI.get(version, 16)) - 1
+    # The attribute structure grew with the ABI: files (8 bytes), network (16), scopes (24). A kernel rejects unknown
+    # bytes.
     attributes = struct.pack("=QQQ", handled, 0 if tcp else _TCP, _SCOPES)[
         : 24 if version >= 6 else 16 if version >= 4 else 8
     ]
@@ -66,16 +72,17 @@ def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = Fa
         for path in listed:
             _allow(ruleset, path, _BIT["read_dir"])
         for path in writable:
+            # Code never needs to create device nodes.
             _allow(ruleset, path, handled & ~_NOT_IN_WORK)
         syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
-    said = [f"ABI {version}: files", *(["TCP"] if version >= 4 and not tcp else [])]
-    return ", ".join([*said, *(["signals"] if scopes_signals() else [])])
+    restricted = [f"ABI {version}: files", *(["TCP"] if version >= 4 and not tcp else [])]
+    return ", ".join([*restricted, *(["signals"] if scopes_signals() else [])])
 
 
 def scopes_signals() -> bool:
-    """Whether a process can be kept from signalling others than those it started."""
+    """True if a process can be kept from signalling processes it did not start."""
     return abi() >= 6
 
 
@@ -86,6 +93,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         return
     try:
         if not os.path.isdir(path):
+            # Rights of directories are invalid for files.
             access &= _OF_FILES
         syscall("landlock_add_rule", ruleset, _PATH_BENEATH, struct.pack("=Qi", access, beneath), 0)
     finally:

@@ -1,7 +1,8 @@
-"""The jail's file tree: an empty one into which only what may be seen is mounted, read-only but for the work directory.
+"""The file tree of the jail: an empty tree into which only visible paths are mounted, read-only except for the work
+directory.
 
-The layers that follow (Landlock) allow the same paths again; this one also covers what Landlock does not: chmod, file
-times, unix sockets, the names of files, and directories of which only some entries are visible.
+Landlock later allows the same paths again. The mounts also cover what Landlock does not: chmod, file times, unix
+sockets, file names, and directories of which only some entries are visible.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import suppress
 
 from agent_kernel.sandbox.jail import idmapped_mounts
 from agent_kernel.sandbox.jail.syscalls import checked, libc, syscall
-from agent_kernel.sandbox.jail.visible_paths import Entry
+from agent_kernel.sandbox.jail.visible_paths import VisibleEntry
 
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE, _SLAVE, _SHARED = (
     2, 4, 8, 4096, 16384, 1 << 18, 1 << 19, 1 << 20,
@@ -24,14 +25,17 @@ _AT_RECURSIVE = 0x8000
 _DETACH = 2
 _NEWNS = 0x20000
 SOURCES = "/.sources"
-"""Where the supervisor keeps whole directories of which entries are shown; out of reach for the jailed process."""
+"""Where the supervisor keeps whole directories of which only entries are shown. The jailed process cannot reach it."""
 
 
 class FileTree:
-    """Built while the old tree is still at hand under ``/old``; ``switch`` leaves it for good. Raises OSError."""
+    """The new tree. It is built at ``/new`` while the old tree is mounted at ``/old``; ``switch`` leaves the old
+    tree permanently. Raises OSError."""
 
     def __init__(self, scratch: str) -> None:
-        """``scratch``: a directory that exists, hidden for a moment in this mount namespace only."""
+        """Create both mount points. ``scratch`` is an existing directory; it is covered in this mount namespace
+        only."""
+        # Make all mounts private, so that nothing below is propagated to the host.
         _mount("", "/", "", _REC | _PRIVATE)
         _mount("tmpfs", scratch, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
         for name in ("new", "old"):
@@ -43,29 +47,29 @@ class FileTree:
         self._bound: set[str] = set()
 
     def show(self, path: str, *, write: bool = False, owners: int = -1) -> None:
-        """The path and all below it; a link is shown as what it leads to, and as a link. ``owners``: a user namespace
-        that says who owns what there (``ownership``)."""
+        """Show a path and everything below it. A link is shown as a link to its target. ``owners`` is a user
+        namespace that maps file owners (``idmapped_mounts``)."""
         real = _resolved(path)
         if real is None:
             return
         if write or not self._covered(real):
-            if not self._given("/old" + real, "/new" + real, owners):
+            if not self._mount_mapped("/old" + real, "/new" + real, owners):
                 _bind("/old" + real, "/new" + real, write=write)
             self._bound.add(real)
         self.link(path, real)
 
-    def _given(self, source: str, target: str, owners: int) -> bool:
+    def _mount_mapped(self, source: str, target: str, owners: int) -> bool:
         if owners < 0:
             return False
-        _place(source, target)
+        _make_mount_point(source, target)
         try:
             idmapped_mounts.mount(source, target, owners)
         except OSError:
-            return False  # this file system can not: the owners stay as they are
+            return False  # this file system does not support id mapping: owners stay unchanged
         return True
 
     def link(self, path: str, real: str) -> None:
-        """The name under which something shown was asked for, where that is a link."""
+        """Recreate the symbolic link by which a visible path was requested."""
         if real != path and not os.path.lexists("/new" + path):
             os.makedirs(os.path.dirname("/new" + path), exist_ok=True)
             os.symlink(real, "/new" + path)
@@ -74,8 +78,8 @@ class FileTree:
         _bind("/old" + path, "/new" + path, write=True, device=True)
 
     def hide(self, paths: Iterable[str], *, but: str) -> None:
-        """Covers what lies inside something shown: an empty directory, or a file that nobody can open. A directory
-        above ``but`` can be added to still."""
+        """Cover paths inside visible ones with an empty directory, or with a file that cannot be opened. A directory
+        above ``but`` stays writable, so that ``but`` can be mounted in it."""
         for path in paths:
             if not self._covered(path) or os.path.islink("/new" + path):
                 continue
@@ -91,17 +95,20 @@ class FileTree:
         _mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, f"size={size_mb}m,mode=1777")
 
     def proc(self) -> None:
-        """From inside the process namespace: shows its processes only."""
+        """Mount /proc from inside the process namespace, so that it shows the processes of the namespace only."""
         os.makedirs("/new/proc", exist_ok=True)
         _mount("proc", "/new/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
     def switch(self) -> None:
+        """Make the new tree the root and detach the old one."""
         assert libc is not None
         os.chdir("/new")
-        # The old tree is stacked on the same place and then taken away: pivot_root(2), "pivot_root(".", ".")".
+        # Stack the old tree on the same directory and unmount it there, see pivot_root(2), "pivot_root(".", ".")".
         syscall("pivot_root", b".", b".")
         checked(int(libc.umount2(b".", _DETACH)), "umount the old tree")
         os.chdir("/")
+        # Shared again, so that later mounts of the supervisor reach the worker's mount namespace, which is a slave of
+        # this one.
         _mount("", "/", "", _REC | _SHARED)
 
     def _covered(self, path: str) -> bool:
@@ -109,8 +116,9 @@ class FileTree:
 
 
 def leave_sources() -> None:
-    """For the jailed process: a mount namespace of its own that follows the supervisor's but has no sources. A unix
-    socket below them could be connected to otherwise, which Landlock does not prevent. Raises OSError."""
+    """Enter a mount namespace that follows the supervisor's but lacks the source directories. Otherwise a unix
+    socket below them could be connected to, which Landlock does not prevent. Called in the jailed process. Raises
+    OSError."""
     assert libc is not None
     checked(int(libc.unshare(_NEWNS)), "unshare mounts")
     _mount("", "/", "", _REC | _SLAVE)
@@ -119,26 +127,29 @@ def leave_sources() -> None:
 
 
 class SharedDirectory:
-    """A directory of which only some entries are visible, each mounted on its own; ``update`` follows changes.
+    """A directory of which only some entries are visible. Each entry is mounted on its own; ``update`` follows
+    changes.
 
-    What stands in its place is an empty directory, written to by the supervisor only (through ``_made``)."""
+    The directory itself is replaced by an empty one, in which only the supervisor creates mount points (through
+    ``_made``)."""
 
     def __init__(self, directory: str, number: int) -> None:
         self.directory = directory
         self.source = f"{SOURCES}/{number}"
         self._made = f"{SOURCES}/{number}.made"
-        self._shown: dict[str, Entry] = {}
+        self._shown: dict[str, VisibleEntry] = {}
         _bind("/old" + directory, "/new" + self.source, write=False)
         os.mkdir("/new" + self._made)
         _mount("tmpfs", "/new" + self._made, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
         _bind("/new" + self._made, "/new" + directory, write=True)
 
     def seal(self) -> None:
-        """Nobody else adds mount points from here on."""
+        """Make the replacement read-only: from now on nobody else can create mount points in it."""
         _restrict("/new" + self.directory, _ATTR_RDONLY, below=0)
 
-    def update(self, wanted: Iterable[Entry], root: str = "") -> None:
-        """Entries are named as in the jail; ``root`` is where the new tree is at this moment. Raises OSError."""
+    def update(self, wanted: Iterable[VisibleEntry], root: str = "") -> None:
+        """Mount and unmount entries to match ``wanted``, whose paths are those inside the jail. ``root`` is where
+        the new tree is mounted now. Raises OSError."""
         visible = {entry.path: entry for entry in wanted}
         for path in sorted(self._shown, reverse=True):
             if visible.get(path) != self._shown[path]:
@@ -147,10 +158,10 @@ class SharedDirectory:
             if path not in self._shown:
                 inside = path.removeprefix(self.directory)
                 try:
-                    _place(root + self.source + inside, root + self._made + inside)
+                    _make_mount_point(root + self.source + inside, root + self._made + inside)
                     _mount(root + self.source + inside, root + path, "", _BIND | _REC)
                 except FileNotFoundError:
-                    continue  # it went between the look and now
+                    continue  # it was removed since it was listed
                 self._shown[path] = entry
 
     def _remove(self, root: str, path: str) -> None:
@@ -158,12 +169,13 @@ class SharedDirectory:
         del self._shown[path]
         checked(int(libc.umount2(os.fsencode(root + path), _DETACH)), f"umount {path}")
         place = root + self._made + path.removeprefix(self.directory)
-        with suppress(OSError):  # a directory that holds other places stays
+        with suppress(OSError):  # a directory that contains other mount points stays
             os.rmdir(place) if os.path.isdir(place) else os.unlink(place)
 
 
 def _resolved(path: str) -> str | None:
-    """Where a path leads, by the links of the old tree; None when it leads nowhere."""
+    """Resolve a path by the links of the old tree. Returns None if it leads nowhere, or after 40 links like the
+    kernel."""
     current, rest, hops = "", path.strip("/").split("/"), 0
     while rest:
         part = rest.pop(0)
@@ -188,13 +200,15 @@ def _resolved(path: str) -> str | None:
 
 
 def _bind(source: str, target: str, *, write: bool, device: bool = False) -> None:
-    _place(source, target)
+    """Bind-mount ``source``, then restrict the mount: the kernel ignores flags such as read-only in the bind call
+    itself."""
+    _make_mount_point(source, target)
     _mount(source, target, "", _BIND | _REC)
     _restrict(target, (0 if write else _ATTR_RDONLY) | _ATTR_NOSUID | (0 if device else _ATTR_NODEV))
 
 
-def _place(source: str, target: str) -> None:
-    """Something to mount on, of the same kind."""
+def _make_mount_point(source: str, target: str) -> None:
+    """Create a mount point of the same kind as ``source``."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     elif not os.path.lexists(target):
@@ -204,6 +218,7 @@ def _place(source: str, target: str) -> None:
 
 
 def _restrict(target: str, set_: int, *, below: int = _AT_RECURSIVE) -> None:
+    """Set attributes of a mount, by default recursively. -100 is AT_FDCWD."""
     attributes = struct.pack("=QQQQ", set_, 0, 0, 0)
     syscall("mount_setattr", -100, os.fsencode(target), below, attributes, len(attributes))
 

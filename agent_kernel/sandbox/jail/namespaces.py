@@ -1,6 +1,6 @@
 """Namespaces: the jail's own network, processes, IPC, host name and file tree.
 
-As root they are made directly, otherwise inside a user namespace of our own, where the system allows that.
+Root creates them directly; other users inside a user namespace, where the system allows that.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x800
 
 
 def enter(*, as_user: bool) -> str:
-    """The next child is process 1 of the new process namespace. Raises OSError when the system refuses."""
+    """Enter new namespaces. The next child becomes process 1 of the new process namespace. Raises OSError when the
+    system refuses."""
     assert libc is not None
     uid, gid = os.getuid(), os.getgid()
     flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if as_user else 0)
     checked(int(libc.unshare(flags)), "unshare")
     if as_user:
+        # Without "deny", an unprivileged process may not write gid_map.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")

@@ -1,5 +1,7 @@
-"""Resource limits of the jailed process and all it starts (each process has its own memory). CPU time is
-limited run by run (``processor_time``)."""
+"""Resource limits of the jailed process and its children; memory counts per process.
+
+CPU time is limited per run instead (``worker/cpu_limit``).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ _MB = 1 << 20
 
 
 def apply(limits: Mapping[str, int], *, others: int) -> str:
-    """``others``: tasks of the same user that count against the process limit already. Raises OSError, ValueError."""
+    """Set the limits. ``others`` is the number of tasks of the same user that already count against the process
+    limit. Raises OSError, ValueError."""
     wanted = {
         resource.RLIMIT_AS: limits["memory_mb"] * _MB,
         resource.RLIMIT_FSIZE: limits["file_mb"] * _MB,
@@ -20,6 +23,7 @@ def apply(limits: Mapping[str, int], *, others: int) -> str:
         resource.RLIMIT_CORE: 0,
     }
     for kind, value in wanted.items():
+        # A process may only lower its hard limit, so a lower existing one stays.
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))
@@ -27,7 +31,7 @@ def apply(limits: Mapping[str, int], *, others: int) -> str:
 
 
 def tasks_of(uid: int) -> int:
-    """Threads that run as this user now; 0 where /proc does not tell."""
+    """Return the number of threads that run as this user, or 0 where /proc does not show them."""
     total = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,6 +1,7 @@
-"""A seccomp filter: system calls that agent code never needs and a jail must not offer are refused.
+"""A seccomp filter that refuses system calls which agent code does not need and a jail must not offer.
 
-``program`` is pure (rules in, BPF out); ``install`` puts it in force, for this process and all it starts, for good.
+``compile_program`` is pure: it turns rules into BPF code. ``install`` puts the code in force for this process and its
+children, permanently.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ NEVER = [
     "vhangup",
 ]
 _UNCOUNTED = ["memfd_create", "msgget", "shmget"]
-"""Memory of no process: only a control group counts it."""
+"""These create memory that belongs to no process; only a control group counts it."""
 _SHARED_WITH_HOST = [
     "connect",
     "ioprio_set",
@@ -110,9 +111,9 @@ _SHARED_WITH_HOST = [
     "socket",
     "truncate",
 ]
-"""Without namespaces these reach processes, sockets and memory of the same user outside the jail."""
+"""Without namespaces, these reach processes, sockets and memory of the same user outside the jail."""
 _SIGNALS = ["pidfd_open", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tkill"]
-"""The same, where Landlock does not keep signals inside (before its ABI 6)."""
+"""The same for signals, where Landlock does not scope them (before ABI 6)."""
 _PRETEND = [
     "chmod",
     "chown",
@@ -137,8 +138,9 @@ _PRETEND = [
     "utimensat",
     "utimes",
 ]
-"""Not covered by Landlock; without read-only mounts they succeed without effect, since libraries do not expect them
-to fail on their own files (``shutil.copy``). And all processes stay in one group, so that all can be ended at once."""
+"""Landlock does not cover these. Without read-only mounts they return success but do nothing, because libraries do
+not expect them to fail on their own files (``shutil.copy``). setpgid and setsid are included so that all processes
+stay in one group, which can be killed at once."""
 _SOCKETS = {"none": (socket.AF_UNIX,), "loopback": (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)}
 _SOCKETS["full"] = _SOCKETS["loopback"]
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -147,16 +149,17 @@ _MODES = {
     "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2,
     "creat": 1, "open": 2, "openat": 3, "mknod": 1, "mknodat": 2,
 }  # fmt: skip
-"""Calls that give a file its mode, and which argument that is: a set-user-id file would be one outside as well."""
+"""Calls that set the mode of a file, and the index of that argument. A set-user-id file would be one outside the
+jail too."""
 _EVERYBODY = 0xFFFFFFFF
 _OWNERS, _OWNERS_TOO = (8, 15), (0x8901, 0x8902)
-"""F_SETOWN, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP: whoever is named is sent a signal of choice at every input."""
+"""F_SETOWN, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP: they choose a process that receives a signal at every input."""
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """Of the low 32 bits of an argument. ``among``: equal to one of the values; ``none_of``: to none of them; ``bits``:
-    any of them set."""
+class Condition:
+    """A condition on the low 32 bits of an argument after ``mask``. Kinds: ``among`` (equal to one of the values),
+    ``none_of`` (equal to none), ``bits`` (any of the bits set)."""
 
     __test__ = False
     argument: int
@@ -167,62 +170,89 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Fails ``call`` with ``code`` (0 = pretends success) when ``test`` is None, or not met for ``among`` and
-    ``none_of``, or met for ``bits``."""
+    """Refuses ``call`` with the error ``code`` (0 pretends success): always without a test, otherwise if an
+    ``among`` or ``none_of`` test fails or a ``bits`` test succeeds."""
 
     call: str
     code: int = errno.EPERM
-    test: Test | None = None
+    test: Condition | None = None
 
 
 def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = True, scoped: bool = False) -> list[Rule]:
-    """``isolated``: namespaces and mounts are in force; without them ``pid`` is the one process that may be signalled,
-    unless signals are ``scoped`` by Landlock. ``counted``: a control group counts all memory."""
-    found = [Rule(name) for name in (*NEVER, *(() if counted else _UNCOUNTED))]
-    found += [Rule("clone3", errno.ENOSYS), Rule("clone", test=Test(0, "bits", (_NEW_NAMESPACES,)))]
-    found += [Rule(name, test=Test(argument, "bits", (_SET_ID,))) for name, argument in _MODES.items()]
-    found.append(Rule("openat2", errno.ENOSYS))  # its mode is in memory, where no filter sees it
-    found.append(Rule("ioctl", test=Test(1, "none_of", (_TIOCSTI, _TIOCLINUX))))
+    """Return the rules of a jail. ``isolated``: namespaces and mounts are in force; without them only ``pid`` may be
+    signalled, unless Landlock scopes signals (``scoped``). ``counted``: a control group counts all memory."""
+    refused = [Rule(name) for name in (*NEVER, *(() if counted else _UNCOUNTED))]
+    refused += [
+        Rule("clone3", errno.ENOSYS),
+        Rule("clone", test=Condition(0, "bits", (_NEW_NAMESPACES,))),
+    ]
+    refused += [Rule(name, test=Condition(argument, "bits", (_SET_ID,))) for name, argument in _MODES.items()]
+    # openat2 and clone3 pass their flags in memory, where a filter cannot read them; with ENOSYS, libraries fall back
+    # to openat and clone
+    refused.append(Rule("openat2", errno.ENOSYS))
+    # TIOCSTI and TIOCLINUX could push input into the terminal of the server.
+    refused.append(Rule("ioctl", test=Condition(1, "none_of", (_TIOCSTI, _TIOCLINUX))))
     if isolated:
-        return [*found, Rule("socket", test=Test(0, "among", tuple(int(family) for family in _SOCKETS[network])))]
-    found += [Rule(name) for name in _SHARED_WITH_HOST] + [Rule(name, 0) for name in _PRETEND]
-    found += [
-        Rule("socketpair", test=Test(1, "among", (int(socket.SOCK_STREAM),), mask=0xF)),
-        Rule("prlimit64", test=Test(0, "among", (0, pid))),
+        return [
+            *refused,
+            Rule("socket", test=Condition(0, "among", tuple(int(family) for family in _SOCKETS[network]))),
+        ]
+    refused += [Rule(name) for name in _SHARED_WITH_HOST] + [Rule(name, 0) for name in _PRETEND]
+    refused += [
+        Rule("socketpair", test=Condition(1, "among", (int(socket.SOCK_STREAM),), mask=0xF)),
+        Rule("prlimit64", test=Condition(0, "among", (0, pid))),
     ]
     if scoped:
-        return [*found, Rule("kill", test=Test(0, "none_of", (_EVERYBODY,)))]
-    found += [Rule(name) for name in _SIGNALS]
-    found += [Rule("fcntl", test=Test(1, "none_of", _OWNERS)), Rule("ioctl", test=Test(1, "none_of", _OWNERS_TOO))]
-    return [*found, Rule("kill", test=Test(0, "among", (0, pid))), Rule("tgkill", test=Test(0, "among", (pid,)))]
+        # kill(-1) signals every process of the user; Landlock's scope covers the rest.
+        return [*refused, Rule("kill", test=Condition(0, "none_of", (_EVERYBODY,)))]
+    refused += [Rule(name) for name in _SIGNALS]
+    refused += [
+        Rule("fcntl", test=Condition(1, "none_of", _OWNERS)),
+        Rule("ioctl", test=Condition(1, "none_of", _OWNERS_TOO)),
+    ]
+    return [
+        *refused,
+        Rule("kill", test=Condition(0, "among", (0, pid))),
+        Rule("tgkill", test=Condition(0, "among", (pid,))),
+    ]
 
 
-def program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
-    """The BPF program for calls in ``table``; rules for calls that the machine does not have are left out."""
+def compile_program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
+    """Return the BPF program. ``table`` maps names to system call numbers; rules for calls missing on this machine
+    are left out."""
+    # Instructions are (code, jump if true, jump if false, operand); jumps are relative to the next instruction. Offsets
+    # in struct seccomp_data: 0 number, 4 architecture, 16 arguments. Another architecture has other call numbers, so it
+    # is killed.
     code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCH[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    # The x32 ABI has call numbers of its own, marked by one bit. Refuse all of them.
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
     for rule in wanted:
         if rule.call in table:
             body = _body(rule)
+            # Skip the body of the rule if the number differs.
             code += [(_EQUAL, 0, len(body), table[rule.call]), *body]
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
 def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
+    """Return the instructions of one rule. A body that does not refuse loads the call number again for the next
+    rule."""
     refuse = (_RETURN, 0, 0, _ERRNO | rule.code)
     if rule.test is None:
         return [refuse]
     test, again = rule.test, (_LOAD, 0, 0, 0)
+    # Arguments are 64 bits wide; the low half comes first on both (little-endian) architectures.
     load = [(_LOAD, 0, 0, 16 + 8 * test.argument), (_AND, 0, 0, test.mask)]
     if test.kind == "bits":
         return [*load, (_ANY_BIT, 0, 1, test.values[0]), refuse, again]
     count = len(test.values)
     if test.kind == "none_of":
-        # A value that is met jumps to the refusal, which comes after the way on.
+        # A matching value jumps over the reload and the jump, to the refusal at the end.
         compare = [(_EQUAL, count - index + 1, 0, value) for index, value in enumerate(test.values)]
         return [*load, *compare, again, (_JUMP, 0, 0, 1), refuse]
+    # A matching value jumps over the refusal, to the reload.
     compare = [(_EQUAL, count - index, 0, value) for index, value in enumerate(test.values)]
     return [*load, *compare, refuse, again]
 
@@ -232,19 +262,19 @@ class _Program(ctypes.Structure):
 
 
 def install(wanted: Sequence[Rule], network: str) -> str:
-    """Needs no_new_privs first. Raises OSError."""
-    load(program(wanted, platform.machine(), numbers()))
-    return f"{len(wanted)} rules; {_TOLD[network]}"
+    """Install the filter. Requires no_new_privs. Raises OSError."""
+    load(compile_program(wanted, platform.machine(), numbers()))
+    return f"{len(wanted)} rules; {_SOCKETS_IN_WORDS[network]}"
 
 
 def load(code: bytes) -> None:
-    """Puts a BPF program in force for this process and all it starts. Raises OSError."""
+    """Put a BPF program in force for this process and everything it starts. Raises OSError."""
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_ = _Program(len(code) // 8, ctypes.addressof(buffer))
     prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
 
 
-_TOLD = {
+_SOCKETS_IN_WORDS = {
     "": "no sockets",
     "none": "no sockets but unix ones inside the jail",
     "loopback": "sockets: unix, IP inside the jail",

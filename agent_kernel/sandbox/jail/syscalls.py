@@ -1,6 +1,6 @@
-"""System calls by name through ctypes, for those the standard library does not wrap (x86_64 and aarch64).
+"""System calls by name, through ctypes, that the standard library does not wrap (x86_64 and aarch64).
 
-Runs inside the jailed process: standard library only. Numbers are those of the kernel's own tables
+Runs inside the jailed process; standard library only. The numbers come from the kernel's tables
 (``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-generic/unistd.h``).
 """
 
@@ -62,7 +62,7 @@ libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def numbers() -> dict[str, int]:
-    """Name -> number on this machine. Raises OSError on an architecture without a table."""
+    """Return the numbers of this machine by name. Raises OSError on an architecture without a table."""
     try:
         return _TABLES[platform.machine()]
     except KeyError:
@@ -70,7 +70,7 @@ def numbers() -> dict[str, int]:
 
 
 def checked(result: int, what: str) -> int:
-    """The result of a C call that sets errno, or OSError with ``what``."""
+    """Return the result of a C call that sets errno, or raise OSError with ``what``."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
@@ -78,14 +78,14 @@ def checked(result: int, what: str) -> int:
 
 
 def syscall(name: str, *args: Any) -> int:
-    """Raises OSError. Integers are passed as C longs."""
+    """Call by name. Integers are passed as C longs. Raises OSError."""
     assert libc is not None
     longs = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     return checked(int(libc.syscall(ctypes.c_long(numbers()[name]), *longs)), name)
 
 
 def prctl(option: int, *args: int) -> int:
-    """Raises OSError."""
+    """Call prctl with up to four arguments. Raises OSError."""
     assert libc is not None
     values = [ctypes.c_ulong(arg) for arg in (*args, 0, 0, 0, 0)[:4]]
     return checked(int(libc.prctl(ctypes.c_int(option), *values)), f"prctl {option}")

@@ -1,6 +1,6 @@
-"""What jailed code may see: which paths of this machine, and which entries of a directory it was given to read.
+"""Decides which paths of this machine, and which entries of a shared directory, are visible to jailed code.
 
-Runs in the process that becomes the jail's supervisor, before and between runs: standard library only.
+Runs in the process that becomes the jail's supervisor, before and between runs. Standard library only.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ SYSTEM = [
 ]
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROC_FILES = ("cpuinfo", "meminfo", "stat", "filesystems", "sys/kernel/osrelease", "sys/vm/overcommit_memory")
-"""What of /proc is readable where it is the system's own, beside the worker's entry."""
+"""Readable files of the system's /proc, besides the worker's own entry."""
 MAX_ENTRIES = 50_000
-"""Entries looked at per directory given to read; what lies beyond is not visible (fail closed)."""
+"""Number of entries examined per shared directory; entries beyond are not visible (fail closed)."""
 
 
 def interpreter() -> list[str]:
-    """Where this interpreter and its packages live, the person's own site-packages included."""
+    """Return the directories of this interpreter and its packages, including the user's site-packages."""
     paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
     paths += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     if site.ENABLE_USER_SITE and site.USER_SITE:
         paths.append(site.USER_SITE)
     home = os.path.realpath(os.path.expanduser("~"))
-    # A prefix that holds the home directory would show all of it; the library paths above are enough then.
+    # A prefix that contains the home directory would show all of it; the library paths above are sufficient then.
     return _outermost(path for path in paths if path and path != "/" and not _within(home, os.path.realpath(path)))
 
 
@@ -60,11 +60,12 @@ SECRETS = (
     *(".config", ".huggingface", ".cache/huggingface/token", ".local/share/keyrings", ".password-store", ".mozilla"),
     *(".bash_history", ".python_history", ".cargo/credentials.toml", ".condarc", ".databrickscfg", ".pgpass"),
 )
-"""Of a home directory: keys, passwords and what was typed."""
+"""Entries of a home directory with keys, passwords or typed history."""
 
 
 def hidden_by_default() -> list[str]:
-    """Jupyter's and IPython's own directories: connection files, tokens, settings, history. And keys and passwords."""
+    """Return directories of Jupyter and IPython (connection files, tokens, settings, history), and keys and
+    passwords."""
     home = os.path.expanduser("~")
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(home, ".local/share/jupyter")
     named = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
@@ -73,54 +74,57 @@ def hidden_by_default() -> list[str]:
     return paths + [os.environ[name] for name in named if os.environ.get(name)]
 
 
-def private(name: str) -> bool:
-    """Dot entries and sidecars: NAME.agent.json with its backup and conflict copies, and the directory NAME.agent."""
+def is_private(name: str) -> bool:
+    """True for dot entries and sidecars: NAME.agent.json, its backup and conflict copies, and the directory
+    NAME.agent."""
     return name.startswith(".") or name.endswith(".agent") or ".agent." in name
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Something visible with all below it; ``key`` changes when another file takes its name."""
+class VisibleEntry:
+    """A path that is visible with everything below it. ``key`` changes when another file takes the name."""
 
     path: str
     key: tuple[int, int]
 
 
-def shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
-    """Nothing of a directory (absolute, resolved) is shown when it holds the home directory or lies in a hidden one."""
+def is_shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
+    """False for a directory (absolute, resolved) that contains the home directory or lies in a hidden one; nothing
+    of it is shown."""
     return not _within(home, directory) and not any(_within(directory, path) for path in hidden)
 
 
 def holds(path: str, hidden: Sequence[str]) -> bool:
-    """Whether something hidden lies at or below ``path``."""
+    """True if a hidden path lies at or below ``path``."""
     return any(_within(secret, path) for secret in hidden)
 
 
 def private_below(directory: str) -> list[str]:
-    """Dot entries and sidecars, down to the first on each way, as far as MAX_ENTRIES."""
-    found: list[str] = []
+    """Return dot entries and sidecars below a directory, not descending into them, up to MAX_ENTRIES."""
+    paths: list[str] = []
     seen = 0
     for base, folders, files in os.walk(directory):
-        mine = [name for name in (*folders, *files) if private(name)]
-        found += [os.path.join(base, name) for name in mine]
+        mine = [name for name in (*folders, *files) if is_private(name)]
+        paths += [os.path.join(base, name) for name in mine]
         folders[:] = [name for name in folders if name not in mine]
         seen += len(folders) + len(files)
         if seen > MAX_ENTRIES:
             break
-    return found
+    return paths
 
 
-def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> list[Entry]:
-    """What of ``directory`` may be read: the largest subtrees without anything private or hidden. Links are left out
-    unless they are inside such a subtree, and lead nowhere unless their target is visible itself. An entry made
-    private later inside a subtree that had none, is visible until the next look. ``apart``: the directory's own entries
-    each, never all of it at once."""
-    whole, found = _visible(directory, frozenset(hidden), [MAX_ENTRIES])
-    return [_entry(directory)] if whole and not apart else found
+def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> list[VisibleEntry]:
+    """Return the parts of ``directory`` that may be read: the largest subtrees without private or hidden entries.
+
+    Links are omitted unless they lie inside such a subtree; they can be followed only if their target is visible as
+    well. An entry that is made private later, inside a subtree without any, stays visible until the next listing.
+    With ``apart``, the directory's entries are always listed one by one."""
+    whole, parts = _visible(directory, frozenset(hidden), [MAX_ENTRIES])
+    return [_entry(directory)] if whole and not apart else parts
 
 
-def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[Entry]]:
-    """(True, ...) when all of it is visible, else the parts that are."""
+def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[VisibleEntry]]:
+    """Return (True, ...) if all of the directory is visible, else the visible parts."""
     whole, found = True, []
     try:
         children = sorted(os.scandir(directory), key=lambda child: child.name)
@@ -129,21 +133,21 @@ def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple
     for child in children:
         budget[0] -= 1
         shown = False
-        if budget[0] >= 0 and not private(child.name) and child.path not in hidden and not child.is_symlink():
+        if budget[0] >= 0 and not is_private(child.name) and child.path not in hidden and not child.is_symlink():
             if child.is_dir(follow_symlinks=False):
                 shown, parts = _visible(child.path, hidden, budget)
                 found += [_entry(child.path)] if shown else parts
             elif child.is_file(follow_symlinks=False):
                 shown = True
                 found.append(_entry(child.path))
-        # A link does not spoil the subtree it is in: where it leads is only readable if that is visible itself.
-        whole = whole and (shown or (child.is_symlink() and not private(child.name)))
+        # A link does not make its subtree partial: its target is readable only if it is visible itself.
+        whole = whole and (shown or (child.is_symlink() and not is_private(child.name)))
     return whole, found
 
 
-def _entry(path: str) -> Entry:
+def _entry(path: str) -> VisibleEntry:
     info = os.lstat(path)
-    return Entry(path, (info.st_dev, info.st_ino))
+    return VisibleEntry(path, (info.st_dev, info.st_ino))
 
 
 def _within(path: str, parent: str) -> bool:
@@ -151,11 +155,11 @@ def _within(path: str, parent: str) -> bool:
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    found: list[str] = []
+    outermost: list[str] = []
     for path in sorted(set(paths), key=len):
-        if not any(_within(path, parent) for parent in found):
-            found.append(path)
-    return found
+        if not any(_within(path, parent) for parent in outermost):
+            outermost.append(path)
+    return outermost
 
 
 def existing(paths: Iterable[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Channel:
+class WorkerChannel:
     """The only writer to the server; children of a fork are not heard."""
 
     def __init__(self, fd: int) -> None:

@@ -28,7 +28,7 @@ _FILES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gi
 
 
 @dataclass(slots=True)
-class Saved:
+class SavedFigure:
     """A file that a figure or an animation was saved to."""
 
     path: str
@@ -42,7 +42,7 @@ class Figures:
         self._media = media
         self._limit = limit
         self._max_bytes = max_bytes
-        self._saved: list[Saved] = []
+        self._saved: list[SavedFigure] = []
         self._films: dict[int, Any] = {}
 
     def hooks(self) -> dict[str, Hook]:
@@ -96,7 +96,7 @@ class Figures:
             self._media("image/png", animations.film(film, self._max_bytes) or _png(figure))
         return True
 
-    def _show_file(self, saved: Saved) -> None:
+    def _show_file(self, saved: SavedFigure) -> None:
         saved.shown = True
         kind = _kind(saved.path)
         try:
@@ -142,7 +142,7 @@ class Figures:
         if known in self._saved:
             known.path = whole
         else:
-            owner.__dict__[_SAVED] = known = Saved(whole)
+            owner.__dict__[_SAVED] = known = SavedFigure(whole)
             self._saved.append(known)
 
 

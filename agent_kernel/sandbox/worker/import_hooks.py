@@ -22,15 +22,15 @@ class AfterImport(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self._made:
-            return importlib.machinery.ModuleSpec(fullname, Making(self._made[fullname]))
+            return importlib.machinery.ModuleSpec(fullname, SyntheticLoader(self._made[fullname]))
         hook = self._hooks.pop(fullname, None)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path) if hook else None
         if hook is not None and spec is not None and spec.loader is not None:
-            spec.loader = Following(spec.loader, hook)
+            spec.loader = HookedLoader(spec.loader, hook)
         return spec
 
 
-class Making(importlib.abc.Loader):
+class SyntheticLoader(importlib.abc.Loader):
     def __init__(self, make: Hook) -> None:
         self._make = make
 
@@ -38,7 +38,7 @@ class Making(importlib.abc.Loader):
         self._make(module)
 
 
-class Following(importlib.abc.Loader):
+class HookedLoader(importlib.abc.Loader):
     """The library's own loader, and the hook behind it; a library that has changed too much stays as it is."""
 
     def __init__(self, loader: Any, hook: Hook) -> None:

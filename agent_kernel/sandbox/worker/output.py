@@ -10,7 +10,7 @@ from collections.abc import Callable
 CHUNK = 65536
 
 
-class Output:
+class BoundedOutput:
     """Text of one stream in bounded memory: the first and the last ``limit / 2`` characters, and how many between."""
 
     def __init__(self, limit: int) -> None:

@@ -1,7 +1,7 @@
 """The process between the server and the jailed worker: waits warm, becomes a jail when told for whom, and sees to it
 that nothing outlives it. Trusted; standard library only; started by ``process.JailedProcess``.
 
-Its control channel carries one JSON object per line. From the server: the ``Spec``, then ``{"do": "interrupt"}`` or
+Its control channel carries one JSON object per line. From the server: the ``JailSpec``, then ``{"do": "interrupt"}`` or
 ``{"do": "refresh"}``; end of file ends everything. To the server: ``{"warm": pid}``, ``{"refreshed": true}``,
 ``{"failed": reason}``, ``{"group": pid}`` (of the processes, where there is no namespace that ends them), ``{"exit":
 status, "why": reason}`` (status as ``waitstatus_to_exitcode``: negative = signal; why if the supervisor ended it).
@@ -22,8 +22,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from agent_kernel.sandbox.jail import credentials, mounts, network
-from agent_kernel.sandbox.jail.jail import Jail, Spec
-from agent_kernel.sandbox.jail.resource_usage import look, usage
+from agent_kernel.sandbox.jail.jail import Jail, JailSpec
+from agent_kernel.sandbox.jail.resource_usage import check_usage, measure_usage
 from agent_kernel.sandbox.worker import worker
 
 REFUSED = 97
@@ -47,7 +47,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
     os.umask(0o022)
     _easy_to_kill()
     credentials.adopt_orphans()
-    jail = Jail(Spec.from_json(request))
+    jail = Jail(JailSpec.from_json(request))
     try:
         jail.prepare()
     except OSError as error:
@@ -66,7 +66,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
         _lead(child)
         control.send({"group": child})
     _let_go(protocol_fd)
-    Watch(control, jail, child, wakeup).run()
+    UsageWatch(control, jail, child, wakeup).run()
 
 
 def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
@@ -175,7 +175,7 @@ class Control:
         self.channel.close()
 
 
-class Watch:
+class UsageWatch:
     """The supervisor's life after the fork."""
 
     def __init__(self, control: Control, jail: Jail, child: int, wakeup: socket.socket) -> None:
@@ -207,8 +207,8 @@ class Watch:
         if self._why:
             return LOOK_S
         began = time.monotonic()
-        used = usage(os.getpid(), everybody=self.jail.isolated)
-        found = look(used, limits, counted)
+        used = measure_usage(os.getpid(), everybody=self.jail.isolated)
+        found = check_usage(used, limits, counted)
         self._why = found.too_much or self._disk(limits["disk_reserve_mb"])
         if self._why:
             self._stop()

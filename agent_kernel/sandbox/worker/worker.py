@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.sandbox.worker import cpu_limit, library_warnings, rich_display, traceback_filter, variable_transfer
-from agent_kernel.sandbox.worker.channel import Channel
+from agent_kernel.sandbox.worker.channel import WorkerChannel
 from agent_kernel.sandbox.worker.figures import BACKEND, Figures
 from agent_kernel.sandbox.worker.import_hooks import AfterImport
 from agent_kernel.sandbox.worker.installed_packages import packages
@@ -39,9 +39,9 @@ READY_MADE = {
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
     """Serves runs until the channel ends."""
-    channel = Channel(fd)
+    channel = WorkerChannel(fd)
     _settle(workdir)
-    worker = Worker(channel, workdir, limits)
+    worker = CodeWorker(channel, workdir, limits)
     channel.send({"type": "ready", "pid": os.getpid(), "layers": layers})
     while (request := channel.receive()) is not None:
         worker.serve(request)
@@ -49,7 +49,7 @@ def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, 
 
 def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
     """Says why there will be no worker."""
-    Channel(fd).send({"type": "refused", "reason": reason, "layers": layers})
+    WorkerChannel(fd).send({"type": "refused", "reason": reason, "layers": layers})
 
 
 def _settle(workdir: str) -> None:
@@ -72,10 +72,10 @@ def _settle(workdir: str) -> None:
     library_warnings.install()
 
 
-class Worker:
+class CodeWorker:
     """One run at a time; the namespace is a real module named ``__main__``, so that pickle and dataclasses work."""
 
-    def __init__(self, channel: Channel, workdir: str, limits: Mapping[str, int]) -> None:
+    def __init__(self, channel: WorkerChannel, workdir: str, limits: Mapping[str, int]) -> None:
         self._channel = channel
         self._limits = limits
         self._pid = os.getpid()

@@ -14,12 +14,12 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.policy import LAYERS, OFF, REQUIRED, SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.sandbox.conftest import Make
 
 KEY = SessionKey("local", "policy")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
-ALONE = Plan("none", False)
+ALONE = IsolationPlan("none", False)
 
 
 def layers(*missing: str, detail: str = "no") -> dict[str, dict[str, Any]]:

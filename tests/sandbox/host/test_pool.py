@@ -18,7 +18,7 @@ from agent_kernel.sandbox.host import jail_factory
 from agent_kernel.sandbox.host.policy import REQUIRED, SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sandbox.jail import jail
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.sandbox.conftest import Make, children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -243,13 +243,13 @@ async def test_the_report_says_of_each_layer_whether_it_is_required_and_in_force
 
 
 async def test_less_than_the_best_jail_can_be_told_from_the_report(make: Make) -> None:
-    report = await make(plans=[Plan("none", False)]).report()
+    report = await make(plans=[IsolationPlan("none", False)]).report()
     assert not report["namespaces"]["active"]
     assert report["landlock"]["active"]
 
 
 async def test_nothing_runs_when_a_required_layer_is_missing(make: Make, tmp_path: Path) -> None:
-    sandbox = make(SandboxPolicy(warm=0, required=(*REQUIRED, "namespaces")), plans=[Plan("none", False)])
+    sandbox = make(SandboxPolicy(warm=0, required=(*REQUIRED, "namespaces")), plans=[IsolationPlan("none", False)])
     with pytest.raises(SandboxUnavailable, match="namespaces"):
         await sandbox.run(KEY, "open('ran', 'w')")
     assert list((tmp_path / "work").iterdir()) == []

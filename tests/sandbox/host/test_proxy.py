@@ -24,7 +24,7 @@ from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host import jail_resources, proxy
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.proxy import Proxy, Reach, target_of
+from agent_kernel.sandbox.host.proxy import Proxy, ProxyPolicy, target_of
 from tests.sandbox.conftest import Make
 
 KEY = SessionKey("local", "proxied")
@@ -76,7 +76,7 @@ def resolver(*addresses: str) -> Callable[[str, int], Awaitable[Sequence[str]]]:
 
 
 @asynccontextmanager
-async def served(one: Elsewhere, reach: Reach) -> AsyncIterator[int]:
+async def served(one: Elsewhere, reach: ProxyPolicy) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
     port: int = listener.getsockname()[1]
     running = Proxy(reach, one.dial)
@@ -87,8 +87,8 @@ async def served(one: Elsewhere, reach: Reach) -> AsyncIterator[int]:
         await running.aclose()
 
 
-def reaching(*addresses: str, hosts: str = "", local_only: bool = False) -> Reach:
-    return Reach(Guard(hosts, ports=None, resolve=resolver(*addresses)), EgressPolicy(local_only))
+def reaching(*addresses: str, hosts: str = "", local_only: bool = False) -> ProxyPolicy:
+    return ProxyPolicy(Guard(hosts, ports=None, resolve=resolver(*addresses)), EgressPolicy(local_only))
 
 
 async def said_to(port: int, *parts: bytes) -> bytes:

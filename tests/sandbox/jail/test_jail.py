@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.sandbox.attacks import ATTACKS, KNOWN, REACHABLE, UNSEEN, attack, escaped, possible, scene, unjailed
 from tests.sandbox.attacks_on_network import PROXY
 
@@ -39,7 +39,7 @@ ANYBODYS = _python_for_anybody() if sys.platform == "linux" and os.geteuid() == 
 PLANS = asyncio.run(possible(Path(ANYBODYS) if ANYBODYS else None)) if sys.platform == "linux" else []
 
 
-def _name(plan: Plan) -> str:
+def _name(plan: IsolationPlan) -> str:
     who = ("root, dropped" if plan.drop else "root") if os.geteuid() == 0 else "user"
     return f"{who}, {plan.namespaces if plan.namespaces != 'root' else 'own'} namespaces"
 
@@ -50,7 +50,7 @@ def test_attacks_are_many_and_distinct() -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=_name)
-def test_every_attack_is_blocked(plan: Plan) -> None:
+def test_every_attack_is_blocked(plan: IsolationPlan) -> None:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # a session that is another user has to get to its work directory
         with scene(Path(folder)) as here:
@@ -68,7 +68,7 @@ def test_the_same_attacks_succeed_without_a_jail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.namespaces != "none"], ids=_name)
-def test_no_attack_gets_past_or_through_the_proxy(plan: Plan) -> None:
+def test_no_attack_gets_past_or_through_the_proxy(plan: IsolationPlan) -> None:
     policy = SandboxPolicy(warm=0, network="full")
     with TemporaryDirectory() as folder, scene(Path(folder)) as here:
         said = asyncio.run(attack(here, plan, policy=policy, attacks=PROXY))

@@ -15,10 +15,16 @@ import pytest
 
 from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sandbox.host.cgroup import Cgroups, Scope
+from agent_kernel.sandbox.host.cgroup import Cgroups, SessionCgroup
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.jail.jail import Plan
-from agent_kernel.sandbox.jail.resource_usage import Usage, exact_mb, look, standing_still, usage
+from agent_kernel.sandbox.jail.jail import IsolationPlan
+from agent_kernel.sandbox.jail.resource_usage import (
+    ResourceUsage,
+    check_usage,
+    exact_mb,
+    measure_usage,
+    stopped_processes,
+)
 from tests.sandbox.conftest import Make
 
 if sys.platform != "linux":
@@ -26,7 +32,7 @@ if sys.platform != "linux":
 
 KEY = SessionKey("local", "usage")
 LIMITS = {"procs": 10, "session_memory_mb": 100}
-PLANS = [plan for plan in Plan.candidates(root=os.geteuid() == 0) if plan != Plan("none", True)]
+PLANS = [plan for plan in IsolationPlan.candidates(root=os.geteuid() == 0) if plan != IsolationPlan("none", True)]
 EACH_TAKES_SOME = """
 import os, time
 for _ in range(6):
@@ -55,7 +61,9 @@ def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_groups")
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.namespaces)
-async def test_a_session_whose_processes_take_too_much_together_is_ended_and_told(make: Make, plan: Plan) -> None:
+async def test_a_session_whose_processes_take_too_much_together_is_ended_and_told(
+    make: Make, plan: IsolationPlan
+) -> None:
     sandbox = make(SandboxPolicy(warm=0, session_memory_mb=160), plans=[plan])
     if not (await sandbox.report())["limits"]["active"]:
         pytest.skip("not possible on this system")
@@ -83,12 +91,12 @@ async def test_a_session_that_is_ended_for_its_memory_says_so_whoever_counts_it(
     ],
 )
 def test_a_control_group_knows_whether_the_kernel_killed_for_memory(tmp_path: Path, file: str, text: str) -> None:
-    scope = Scope({"memory": tmp_path})
+    scope = SessionCgroup({"memory": tmp_path})
     assert not scope.killed_for_memory()
     for count in (0, 1):
         (tmp_path / file).write_text(text.format(count))
         assert scope.killed_for_memory() is bool(count)
-    assert not Scope({}).killed_for_memory()
+    assert not SessionCgroup({}).killed_for_memory()
 
 
 @pytest.mark.usefixtures("no_groups")
@@ -99,7 +107,7 @@ async def test_memory_that_processes_share_counts_once(make: Make) -> None:
 
 @pytest.mark.usefixtures("no_groups")
 @pytest.mark.parametrize("plan", [plan for plan in PLANS if not plan.drop], ids=lambda plan: plan.namespaces)
-async def test_a_fork_bomb_of_root_is_ended_also_without_a_group(make: Make, plan: Plan) -> None:
+async def test_a_fork_bomb_of_root_is_ended_also_without_a_group(make: Make, plan: IsolationPlan) -> None:
     if os.geteuid() != 0:
         pytest.skip("the limit of the user holds")
     sandbox = make(SandboxPolicy(warm=0, procs=20), plans=[plan])
@@ -110,7 +118,7 @@ async def test_a_fork_bomb_of_root_is_ended_also_without_a_group(make: Make, pla
 
 
 async def test_a_group_bounds_the_processes_of_a_session_and_goes_with_it(make: Make) -> None:
-    parents = Cgroups.found().parents
+    parents = Cgroups.detect().parents
     if "pids" not in parents:
         pytest.skip("no control group can be made here")
     ours = f"agent-kernel-{os.getpid()}-*"  # other processes make and remove groups of their own
@@ -131,8 +139,8 @@ def test_the_usage_of_descendants_is_counted() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found = usage(os.getpid(), everybody=False)
-        below = usage(process.pid, everybody=False)
+        found = measure_usage(os.getpid(), everybody=False)
+        below = measure_usage(process.pid, everybody=False)
         mine = exact_mb([process.pid])
         for pid in (*below.pids, process.pid):
             os.kill(pid, 9)
@@ -143,11 +151,11 @@ def test_the_usage_of_descendants_is_counted() -> None:
 
 def test_what_a_group_counts_is_not_counted_again() -> None:
     with sleeping() as process:
-        much = Usage((process.pid,), 99, 10_000)
-        assert "more than 10 processes" in look(much, LIMITS, {}).too_much
-        assert look(much, LIMITS, {"processes": "by a group", "memory": "by a group"}).too_much == ""
+        much = ResourceUsage((process.pid,), 99, 10_000)
+        assert "more than 10 processes" in check_usage(much, LIMITS, {}).too_much
+        assert check_usage(much, LIMITS, {"processes": "by a group", "memory": "by a group"}).too_much == ""
         # By the exact count, which is that of one process, it is no more than it may be.
-        found = look(Usage((process.pid,), 1, 10_000), LIMITS, {})
+        found = check_usage(ResourceUsage((process.pid,), 1, 10_000), LIMITS, {})
         assert found.too_much == ""
         assert 0 < found.left_mb <= 100
 
@@ -156,7 +164,7 @@ def test_processes_stand_still_while_their_memory_is_counted() -> None:
     with sleeping() as process, sleeping() as already:
         os.kill(already.pid, signal.SIGSTOP)
         wait_until(lambda: state(already.pid) == "T")
-        with standing_still((process.pid, already.pid, 2**22 + 1)):
+        with stopped_processes((process.pid, already.pid, 2**22 + 1)):
             wait_until(lambda: state(process.pid) == "T")
         wait_until(lambda: state(process.pid) == "S")
         assert state(already.pid) == "T"
@@ -199,7 +207,7 @@ def system(tmp_path: Path) -> Path:
 
 def test_a_group_is_made_beside_the_servers_own(system: Path) -> None:
     app = system / "cgroup" / "user.slice" / "app.slice"
-    found = Cgroups.found(system / "proc")
+    found = Cgroups.detect(system / "proc")
     assert found.parents == {"memory": (app, 2), "pids": (app, 2)}
     scope = found.scope(memory_mb=100, procs=9)
     (made,) = set(scope.directories.values())
@@ -212,13 +220,13 @@ def test_a_group_is_made_beside_the_servers_own(system: Path) -> None:
 @pytest.mark.parametrize("name", ["memory.max", "pids.max", "cpu.max"])
 def test_a_session_does_not_get_away_from_a_limit_of_the_server(system: Path, name: str) -> None:
     (system / "cgroup" / "user.slice" / "app.slice" / "x.scope" / name).write_text("1000")
-    assert Cgroups.found(system / "proc").parents == {}
+    assert Cgroups.detect(system / "proc").parents == {}
 
 
 def test_without_delegation_there_are_no_groups(system: Path) -> None:
     (system / "cgroup" / "user.slice" / "app.slice" / "cgroup.subtree_control").write_text("cpu")
-    assert Cgroups.found(system / "proc").parents == {}
-    assert Cgroups.found(system / "nothing").parents == {}
+    assert Cgroups.detect(system / "proc").parents == {}
+    assert Cgroups.detect(system / "nothing").parents == {}
 
 
 def test_of_version_1_only_the_top_is_used(system: Path) -> None:
@@ -228,7 +236,7 @@ def test_of_version_1_only_the_top_is_used(system: Path) -> None:
     lines = [f"3{n} 23 0:26 / {path} rw - cgroup cgroup rw,{path.name}" for n, path in enumerate((pids, memory))]
     (system / "proc" / "self" / "mountinfo").write_text("\n".join(lines) + "\n")
     (system / "proc" / "self" / "cgroup").write_text("2:pids:/\n1:memory:/managed\n")
-    assert Cgroups.found(system / "proc").parents == {"pids": (pids, 1)}
+    assert Cgroups.detect(system / "proc").parents == {"pids": (pids, 1)}
 
 
 def test_what_a_dead_server_left_is_swept(system: Path) -> None:
@@ -236,6 +244,6 @@ def test_what_a_dead_server_left_is_swept(system: Path) -> None:
     dead, alive = app / "agent-kernel-4194399-1", app / f"agent-kernel-{os.getpid()}-1"
     for directory in (dead, alive):
         directory.mkdir()
-    Cgroups.found(system / "proc").sweep()
+    Cgroups.detect(system / "proc").sweep()
     assert (dead.exists(), alive.exists()) == (False, True)
-    assert Scope({"pids": alive}).remove()
+    assert SessionCgroup({"pids": alive}).remove()

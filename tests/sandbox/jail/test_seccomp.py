@@ -46,7 +46,7 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 def ask(machine: str, call: str, *args: int, isolated: bool = True) -> str | int:
     table = _TABLES[machine]
-    program = seccomp.program(seccomp.rules(isolated=isolated, pid=77), machine, table)
+    program = seccomp.compile_program(seccomp.rules(isolated=isolated, pid=77), machine, table)
     return decide(program, table[call], args, ARCH[machine])
 
 
@@ -92,6 +92,6 @@ def test_without_mounts_changes_of_mode_and_time_have_no_effect(machine: str) ->
 
 
 def test_another_architecture_is_killed_and_its_numbers_are_refused() -> None:
-    program = seccomp.program(seccomp.rules(isolated=True, pid=1), "x86_64", _TABLES["x86_64"])
+    program = seccomp.compile_program(seccomp.rules(isolated=True, pid=1), "x86_64", _TABLES["x86_64"])
     assert decide(program, 0, (), 0x40000003) == "kill"
     assert decide(program, 0x40000000 | 41, (), ARCH["x86_64"]) == errno.EPERM

@@ -55,12 +55,12 @@ def test_links_and_sockets_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_the_home_directory_all_above_it_and_hidden_ones_are_never_shared() -> None:
-    assert not visible_paths.shareable("/home/me", [], "/home/me")
-    assert not visible_paths.shareable("/home", [], "/home/me")
-    assert not visible_paths.shareable("/", [], "/home/me")
-    assert not visible_paths.shareable("/srv/work/x", ["/srv/work"], "/home/me")
-    assert visible_paths.shareable("/home/me/project", ["/srv/work"], "/home/me")
-    assert visible_paths.shareable("/home/melanie", [], "/home/me")
+    assert not visible_paths.is_shareable("/home/me", [], "/home/me")
+    assert not visible_paths.is_shareable("/home", [], "/home/me")
+    assert not visible_paths.is_shareable("/", [], "/home/me")
+    assert not visible_paths.is_shareable("/srv/work/x", ["/srv/work"], "/home/me")
+    assert visible_paths.is_shareable("/home/me/project", ["/srv/work"], "/home/me")
+    assert visible_paths.is_shareable("/home/melanie", [], "/home/me")
 
 
 def test_a_directory_too_large_to_look_through_is_shown_in_part(

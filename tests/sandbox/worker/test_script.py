@@ -12,7 +12,7 @@ from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sandbox.jail.jail import Plan
+from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.processes import running
 from tests.sandbox.conftest import Make
 
@@ -60,8 +60,8 @@ async def test_output_of_a_script_arrives_while_it_runs(sandbox: LinuxSandbox) -
     assert (await sandbox.run(KEY, "1 + 1")).lost == ""
 
 
-@pytest.mark.parametrize("plans", [None, [Plan("none", False)]], ids=["best", "without namespaces"])
-async def test_what_a_script_starts_ends_with_it_in_time_or_not(make: Make, plans: list[Plan] | None) -> None:
+@pytest.mark.parametrize("plans", [None, [IsolationPlan("none", False)]], ids=["best", "without namespaces"])
+async def test_what_a_script_starts_ends_with_it_in_time_or_not(make: Make, plans: list[IsolationPlan] | None) -> None:
     sandbox = make(SandboxPolicy(warm=0, grace_s=1.5), plans=plans)
     marks = [f"{286400 + os.getpid()}.{number}" for number in range(3)]
     await sandbox.run(KEY, "x = 1")
