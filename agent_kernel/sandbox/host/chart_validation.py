@@ -1,7 +1,7 @@
-"""Tables and charts that came out of the jail: checked, since a page that trusts them will draw them. Pure.
+"""Validates tables and charts from the jail, because a page that trusts them will render them. Pure functions.
 
-A chart is data and nothing else. Drawing one that names an address would carry to that address, from a person's
-browser, what the jail keeps in. So charts pass by allow-lists (``plotly_chart``, ``vega_chart``); no other is shown.
+Rendering a chart that contains an address would make the user's browser send data from the jail to that address. So
+only charts that pass the allow-lists in ``plotly_chart`` and ``vega_chart`` are displayed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CHARTS", "PLOTLY", "TABLE", "NotShown", "checked"]
 TABLE = "application/vnd.agent-kernel.table+json"
 PLOTLY = "application/vnd.plotly.v1+json"
 CHARTS = frozenset({PLOTLY, *(f"application/vnd.vegalite.v{version}+json" for version in range(2, 10))})
-"""The types of charts that can be checked."""
+"""The types of charts that can be validated."""
 MAX_BYTES = 4 << 20
 MAX_ROWS = 200
 MAX_COLUMNS = 100
@@ -28,7 +28,7 @@ MAX_CELL = 400
 
 
 def checked(mime: str, data: bytes) -> bytes:
-    """The same in canonical form. Raises NotShown."""
+    """Return the medium in canonical form. Raises NotShown."""
     if len(data) > MAX_BYTES:
         raise NotShown(f"it has more than {MAX_BYTES >> 20} MB")
     try:
@@ -40,7 +40,7 @@ def checked(mime: str, data: bytes) -> bytes:
     found = CHECKS[mime](body) if mime in CHECKS else checked_vega(body)
     try:
         return json.dumps(found, separators=(",", ":"), allow_nan=False).encode("ascii")
-    except ValueError as error:  # 1e999 is read as infinity
+    except ValueError as error:  # 1e999 is parsed as infinity
         raise NotShown("it has a number that JSON does not") from error
 
 
@@ -74,4 +74,4 @@ def _cell(value: Any) -> Any:
 CHECKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
     {TABLE: _table, PLOTLY: checked_plotly}
 )
-"""By type; every other type is a version of Vega-Lite."""
+"""Validators by type; every other type is a version of Vega-Lite."""

@@ -1,4 +1,4 @@
-"""The command line and the environment of a process that will become a jail."""
+"""The command line and environment of a process that will become a jail."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ for name, path in (("agent_kernel", package), ("agent_kernel.sandbox", package +
 from agent_kernel.sandbox.worker.supervisor import main
 main(*map(int, channels))
 """
-"""The interpreter may be that of another environment: it gets our sandbox modules without the package around them."""
+"""Imports only our sandbox modules: the interpreter may belong to another environment without this package."""
 DEFAULT = SandboxPolicy()
 
 
 def command(interpreter: Path, *channels: int) -> list[str]:
-    """Starts ``supervisor.main`` on the inherited channels."""
+    """Return the command that runs ``supervisor.main`` on the inherited channels."""
     package = str(Path(__file__).parents[2])
     return [str(interpreter), "-E", "-c", _START, package, *map(str, channels)]
 
 
 def environment(interpreter: Path, policy: SandboxPolicy = DEFAULT) -> dict[str, str]:
-    """All that jailed code inherits of our environment: no secret has a way in."""
+    """Return the complete environment of jailed code. Starts from nothing, so no secret of the server is inherited."""
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
-    # HOME tells the interpreter where the person's own packages are; the worker has its work directory instead.
+    # HOME tells the interpreter where the user's own packages are; the worker's HOME is its work directory instead.
     start = {"PATH": profile.path(policy, interpreter), "HOME": str(Path.home())}
     return start | kept | profile.variables(policy)

@@ -1,6 +1,6 @@
-"""Work directories of sessions that are gone, because another program deleted them or a server was killed.
+"""Work directories of sessions that no longer exist, because another program deleted them or a server was killed.
 
-Beside each work directory lies a note that says whose it is, out of reach of the code.
+A note beside each work directory, out of reach of the code, names its session.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NOTE = ".session"
 
 @dataclass(frozen=True, slots=True)
 class OrphanWorkdir:
-    """A work directory and the session that it was made for. ``idle``: the process that used it last is certainly gone,
-    or it is this one."""
+    """A work directory and the session it was created for. ``idle``: the process that used it last has certainly
+    ended, or is this one."""
 
     key: SessionKey
     workdir: Path
@@ -32,7 +32,7 @@ class OrphanWorkdir:
 
 
 def note(workdir: Path, key: SessionKey) -> None:
-    """Says whose ``workdir`` is, and which process uses it."""
+    """Write the note that names the session of ``workdir`` and the process that uses it."""
     place = workdir.with_suffix(NOTE)
     fresh = place.with_suffix(f".{os.getpid()}.tmp")
     fresh.write_text(json.dumps({"namespace": key.namespace, "id": key.id, **_of(os.getpid())}), encoding="utf-8")
@@ -41,14 +41,14 @@ def note(workdir: Path, key: SessionKey) -> None:
 
 
 def forget(workdir: Path) -> None:
-    """Removes the directory with all that is said of it."""
+    """Remove the directory and its note."""
     shutil.rmtree(workdir, ignore_errors=True)
     for place in workdir.parent.glob(f"{workdir.name}.*"):
         place.unlink(missing_ok=True)
 
 
 def found(work_root: Path) -> list[OrphanWorkdir]:
-    """All that there are notes of; notes that can not be read are left alone."""
+    """Return all work directories with a note. Unreadable notes are skipped."""
     leftovers = []
     for place in sorted(work_root.glob(f"*{NOTE}")):
         try:
@@ -63,7 +63,7 @@ def found(work_root: Path) -> list[OrphanWorkdir]:
 
 @functools.cache
 def _of(pid: int) -> dict[str, Any]:
-    """Of this process, which does not change."""
+    """Return facts that identify this process. They never change."""
     where = {
         "machine": process_identity.machine_id(),
         "boot": process_identity.boot_id(),
@@ -73,7 +73,8 @@ def _of(pid: int) -> dict[str, Any]:
 
 
 def _is_idle(body: Mapping[str, Any]) -> bool:
-    """Of a process on another machine, or in another container, nothing is known."""
+    """Decide whether the noted process has ended. Unknown (False) for a process on another machine or in another
+    container."""
     mine = _of(os.getpid())
     if all(body[name] == value for name, value in mine.items()):
         return True

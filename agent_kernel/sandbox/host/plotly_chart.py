@@ -1,6 +1,6 @@
-"""Which Plotly charts may leave the jail: an allow-list of trace types and attribute names. Pure.
+"""Validates Plotly charts by an allow-list of trace types and attribute names. Pure functions.
 
-Maps are not on it: they load their styles, tiles and outlines from a server when they are drawn.
+Maps are not allowed, because rendering them loads styles, tiles and outlines from a server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OTHER_TYPES = """
     horizontal vertical percent constant sqrt data raster fill
 """
 OTHER_TYPES = frozenset(_OTHER_TYPES.split())
-"""Values of ``type`` of what is not a trace: axes, shapes, menus, contours, error bars."""
+"""Values of ``type`` outside of traces: axes, shapes, menus, contours, error bars."""
 _KEYS = """
     a a0 aaxis active activebgcolor activecolor activeselection activeshape add align alignmentgroup alphahull
     ambient anchor angle angleref angularaxis annotationdefaults annotations arrangement array arraydtick arrayminus
@@ -103,24 +103,24 @@ _KEYS = """
     zerolinewidth zhoverformat zmax zmid zmin zorder zsmooth
 """
 KEYS = frozenset(_KEYS.split())
-"""Attribute names of plotly.js without those of maps and without links to other data (``*src``). The test
-``test_charts.py`` compares this list with the schema of the installed Plotly."""
+"""Attribute names of plotly.js, except those of maps and links to other data (``*src``). The test ``test_charts.py``
+compares this list with the schema of the installed Plotly."""
 FREE = frozenset(
     {"meta", "customdata", "labelalias", "uirevision", "datarevision", "editrevision", "selectionrevision"}
 )
-"""Attributes whose value has any shape: it is shown as text or compared, never used otherwise."""
+"""Attributes with values of any shape. They are displayed as text or compared, never used otherwise."""
 ARGUMENTS = frozenset({"args", "args2"})
 MAP_DEFAULTS = re.compile(r"(?:geo|map|mapbox|choropleth\w*|density(?:map|mapbox)|scatter(?:geo|map|mapbox))\d*")
 SWITCHES = frozenset({"responsive", "staticPlot", "scrollZoom", "displayModeBar", "displaylogo", "editable"})
-"""What a chart's own ``config`` may say, with true or false. The rest leads elsewhere or writes HTML."""
+"""Allowed switches in a chart's ``config``. Others lead to other pages or write HTML."""
 FONT_STYLES = frozenset({"normal", "italic"})
 PATH = re.compile(r"[.\[\]]+")
 COUNTED = re.compile(r"(?<=[a-z])[2-9]\d*\Z|(?<=[a-z])1\d+\Z")
-"""The number of a further axis, scene or legend: ``xaxis2``."""
+"""The number of an additional axis, scene or legend: ``xaxis2``."""
 
 
 def checked_plotly(body: dict[str, Any]) -> dict[str, Any]:
-    """The figure without what has no effect. Raises NotShown."""
+    """Return the figure without parts that have no effect. Raises NotShown."""
     for name, value in body.get("config", {}).items() if isinstance(body.get("config"), dict) else ():
         if name not in SWITCHES or not isinstance(value, bool):
             raise field_refused(f"config.{name}")
@@ -136,7 +136,7 @@ def checked_plotly(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(key: str, value: Any, depth: int, *, in_template: bool) -> Any:
-    """``key`` is the name of the attribute that has this value, or whose list has it as an item."""
+    """Check a value. ``key`` is the attribute that has the value, or whose list contains it."""
     if depth > MAX_DEPTH:
         raise NotShown("it nests too deeply")
     if key == "source":
@@ -166,21 +166,21 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
         elif name := _known(key):
             kept[key] = _value(name, item, depth + 1, in_template=in_template)
         elif in_template and MAP_DEFAULTS.fullmatch(key):
-            continue  # every template of Plotly has defaults for maps, and no map is left to use them
+            continue  # all Plotly templates have defaults for maps; without maps they have no effect
         elif not in_template:
             check_unknown(key, item)
     return kept
 
 
 def _known(path: str) -> str:
-    """The last attribute of ``path`` (``images[0].source``), "" if one of its attributes is not on the list."""
+    """Return the last attribute of ``path`` (``images[0].source``), or "" if one of its attributes is not allowed."""
     names = [name for name in PATH.split(path) if not name.isdigit()]
     plain = [name if name in KEYS or name in ARGUMENTS else COUNTED.sub("", name) for name in names]
     return plain[-1] if plain and all(name in KEYS or name in ARGUMENTS for name in plain) else ""
 
 
 def _source(key: str, value: Any) -> Any:
-    """A picture's own bytes, or the numbers of a Sankey diagram's nodes."""
+    """Check embedded picture data, or the numbers of a Sankey diagram's nodes."""
     if isinstance(value, str) and INLINE.fullmatch(value):
         return value
     if isinstance(value, dict) and isinstance(value.get("bdata"), str) and not BASE64.fullmatch(value["bdata"]):
@@ -191,7 +191,8 @@ def _source(key: str, value: Any) -> Any:
 
 
 def _arguments(value: list[Any], depth: int) -> list[Any]:
-    """What a button or slider does: ``[{attribute: value}, ...]``, ``[attribute, value, ...]`` or frames by name."""
+    """Check the effect of a button or slider: ``[{attribute: value}, ...]``, ``[attribute, value, ...]`` or frames
+    by name."""
     if value and isinstance(value[0], str):
         name = _known(value[0])
         if not name:
@@ -202,7 +203,7 @@ def _arguments(value: list[Any], depth: int) -> list[Any]:
 
 
 def _argument(item: Any, depth: int) -> Any:
-    """Attributes, whole frames, or the names of frames and the numbers of traces."""
+    """Check arguments of an animation: attributes, frames, or names of frames and numbers of traces."""
     if depth > MAX_DEPTH:
         raise NotShown("it nests too deeply")
     if isinstance(item, list):

@@ -1,6 +1,6 @@
-"""One jailed process as the server sees it: started warm, entered for a session, run, interrupted, ended.
+"""The server's handle of one jailed process: started warm, entered for a session, run, interrupted, ended.
 
-Everything that comes from the worker is untrusted; what comes from the supervisor is ours.
+Frames from the worker are not trusted; messages from the supervisor are.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from agent_kernel.sandbox.worker import variable_transfer
 from agent_kernel.sandbox.worker.output import BoundedOutput, Pipe
 
 ENTER_S = 60.0
-"""Guard for starting and jailing a process on a machine that is very busy."""
+"""Time limit for starting and jailing a process, generous for busy machines."""
 END_S = 2.0
 BUFFER = 1 << 20
-"""Bytes of copies and pictures that are taken at once."""
+"""Limit in bytes of copies and pictures received at once."""
 
 
 class JailedProcess:
-    """Owner of a supervisor process and its three channels. After ``kill``, or when the process ends by itself,
-    nothing of it is left and ``ended`` says why."""
+    """Owns a supervisor process and its three channels. After ``kill``, or when the process ends by itself, nothing
+    of it is left and ``ended`` gives the reason."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], policy: SandboxPolicy, surroundings: JailResources, way: socket.socket
@@ -81,13 +81,13 @@ class JailedProcess:
 
     @classmethod
     async def start(cls, interpreter: Path, policy: SandboxPolicy, surroundings: JailResources) -> JailedProcess:
-        """Warm: the interpreter runs and waits, not yet jailed, knowing nothing of any session."""
+        """Start a warm process: the interpreter waits, not yet jailed and without data of any session."""
         ours, theirs = socket.socketpair()
         control, supervisor = socket.socketpair()
         way, jailed = socket.socketpair()
         with theirs, supervisor, jailed:
             fds = (theirs.fileno(), supervisor.fileno(), jailed.fileno())
-            process = subprocess.Popen(  # noqa: ASYNC220 - a few ms, and no thread is left behind
+            process = subprocess.Popen(  # noqa: ASYNC220 - takes a few ms and leaves no thread behind
                 command(interpreter, *fds),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -99,7 +99,7 @@ class JailedProcess:
                 start_new_session=True,
             )
         self = cls(process, policy, surroundings, way)
-        # While it is warm: the kernel takes some ms to move a process.
+        # Already while it is warm, because the kernel needs some ms to move a process into a group.
         count = partial(surroundings.count, process.pid, policy.limits())
         self._counted = asyncio.create_task(run_in_own_thread(count, "control group of a jail"))
         await self._connect(ours, control)
@@ -113,7 +113,7 @@ class JailedProcess:
             stream.close()
         reader, self._protocol = await asyncio.open_unix_connection(sock=ours, limit=BUFFER)
         lines, self._control = await asyncio.open_unix_connection(sock=control)
-        # Opened here: the process can not have been reaped yet, so the pid is its own.
+        # Opened here, where the process cannot have been reaped yet, so the pid is certainly its own.
         pidfd = os.pidfd_open(self._process.pid)
         self._obeying = asyncio.create_task(self._obey(lines))
         self._tasks = [self._obeying, asyncio.create_task(self._listen(reader))]
@@ -122,7 +122,8 @@ class JailedProcess:
     # ------------------------------------------------------------------------------------------------ for the pool
 
     async def enter(self, spec: JailSpec) -> dict[str, dict[str, Any]]:
-        """Becomes the jail of one session; returns the layers. Raises SandboxUnavailable, and is ended then."""
+        """Turn the process into the jail of one session and return its layers. Raises SandboxUnavailable; the
+        process has then ended."""
         self._follows = bool(spec.read)
         self._tell(asdict(spec) | {"counted": await self._counted})
         try:
@@ -146,7 +147,8 @@ class JailedProcess:
         on_output: Callable[[str, str], None] = lambda stream, text: None,
         workdir: str = "/",
     ) -> RunResult:
-        """Ends within the time limit + grace; afterwards the worker is idle or dead, never in between."""
+        """Run code. Ends within the time limit plus the grace period; afterwards the worker is idle or dead, never
+        in between."""
         started = time.monotonic()
         run = self._begin(on_output, stop)
         given = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
@@ -161,7 +163,7 @@ class JailedProcess:
         }
         watch = asyncio.create_task(self._watch_disk(run, workdir))
         try:
-            if run.number > 1:  # in the first run the view is as new as the jail
+            if run.number > 1:  # in the first run, the jail's view is up to date anyway
                 await self._refresh()
             parts = [part for one in work.given for part in (encode_head(one.data), one.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
@@ -170,7 +172,7 @@ class JailedProcess:
         return run.result(reason, self.ended, work.timeout_s, time.monotonic() - started)
 
     async def ask(self, timeout_s: float, *, variable: str = "") -> SandboxRun:
-        """The copy of a variable, or without a name the list of all; a run that holds no answer had none."""
+        """Copy a variable, or list all without a name. Runs that return no answer had none."""
         run = self._begin(lambda stream, text: None, asyncio.get_running_loop().create_future())
         run.taken, run.asked_list = variable, not variable
         kind = {"type": "take", "name": variable} if variable else {"type": "variables"}
@@ -178,7 +180,7 @@ class JailedProcess:
         return run
 
     async def kill(self, why: str) -> None:
-        """No process is left when this returns."""
+        """End the process and everything below it. No process is left when this returns."""
         self.ended = self.ended or why
         self._control.close()  # end of file: the supervisor ends everything, then itself
         try:
@@ -199,7 +201,7 @@ class JailedProcess:
         return self._run
 
     async def _exchange(self, run: SandboxRun, request: list[bytes], timeout_s: float) -> StopReason | None:
-        """Why the run was stopped, None when it ended by itself or not even began."""
+        """Return why the run was stopped, or None if it ended normally or did not start."""
         try:
             if self.ended and not run.done.done():
                 run.done.set_result(None)
@@ -216,7 +218,7 @@ class JailedProcess:
                 pipe.drain()
 
     async def _finish(self, run: SandboxRun, timeout_s: float) -> StopReason | None:
-        """Why the run was stopped, None when it ended by itself."""
+        """Return why the run was stopped, or None if it ended normally."""
         either: set[asyncio.Future[Any]] = {run.done, run.stop}
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if run.done.done():
@@ -228,17 +230,17 @@ class JailedProcess:
         return reason
 
     async def _interrupt(self, run: SandboxRun) -> None:
-        """Twice: one that arrives before the code has begun is not heard."""
+        """Interrupt the run twice, because an interrupt before the code has started is lost."""
         grace = self._policy.grace_s
         for wait in (grace / 3, grace - grace / 3):
             self._tell({"do": "interrupt"})
             await asyncio.wait({run.done}, timeout=wait)
             if run.done.done():
-                # The signal may be on its way still, if the code ended just now; it is not for the next run.
+                # The signal may still be on its way if the code has just ended; it must not hit the next run.
                 return await asyncio.sleep(0.02)
 
     async def _refresh(self) -> None:
-        """Files that appeared in a directory given to read become visible before the code looks for them."""
+        """Make new files in shared directories visible before the code runs."""
         if self._follows and self.layers.get("mounts", {}).get("active"):
             self._refreshed.clear()
             self._tell({"do": "refresh"})
@@ -246,11 +248,11 @@ class JailedProcess:
                 async with asyncio.timeout(END_S):
                     await self._refreshed.wait()
             except TimeoutError:
-                return  # a very large directory: the code sees it as it was
+                return  # a very large directory: the code sees its previous state
 
     async def _watch_disk(self, run: SandboxRun, workdir: str) -> None:
         free = _free_mb(workdir)
-        # A disk that is nearly full already is not the code's doing: then only half of what is left may go.
+        # If the disk is nearly full already, the code may still use half of what is left.
         reserve = min(self._policy.disk_reserve_mb, free // 2)
         while True:
             await asyncio.sleep(0.5)
@@ -265,7 +267,7 @@ class JailedProcess:
             self._control.write(json.dumps(body).encode() + b"\n")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Frames of the worker, for as long as it lives."""
+        """Read frames of the worker for as long as it lives."""
         try:
             while True:
                 body = await reader.readexactly(decode_size(await reader.readexactly(HEAD), b"J", MAX_JSON))
@@ -273,7 +275,7 @@ class JailedProcess:
         except (asyncio.IncompleteReadError, ConnectionError):
             try:
                 async with asyncio.timeout(END_S):
-                    await self._gone.wait()  # ended by itself: the supervisor says how
+                    await self._gone.wait()  # it ended by itself: the supervisor reports how
             except TimeoutError:
                 self._end("it closed its channel")
         except ProtocolViolation:
@@ -309,7 +311,7 @@ class JailedProcess:
         return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
-        """What the supervisor says."""
+        """Read messages of the supervisor."""
         while line := await lines.readline():
             said = json.loads(line)
             if "refreshed" in said:
@@ -324,7 +326,7 @@ class JailedProcess:
                 self.ended = self.ended or said.get("why") or killed or _why(said["exit"])
 
     def _end(self, why: str) -> None:
-        """The worker is of no use any more: its supervisor ends it, and tells us how it ended if it did so itself."""
+        """Stop using the worker: its supervisor ends it, and reports how it ended if it did so itself."""
         self.ended = self.ended or why
         self._control.close()
 
@@ -333,13 +335,13 @@ class JailedProcess:
         os.close(pidfd)
         self._process.wait()
         self._surroundings.kill()
-        if self._group:  # a supervisor that was killed itself could not end them
+        if self._group:  # a supervisor that was killed could not end them
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
         self._tasks.append(asyncio.create_task(self._over()))
 
     async def _over(self) -> None:
-        await asyncio.wait({self._obeying}, timeout=END_S)  # its last line says how the worker ended
+        await asyncio.wait({self._obeying}, timeout=END_S)  # its last line reports how the worker ended
         self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
         if not self._entered.done():
             self._entered.set_exception(unavailable(f"its process ended at once. {self._last_words()}", {}))
@@ -385,7 +387,7 @@ def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
 
 
 def _why(code: int) -> str:
-    """Of an exit code as ``waitstatus_to_exitcode`` gives it."""
+    """Describe an exit code as returned by ``waitstatus_to_exitcode``."""
     if code >= 0:
         return f"the code ended it (exit code {code})"
     known = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}

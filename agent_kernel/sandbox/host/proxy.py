@@ -1,5 +1,8 @@
-"""The way out of a jail with network ``full``: a proxy for HTTP and CONNECT, served by the server on a socket that
-listens inside the jail's own network. Every target is checked, and the address that was checked is connected to."""
+"""The proxy of a jail with network ``full``, for HTTP and CONNECT.
+
+The server runs it on a socket that listens inside the jail's network. It checks every target and connects to exactly
+the address that was checked.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,15 @@ from agent_kernel.core.net.guard import FetchTarget, Guard
 
 MAX_HEAD = 65_536
 MAX_CONNECTIONS = 64
-"""At once, of one session."""
+"""Limit of concurrent connections of one session."""
 HEAD_S = 30.0
 CONNECT_S = 20.0
 IDLE_S = 300.0
-"""Nothing in either direction for so long ends a connection."""
+"""A connection without traffic in either direction for this long is closed."""
 CLOSE_S = 5.0
 CHUNK = 65_536
 REFUSED_PORTS = frozenset({25, 465, 587})
-"""Mail: nobody's agent sends it unseen."""
+"""Mail ports: agents must not send mail unnoticed."""
 _STATUS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -36,7 +39,8 @@ Connect: TypeAlias = Callable[[str, int], Awaitable[Streams]]
 
 @dataclass(frozen=True, slots=True)
 class ProxyTarget:
-    """``head`` is sent there first; empty for CONNECT, where the client is told that the way is open."""
+    """A target of a connection. ``head`` is sent to it first; it is empty for CONNECT, where the client gets a
+    confirmation instead."""
 
     host: str
     port: int
@@ -44,14 +48,14 @@ class ProxyTarget:
 
 
 class ProxyPolicy:
-    """Where a sandbox may connect: by the guard, but never to this machine, even if the guard would allow that."""
+    """Decides where a sandbox may connect: what the guard allows, except this machine."""
 
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
         self._exits = exits
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """Raises Forbidden, InvalidRequest, FetchFailed."""
+        """Check a target and return its addresses. Raises Forbidden, InvalidRequest, FetchFailed."""
         if port in REFUSED_PORTS:
             raise Forbidden(f"Port {port} is for mail, which a sandbox does not send.")
         self._exits.check(f"[{host}]" if ":" in host else host, "a connection of the sandbox")
@@ -66,7 +70,7 @@ async def dial(address: str, port: int) -> Streams:
 
 
 class Proxy:
-    """Serves one jail until ``aclose``. ``connect`` makes the connection to an address that was checked."""
+    """Serves one jail until ``aclose``. ``connect`` opens a connection to a checked address."""
 
     def __init__(self, reach: ProxyPolicy, connect: Connect = dial) -> None:
         self._reach = reach
@@ -75,7 +79,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket) -> None:
-        """Owns ``listener`` from here on."""
+        """Start serving ``listener`` and take ownership of it."""
         listener.setblocking(False)
         self._server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD)
 
@@ -86,7 +90,7 @@ class Proxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # what was aborted is told so in the loop's next round
+        await asyncio.sleep(0)  # aborted connections are notified in the next iteration of the loop
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -95,9 +99,9 @@ class Proxy:
         try:
             await self._serve_one(reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            return  # a client that went away, or sent nothing that can be read
+            return  # the client went away or sent an invalid request
         except asyncio.CancelledError:
-            return  # by aclose, which waits for this
+            return  # cancelled by aclose, which waits for this task
         finally:
             await _shut(writer)
             self._tasks.discard(task)
@@ -128,7 +132,7 @@ class Proxy:
             await _shut(streams[1])
 
     async def _open(self, place: FetchTarget) -> Streams:
-        """The first of its addresses that answers. Raises OSError."""
+        """Connect to the first address that answers. Raises OSError."""
         problem: OSError = OSError("it has no address")
         for address in place.addresses:
             try:
@@ -142,7 +146,7 @@ class Proxy:
 
 
 def target_of(head: bytes) -> ProxyTarget:
-    """Of the head of a request to a proxy, up to and with its empty line. Raises InvalidRequest."""
+    """Parse the head of a proxy request, up to and including its empty line. Raises InvalidRequest."""
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or any(c in head for c in (b"\0",)):
@@ -163,7 +167,7 @@ def target_of(head: bytes) -> ProxyTarget:
     shown = f"[{host}]" if ":" in host else host
     named = shown if port == 80 else f"{shown}:{port}"
     path = path if path.startswith("/") else f"/{path}"
-    # One request per connection: the next one may be for another host.
+    # One request per connection, because the next one may be for another host.
     first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
     return ProxyTarget(host, port, b"\r\n".join([*first, *kept]) + b"\r\n\r\n")
 
@@ -186,7 +190,7 @@ def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
 
 
 async def _shut(writer: asyncio.StreamWriter) -> None:
-    """What was written still goes out, for CLOSE_S at most."""
+    """Close after flushing written data, waiting CLOSE_S at most."""
     writer.close()
     try:
         async with asyncio.timeout(CLOSE_S):
@@ -199,7 +203,7 @@ async def _shut(writer: asyncio.StreamWriter) -> None:
 
 
 async def _relay(one: Streams, other: Streams) -> None:
-    """Both ways until both have ended, or nothing moved for IDLE_S."""
+    """Copy in both directions until both have ended, or nothing moved for IDLE_S."""
     moved = [asyncio.get_running_loop().time()]
     tasks = [asyncio.create_task(_pump(one[0], other[1], moved)), asyncio.create_task(_pump(other[0], one[1], moved))]
     try:

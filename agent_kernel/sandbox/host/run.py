@@ -1,4 +1,4 @@
-"""One execution in a jailed process: what was heard of it so far, and the result that this makes."""
+"""One run in a jailed process: collects its output and media, and builds its result."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from agent_kernel.sandbox.worker.output import BoundedOutput
 StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
 MAX_ERROR = 50_000
 LARGE = 1 << 18
-"""Bytes of JSON that are checked beside the event loop, not on it."""
+"""JSON with more bytes than this is checked in a thread, off the event loop."""
 
 
 @dataclass(slots=True)
 class SandboxRun:
-    """``stop`` is resolved to end it early, ``done`` by the worker (None: its process ended). ``taken`` is the name of
-    the variable that was asked for, if one was; ``asked_list``: the list of variables was."""
+    """One run. Resolve ``stop`` to end it early; the worker resolves ``done`` (None: its process ended). ``taken``
+    is the name of the requested variable, if any; ``asked_list`` is True if the list of variables was requested."""
 
     number: int
     policy: SandboxPolicy
@@ -52,7 +52,7 @@ class SandboxRun:
             self.stop.set_result(reason)
 
     def heard(self, name: str, text: str) -> None:
-        """Something that the code printed."""
+        """Add printed output."""
         self.written += len(text)
         shown = self.outputs[name].add(text)
         if shown:
@@ -61,7 +61,7 @@ class SandboxRun:
             self.halt("output")
 
     async def show(self, frame: MediaAnnounced, data: bytes) -> None:
-        """A picture, table or chart. Raises ProtocolViolation for more than a worker sends."""
+        """Add a picture, table or chart. Raises ProtocolViolation for more than a worker sends."""
         if len(self.media) + self.dropped >= self.policy.figures:
             raise ProtocolViolation("more pictures than a worker sends")
         if frame.mime in JSON_MEDIA:
@@ -81,19 +81,19 @@ class SandboxRun:
             self.media.append(Media.of(frame.mime, data))
 
     def take(self, frame: VariableAnnounced, data: bytes) -> None:
-        """Raises ProtocolViolation when nobody asked."""
+        """Accept an answer. Raises ProtocolViolation if none was requested."""
         if not self.taken or self.variable is not None:
             raise ProtocolViolation("nobody asked for a variable")
         self.variable = Variable(self.taken, frame.encoding, data, frame.type)
 
     def list(self, frame: VariableList) -> None:
-        """Raises ProtocolViolation when nobody asked."""
+        """Accept an answer. Raises ProtocolViolation if none was requested."""
         if not self.asked_list:
             raise ProtocolViolation("nobody asked for the variables")
         self.listed = frame.variables
 
     def result(self, reason: StopReason | None, ended: str, timeout_s: float, seconds: float) -> RunResult:
-        """``reason``: why it was stopped, if it was; ``ended``: why there is no process any more."""
+        """Return the result. ``reason`` is why the run was stopped, ``ended`` why the process is gone, if they are."""
         done = self.done.result() if self.done.done() else None
         status: Status = done.status if done else "error"
         if reason is not None:
@@ -105,7 +105,7 @@ class SandboxRun:
             notes.append(f"The sandbox lost its process: {ended}. Variables are gone, files remain.")
         notes += dict.fromkeys(self.notes)
         texts = {name: output.text() for name, output in self.outputs.items()}
-        # What a worker sends is shorter than this; what code forges need not be.
+        # A worker sends less than this; frames forged by code may be longer.
         value = done.value[: 2 * self.policy.value_chars] if done and done.value else None
         return RunResult(
             status,

@@ -1,8 +1,8 @@
-"""Which Vega-Lite charts may leave the jail: an allow-list of marks, of fields and of what expressions use. Pure.
+"""Validates Vega-Lite charts by allow-lists of marks, fields and the parts of expressions. Pure functions.
 
-Vega loads addresses of ``url``, ``href`` and image marks, of ``image`` in a tooltip and of ``cursor``; it writes every
-field of an input's ``bind`` as an attribute of an HTML element; and expressions can put an address together. So none of
-these passes, whatever its value is.
+Vega loads addresses from ``url``, ``href``, image marks, ``image`` in a tooltip and ``cursor``; it writes every field
+of an input's ``bind`` as an attribute of an HTML element; and expressions can compose addresses. So none of these is
+allowed, whatever its value.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ _KEYS = """
     y2Offset yError yError2 yOffset year zero zindex zoom
 """
 KEYS = frozenset(_KEYS.split())
-"""Property names of Vega-Lite without those that load something or name elements of the page. The test
+"""Property names of Vega-Lite, except those that load something or name elements of the page. The test
 ``test_charts.py`` compares this list with the schema of the installed Altair."""
 LOADING = frozenset({"url", "href", "src", "image", "usermeta", "loader", "element", "customformattypes", "signals"})
 IMAGE = frozenset({"image"})
 """The tooltip of vega-embed loads the field of this name as a picture, wherever the name comes from."""
 DATA = frozenset({"values", "datasets", "value", "datum", "lookup", "domain", "bins", "equal", "oneOf", "sort"})
-"""Values that the person's code makes; their keys are names of columns."""
+"""Values made by the user's code. Their keys are column names."""
 ROWS = frozenset({"values", "datasets"})
-"""Of these the columns of tables, where any name is one."""
+"""Of these, the columns of tables, in which any name is allowed."""
 DEFINES = frozenset({"expr", "signal", "param", "field", "op", "encoding", "selection", "unionWith", "data"})
 NAMED = frozenset({"selection", "parse", "style", "resolve"})
-"""Objects whose keys are names."""
+"""Objects whose keys are names chosen by the author."""
 NAMES = frozenset({"as", "field", "title", "fields", "groupby", "fold", "flatten", "pivot", "key", "name"})
-"""Texts that become names of fields, and so keys of a tooltip."""
+"""Texts that become field names, and so keys of a tooltip."""
 EXPRESSIONS = frozenset({"calculate", "expr", "signal", "labelExpr", "test", "filter", "and", "or", "not"})
 BIND = frozenset({"input", "min", "max", "step", "options", "labels", "name", "debounce"})
 INPUTS = frozenset(
@@ -98,7 +98,7 @@ INPUTS = frozenset(
 CURSOR = re.compile(r"[a-z-]{1,20}")
 EVENT = re.compile(r"\bevent\.(?:shift|ctrl|alt|meta)Key\b")
 EVENTS = re.compile(r"(?!.*\bevent\b)[\w\s,:>!\[\]{}.&|*-]*")
-"""What starts or ends a selection, without any use of the event but the keys that are held."""
+"""Events that start or end a selection. Of the event, expressions may only use the pressed keys."""
 TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>[A-Za-z_$][\w$]*)|(?P<sign>[-+*/%<>=!&|^~?:,.(){}\[\]]))",
@@ -108,21 +108,21 @@ FORBIDDEN = frozenset({"event", "item", "group", "scene", "view", "window", "doc
 
 
 def checked_vega(body: dict[str, Any]) -> dict[str, Any]:
-    """The chart without what has no effect. Raises NotShown."""
+    """Return the chart without parts that have no effect. Raises NotShown."""
     schema = body.get("$schema")
     chart = {key: value for key, value in body.items() if key != "$schema"}
     seen: set[str] = set()
     kept = _attributes(chart, 0, seen)
-    if {"pivot", "tooltip of all fields"} <= seen:  # a pivot makes names of fields from values
+    if {"pivot", "tooltip of all fields"} <= seen:  # a pivot turns values into field names
         raise field_refused("tooltip")
     if isinstance(schema, str) and SCHEMA.fullmatch(schema):
-        # The name of the format is an address by its nature; nothing is loaded from it.
+        # The schema is identified by an address; nothing is loaded from it.
         kept["$schema"] = schema
     return kept
 
 
 def _attributes(value: dict[str, Any], depth: int, seen: set[str], *, named: bool = False) -> dict[str, Any]:
-    """``named``: the keys are names that the chart's author chose."""
+    """Check a value. With ``named``, its keys are names chosen by the chart's author."""
     kept = {}
     for key, item in value.items():
         if named:
@@ -146,7 +146,7 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
     if key == "bind" and isinstance(value, dict):
         return _bind(value)
     if key == "data" and isinstance(value, dict) and isinstance(value.get("values"), str):
-        raise field_refused("values")  # a text of columns that nobody has looked at
+        raise field_refused("values")  # columns as text, which is not checked
     if key in DATA:
         return _data(key, value, depth, seen)
     if isinstance(value, list):
@@ -161,7 +161,7 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
 
 
 def _data(key: str, value: Any, depth: int, seen: set[str]) -> Any:
-    """Data as it is, but for the objects in it that stand for an expression, a parameter or a definition."""
+    """Check data. Only objects in it that stand for an expression, a parameter or a definition are restricted."""
     if isinstance(value, list) and depth <= MAX_DEPTH:
         return [item if isinstance(item, NUMBERS) else _data(key, item, depth + 1, seen) for item in value]
     names = value.keys() if isinstance(value, dict) else set[str]()
@@ -189,7 +189,7 @@ def _check_string(key: str, value: str) -> None:
 
 
 def _bind(value: dict[str, Any]) -> dict[str, Any]:
-    """An input of the page for a parameter, or one for each of its fields."""
+    """Check an input element bound to a parameter, or one for each of its fields."""
     if "input" not in value:
         if not all(isinstance(item, dict) for item in value.values()):
             raise field_refused("bind")
@@ -210,7 +210,7 @@ def _bind_input(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_expression(text: str) -> None:
-    """Raises NotShown for what could name an address, reach the page, or is no expression of plain tokens."""
+    """Check an expression. Raises NotShown if it could contain an address, reach the page, or has unknown tokens."""
     check_address(text)
     text = EVENT.sub("1", text)
     at, operand = 0, False
@@ -222,7 +222,7 @@ def _check_expression(text: str) -> None:
         name = token["name"] or (token["text"] or "")[1:-1]
         if name in FORBIDDEN or name.strip().lower() == "image":
             raise NotShown(f"it has an expression with {name!r}")
-        if token["sign"] == "/" and not operand:  # a regular expression would hide what follows it
+        if token["sign"] == "/" and not operand:  # a regular expression would hide the tokens after it
             raise NotShown("it has an expression that cannot be read")
         operand = token["sign"] in (None, ")", "]", "}")
         at = token.end()

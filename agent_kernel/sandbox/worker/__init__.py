@@ -1,1 +1,1 @@
-"""What runs inside the sandbox. Standard library only."""
+"""The processes inside the sandbox: supervisor and worker. Standard library only."""

@@ -1,5 +1,6 @@
-"""An animation of matplotlib as a moving PNG, whose first frame is shown wherever only still ones are. Inside the jail:
-standard library only."""
+"""Renders matplotlib animations as animated PNG; clients without support show the first frame. Runs inside the jail:
+standard library only.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ _OURS = "_agent_kernel_film"
 
 
 class Enough(Exception):
-    """No more frames are wanted."""
+    """Raised to end the rendering when no more frames are needed."""
 
 
 def film(animation: Any, max_bytes: int) -> bytes | None:
-    """At most MAX_FRAMES frames, drawn within MAX_S seconds and fitting into ``max_bytes`` (then every second, fourth,
-    ... of them). None when there are not even two; what was left out is told on standard error."""
+    """Render at most MAX_FRAMES frames within MAX_S seconds. If they exceed ``max_bytes``, only every second,
+    fourth, ... is kept. Returns None for fewer than two frames. Omitted frames are reported on standard error."""
     library = sys.modules["matplotlib.animation"]
     writer = _writer(library)
     with contextlib.suppress(Enough):
@@ -62,7 +63,7 @@ def _writer(library: Any) -> Any:
 
 def _png(frames: list[Any], pause: int) -> bytes:
     buffer = io.BytesIO()
-    # With the disposal "background" every frame is a whole picture, which clients are sent one by one.
+    # With the disposal "background" every frame is a complete picture, so clients may receive them one by one.
     moving: dict[str, Any] = {"save_all": True, "append_images": frames[1:], "duration": pause, "loop": 0}
     frames[0].save(buffer, "PNG", disposal=1, **moving)
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""The worker's end of the protocol. Runs inside the jail: standard library only.
+"""The worker's side of the protocol. Runs inside the jail: standard library only.
 
-A frame is ``kind (1 byte) | length (4 bytes, big endian) | body``: J = a JSON object, B = bytes that the J frame before
-it announced.
+A frame is ``kind (1 byte) | length (4 bytes, big endian) | body``. J is a JSON object, B the bytes that the preceding J
+frame announced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class WorkerChannel:
-    """The only writer to the server; children of a fork are not heard."""
+    """The only writer to the server. Forked children are ignored."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -26,7 +26,7 @@ class WorkerChannel:
         self._run = 0
 
     def send(self, body: Mapping[str, Any], data: bytes | None = None) -> None:
-        """What belongs to a run that has ended (a thread that it left behind) is dropped."""
+        """Send a message of the current run. Messages of an ended run (from a thread it left behind) are dropped."""
         if os.getpid() != self._owner:
             return
         frames = _frame(b"J", json.dumps(body).encode())
@@ -39,7 +39,7 @@ class WorkerChannel:
                 self._socket.sendall(data)
 
     def receive(self) -> dict[str, Any] | None:
-        """The next request, with the bytes of what it gives; None at the end."""
+        """Read the next request with the data of its variables. Returns None at the end."""
         body = self._body()
         if body is None:
             return None

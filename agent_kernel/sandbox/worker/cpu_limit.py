@@ -1,8 +1,8 @@
-"""A limit of processor time for each run of a process that lives on. Inside the jail: standard library only.
+"""Limits the CPU time of each run in a process that serves many runs. Runs inside the jail: standard library only.
 
-``setrlimit`` counts over the whole life of a process, so its soft limit moves with every run. First a timer raises in
-the code; code that does not hear it is ended by the soft limit, SPARE_S later. Code that takes the limits away from
-itself has the wall clock against it.
+``setrlimit`` counts over the life of a process, so its soft limit is raised for every run. A timer first raises an
+exception in the code. Code that ignores it is ended by the soft limit SPARE_S later. Code that removes both limits is
+stopped by the limit of wall time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ AGAIN_S = 1.0
 
 
 class ProcessorTimeUsedUp(BaseException):
-    """Not an Exception: code that catches those is to end too."""
+    """Raised when the CPU time is used up. Not an Exception, so that ``except Exception`` does not stop it."""
 
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Of this process with all its threads, from now on; 0 = no limit. Child processes start with the same soft limit,
-    each for itself."""
+    """Limit the CPU time of this process with all threads, from now on; 0 = no limit. Each child process starts with
+    the same soft limit of its own."""
     if seconds <= 0:
         yield
         return
@@ -48,5 +48,5 @@ def _move_limit(seconds: float | None) -> None:
     soft = hard if seconds is None else int(usage.ru_utime + usage.ru_stime + seconds) + 1
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
-    with contextlib.suppress(OSError, ValueError):  # code may have lowered the hard limit: that one holds then
+    with contextlib.suppress(OSError, ValueError):  # the code may have lowered the hard limit, which then applies
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

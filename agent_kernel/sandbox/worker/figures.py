@@ -1,8 +1,8 @@
-"""Figures of matplotlib, shown as in a notebook: at ``show``, and all that are open at the end of a run. Inside the
-jail: standard library only.
+"""Displays matplotlib figures as notebooks do: at ``show``, and open ones at the end of a run. Runs inside the jail:
+standard library only.
 
-No picture is shown twice: not a figure that was also saved to a file, nor one that was drawn again without a change.
-A figure that was saved and closed is shown from its file.
+No picture is displayed twice: not a figure that was also saved to a file, nor one redrawn without a change. A figure
+that was saved and closed is displayed from its file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_kernel.sandbox.worker.import_hooks import Hook
 
 BACKEND = "agent_kernel_figures"
 DPI = 100.0
-"""What notebooks draw with; a figure with a dpi of its own is drawn with that, up to MAX_DPI."""
+"""The resolution notebooks use. A figure with its own dpi is rendered with that, up to MAX_DPI."""
 MAX_DPI = 300.0
 _SAVED = "_agent_kernel_saved"
 _FILES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
@@ -36,7 +36,8 @@ class SavedFigure:
 
 
 class Figures:
-    """``media`` hands a picture over; ``limit`` figures are drawn at once, none of more than ``max_bytes``."""
+    """Collects the figures of a run. ``media`` receives pictures; at most ``limit`` figures are rendered, none above
+    ``max_bytes``."""
 
     def __init__(self, media: Callable[[str, bytes], None], limit: int, max_bytes: int) -> None:
         self._media = media
@@ -49,17 +50,17 @@ class Figures:
         return {"matplotlib.figure": self._follow_saving, "matplotlib.animation": self._follow_films}
 
     def backend(self, module: types.ModuleType) -> None:
-        """Fills the module that matplotlib takes for its backend: Agg, with a ``show`` of ours."""
+        """Fill the module that matplotlib loads as its backend: Agg, with our ``show``."""
         agg = importlib.import_module("matplotlib.backends.backend_agg")
         module.__dict__.update(FigureCanvas=agg.FigureCanvas, FigureManager=agg.FigureManager, show=self.show)
 
     def begin(self) -> None:
-        """A new run: what an earlier one saved or animated is over."""
+        """Forget what an earlier run saved or animated."""
         self._saved.clear()
         self._films.clear()
 
     def show(self, *args: Any, **kwargs: Any) -> None:
-        """Every open figure in the order of creation, then all are closed, also when one could not be drawn."""
+        """Display every open figure in order of creation, then close all, even if one could not be rendered."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is None:
             return
@@ -70,7 +71,7 @@ class Figures:
             pyplot.close("all")
 
     def end(self) -> None:
-        """What is still open, then what was saved and closed without having been shown."""
+        """Display open figures, then figures that were saved and closed without being displayed."""
         try:
             self.show()
         finally:
@@ -79,7 +80,7 @@ class Figures:
                     self._show_file(saved)
 
     def draw(self, figure: Any) -> bool:
-        """Shows ``value`` and closes it if it is a figure."""
+        """Display and close ``value`` if it is a figure."""
         library = sys.modules.get("matplotlib.figure")
         if library is None or not isinstance(figure, library.Figure):
             return False
@@ -104,7 +105,7 @@ class Figures:
                 with open(saved.path, "rb") as file:
                     self._media(kind, file.read())
         except OSError:
-            return  # removed again by the code
+            return  # the code has removed the file
 
     def _follow_saving(self, module: types.ModuleType) -> None:
         figure: Any = module.__dict__["Figure"]
@@ -134,7 +135,7 @@ class Figures:
         animation.__init__, animation.save = begun, saved
 
     def _note(self, owner: Any, path: Any) -> None:
-        """Only files count, not buffers."""
+        """Record files only, not buffers."""
         if not isinstance(path, (str, os.PathLike)):
             return
         whole = os.path.abspath(os.fsdecode(path))

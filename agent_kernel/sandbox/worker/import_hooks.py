@@ -1,4 +1,4 @@
-"""Hooks that run right after a library was imported, and modules that do not exist as files. Standard library only."""
+"""Runs hooks right after a library is imported, and provides modules without files. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Hook = Callable[[types.ModuleType], None]
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """``hooks`` by the name of the module that they follow, each once; ``made`` fills a module of that name."""
+    """``hooks`` maps module names to functions called once after the import; ``made`` fills modules of that name."""
 
     def __init__(self, hooks: dict[str, Hook], made: dict[str, Hook]) -> None:
         self._hooks = hooks

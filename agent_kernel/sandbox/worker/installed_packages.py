@@ -1,4 +1,4 @@
-"""What is installed for the code in the jail, asked for when somebody wants to know. Standard library only."""
+"""Lists the packages installed for jailed code, on request. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code prints: read without waiting, passed on while it is short, and kept as head and tail when it is long."""
+"""Collects printed output without blocking: passed on while short, kept as head and tail when long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CHUNK = 65536
 
 
 class BoundedOutput:
-    """Text of one stream in bounded memory: the first and the last ``limit / 2`` characters, and how many between."""
+    """The text of one stream in bounded memory: the first and last ``limit / 2`` characters, and the count of those
+    between."""
 
     def __init__(self, limit: int) -> None:
         self._half = limit // 2
@@ -20,7 +21,7 @@ class BoundedOutput:
         self.total = 0
 
     def add(self, text: str) -> str:
-        """Keeps the text; returns the part of it that is to be shown at once (only the head is)."""
+        """Keep the text and return the part to display at once, which is only in the head."""
         self.total += len(text)
         room = self._half - len(self._head)
         shown = text[:room] if room > 0 else ""
@@ -40,8 +41,8 @@ class BoundedOutput:
 
 
 class Pipe:
-    """The reading end of a worker's stdout or stderr. Attached only during a run: between runs a writer has to wait,
-    and what it wrote is seen in the next one."""
+    """The reading end of a worker's stdout or stderr. It is read only during a run. Between runs writers block, and
+    their text belongs to the next run."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -66,7 +67,7 @@ class Pipe:
             asyncio.get_running_loop().remove_reader(self._fd)
 
     def drain(self, most: int = 1 << 20) -> None:
-        """Takes what is there now: all that was written before the worker said that it is done."""
+        """Read what is available now: everything written before the worker reported the end of the run."""
         while self._open and most > 0:
             got = self._readable()
             if not got:

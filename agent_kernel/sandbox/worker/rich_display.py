@@ -1,7 +1,7 @@
-"""What a person and a model see of a value: its text, and where it has one a picture, a table or a chart. Inside the
-jail: standard library only.
+"""Converts a value to its text and, where it has one, a picture, table or chart. Runs inside the jail: standard library
+only.
 
-Never HTML: it would be shown in a page that trusts it.
+Never to HTML, which a page would trust.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def media_of(value: Any) -> Pictured | None:
 
 
 def sane_frames() -> None:
-    """Tables are shown wide enough to be read and short enough for a model, unless the code chose otherwise."""
+    """Set pandas' display width and length for people and models, unless the code has chosen its own."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not hasattr(pandas, "set_option") or getattr(pandas, "_agent_kernel_seen", False):
         return
@@ -48,11 +48,11 @@ def sane_frames() -> None:
 
 
 def _picture(value: Any) -> Pictured | None:
-    """PIL images and others that follow IPython's display protocol."""
+    """Return the picture of PIL images and others that follow IPython's display protocol."""
     for name, mime, magic in _PICTURES:
         try:
             data = getattr(type(value), name)(value)
-        except Exception:  # noqa: BLE001 - a value that can not be drawn has its repr
+        except Exception:  # noqa: BLE001 - a value that cannot be rendered has its repr
             continue
         if isinstance(data, bytes) and data.startswith(magic):
             return mime, data
@@ -82,7 +82,7 @@ def _table(value: Any) -> Pictured | None:
 
 
 def cell(value: Any) -> Any:
-    """A number, a text, true, false, or null for what is missing."""
+    """Convert a table cell to a number, text, boolean, or null for missing values."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):

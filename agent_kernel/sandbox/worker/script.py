@@ -1,7 +1,8 @@
-"""A shell script inside the jail: nothing that it starts outlives it. Standard library only.
+"""Runs a shell script inside the jail; nothing it starts outlives it. Standard library only.
 
-While one runs, this process adopts the orphans below it, so that also what a script has detached is found at its end.
-Where a filter forbids to signal others (no namespaces, and a kernel before 6.12), only the whole session can be ended.
+While a script runs, this process adopts orphans below it, so that detached processes are found at its end. Where
+seccomp forbids signalling other processes (no namespaces, and a kernel before 6.12), only the whole session can be
+ended.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from agent_kernel.sandbox.jail.syscalls import prctl
 
 SHELL = "/bin/sh"
 START = 'cd "$1" && { ulimit -S -t "$2" 2>/dev/null; exec /bin/sh -e -c "$3"; }'
-"""``-e``: the first line that fails ends the script, and its exit code is the script's."""
+"""With ``-e``, the first failing line ends the script with its exit code."""
 MAX_BYTES = 120_000
-"""Linux takes 128 KiB for one argument."""
+"""Linux accepts 128 KiB per argument."""
 _SUBREAPER = 36
 
 
 class Script:
-    """``env`` and ``workdir`` are the same for every script, whatever python code did to its own."""
+    """``env`` and ``workdir`` are the same for every script, whatever Python code has changed."""
 
     def __init__(self, workdir: str, env: Mapping[str, str]) -> None:
         self._workdir = workdir
         self._env = dict(env)
 
     def run(self, code: str, *, cpu_s: float, grace_s: float, calm: Callable[[], None]) -> int:
-        """Its exit code (128 + signal for one that was ended by a signal). ``calm`` makes this process deaf to further
-        interrupts. Interrupted, the script gets SIGINT, after a third of ``grace_s`` SIGTERM, after two thirds SIGKILL,
-        and KeyboardInterrupt is raised at its end. Raises ValueError for a script that is too long."""
+        """Run a script and return its exit code (128 + signal if a signal ended it). ``calm`` makes this process
+        ignore further interrupts. When interrupted, the script gets SIGINT, SIGTERM after a third of ``grace_s``,
+        SIGKILL after two thirds; KeyboardInterrupt is raised at its end. Raises ValueError for a script that is too
+        long."""
         if len(code.encode("utf-8", "surrogateescape")) > MAX_BYTES:
             raise ValueError(f"A script has at most {MAX_BYTES:,} bytes: write longer input to a file.")
         others = _children()
@@ -50,7 +52,8 @@ class Script:
                     continue
                 break
             if not _end(shell, others, time.monotonic() + grace_s / 3):
-                time.sleep(60)  # nobody here may end it: the server ends the whole session before that
+                # this process may not end it: the server ends the whole session before the sleep is over
+                time.sleep(60)
             raise
         finally:
             calm()
@@ -70,7 +73,7 @@ class Script:
 
 
 def _ended(shell: int, number: signal.Signals, within_s: float) -> bool:
-    """Signals the script, and waits. Where there are no groups, an interrupt goes to all processes of this session."""
+    """Signal the script and wait. Without process groups, an interrupt goes to all processes of this session."""
     with contextlib.suppress(OSError):
         if os.getpgid(shell) == shell:
             os.killpg(shell, number)
@@ -85,8 +88,8 @@ def _ended(shell: int, number: signal.Signals, within_s: float) -> bool:
 
 
 def _end(shell: int, others: set[int], until: float) -> bool:
-    """Ends and buries all that came below this process since; what is ended leaves its children to us. False when some
-    of it is still there."""
+    """Kill and reap all processes that appeared below this one; killing a process passes its children to us. Returns
+    False when some are still there."""
     while left := _children() - others:
         with contextlib.suppress(OSError):
             os.killpg(shell, signal.SIGKILL)

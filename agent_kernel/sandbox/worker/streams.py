@@ -1,4 +1,4 @@
-"""Standard input, output and error of the code inside the jail, whole again for every run. Standard library only."""
+"""Standard input, output and error of jailed code, restored for every run. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 class NoInput(io.TextIOBase):
-    """Standard input of code that nobody can answer."""
+    """Standard input without anyone to answer."""
 
     def readable(self) -> bool:
         return True
@@ -23,14 +23,14 @@ class NoInput(io.TextIOBase):
 
 
 class Streams:
-    """Output goes to file descriptors 1 and 2, so that C code and child processes are heard as well."""
+    """Output goes to the file descriptors 1 and 2, so that C code and child processes are captured too."""
 
     def __init__(self) -> None:
         self._kept = {fd: os.dup(fd) for fd in (1, 2)}
         sys.stdin = NoInput()
 
     def renew(self) -> None:
-        """As they were, whatever the last run did to them."""
+        """Restore the streams, whatever the last run did to them."""
         for fd, kept in self._kept.items():
             os.dup2(kept, fd)
         sys.stdout, sys.stderr = _stream(1), _stream(2)

@@ -1,9 +1,9 @@
-"""The process between the server and the jailed worker: waits warm, becomes a jail when told for whom, and sees to it
-that nothing outlives it. Trusted; standard library only; started by ``process.JailedProcess``.
+"""The process between the server and the jailed worker. It waits warm, becomes a jail on request, and ends everything
+below it when it ends. Trusted; standard library only; started by ``process.JailedProcess``.
 
 Its control channel carries one JSON object per line. From the server: the ``JailSpec``, then ``{"do": "interrupt"}`` or
 ``{"do": "refresh"}``; end of file ends everything. To the server: ``{"warm": pid}``, ``{"refreshed": true}``,
-``{"failed": reason}``, ``{"group": pid}`` (of the processes, where there is no namespace that ends them), ``{"exit":
+``{"failed": reason}``, ``{"group": pid}`` (the process group, where no namespace ends the processes), ``{"exit":
 status, "why": reason}`` (status as ``waitstatus_to_exitcode``: negative = signal; why if the supervisor ended it).
 """
 
@@ -29,16 +29,17 @@ from agent_kernel.sandbox.worker import worker
 REFUSED = 97
 LOOK_S = 1.0
 LOOK_CLOSELY_S = 0.25
-"""Between two looks at what a session uses; closely when it has an eighth of the processes that it may have."""
+"""Seconds between two checks of a session's usage; LOOK_CLOSELY_S once it has an eighth of the allowed processes."""
 LOOK_AGAIN_S = 0.05
 FASTEST_MB_S = 2000.0
-"""Never later than the memory that is left could be taken: two cores of 2024 write so much."""
+"""The next check is never later than the remaining memory could be filled at this rate, which two cores of 2024
+reach."""
 OF_THEIR_TIME = 3
-"""They run so many times longer than a look keeps them."""
+"""Processes run this many times longer than a check stops them."""
 
 
 def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
-    """``way_fd``: where a socket for the server's proxy is handed over."""
+    """Run the supervisor. ``way_fd`` is the socket over which the proxy's listener is sent to the server."""
     control = Control(socket.socket(fileno=control_fd))
     control.send({"warm": os.getpid()})
     request = control.wait()
@@ -54,7 +55,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
         control.send({"failed": str(error)})
         return
     _hand_over(jail, way_fd)
-    # Before the fork, so that the end of a child that fails at once is not missed.
+    # Before the fork, so that the end of a child that fails at once is noticed.
     wakeup = _wake_on_child()
     mine = os.getpid()
     child = os.fork()
@@ -70,7 +71,8 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
 
 
 def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
-    """Process 1 of the namespace: starts the worker, passes on interrupts, collects orphans, ends when it ends."""
+    """Run process 1 of the namespace: starts the worker, forwards interrupts, reaps orphans, and ends when the
+    worker ends."""
     credentials.die_with_parent(signal.SIGKILL)
     _default_signals()
     try:
@@ -92,11 +94,11 @@ def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
 
 
 def _lead(pid: int) -> None:
-    """A group of its own, in which all that it starts stays and can be ended at once."""
+    """Create a process group, in which everything the worker starts stays and can be killed at once."""
     try:
         os.setpgid(pid, 0)
     except OSError:
-        return  # the other side of the fork was first, or it has ended
+        return  # the other side of the fork was first, or the process has ended
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
@@ -125,7 +127,7 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
         worker.refuse(protocol_fd, reasons, jail.layers)
         os._exit(REFUSED)
     for name in [name for name in sys.modules if name.split(".")[0] == "agent_kernel"]:
-        del sys.modules[name]  # a stand-in without the real package's contents; user code may import that one
+        del sys.modules[name]  # an empty stand-in for the real package, which user code may import
     os.environ.update(jail.spec.env)
     if jail.network == "full":
         _packages(jail.spec.workdir)
@@ -134,7 +136,7 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
 
 
 def _packages(workdir: str) -> None:
-    """pip finds its way out, and puts what it gets where this session finds it."""
+    """Configure pip for the proxy, and for a target directory that this session's code can import from."""
     place = os.path.join(workdir, ".packages")
     os.makedirs(place, exist_ok=True)
     os.environ.update(network.variables(), PIP_TARGET=place, PYTHONPATH=place)
@@ -155,7 +157,7 @@ class Control:
             return  # the server is gone; end of file follows
 
     def wait(self) -> dict[str, Any] | None:
-        """The next line, None at the end."""
+        """Wait for the next line. Returns None at the end."""
         while b"\n" not in self._rest:
             data = self.channel.recv(65536)
             if not data:
@@ -166,7 +168,7 @@ class Control:
         return body
 
     def ready(self) -> Iterator[dict[str, Any] | None]:
-        """What has arrived, after the channel became readable."""
+        """Return the lines that have arrived; called when the channel is readable."""
         yield self.wait()
         while b"\n" in self._rest:
             yield self.wait()
@@ -176,7 +178,7 @@ class Control:
 
 
 class UsageWatch:
-    """The supervisor's life after the fork."""
+    """The supervisor's loop after the fork."""
 
     def __init__(self, control: Control, jail: Jail, child: int, wakeup: socket.socket) -> None:
         self.control, self.jail, self.child, self.wakeup = control, jail, child, wakeup
@@ -194,7 +196,7 @@ class UsageWatch:
                     ended = _collect(self.child)
                     if ended is not None:
                         _end_all()
-                        # Process 1 ends as a shell does: 128 + signal.
+                        # Process 1 reports like a shell: 128 + signal.
                         by_signal = self.jail.isolated and ended > 128
                         return self.control.send({"exit": 128 - ended if by_signal else ended, "why": self._why})
                 if self.control.channel in ready and not self._obey():
@@ -202,7 +204,7 @@ class UsageWatch:
                     return _end_all()
 
     def _look(self) -> float:
-        """Seconds until the next look at what the session uses; ends a session that uses too much."""
+        """Check what the session uses and end a session that uses too much. Returns seconds until the next check."""
         limits, counted = self.jail.spec.limits, self.jail.spec.counted
         if self._why:
             return LOOK_S
@@ -216,7 +218,8 @@ class UsageWatch:
         return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, soonest)
 
     def _disk(self, reserve_mb: int) -> str:
-        """Also between runs, when nobody else looks. A disk that was nearly full before is left to the runs."""
+        """Check the disk between runs as well, when the server does not. A disk that was nearly full before is left
+        to the runs."""
         try:
             free = shutil.disk_usage(self.jail.spec.workdir).free >> 20
         except OSError:
@@ -229,7 +232,8 @@ class UsageWatch:
         )
 
     def _stop(self) -> None:
-        """Process 1 of a namespace takes all others with it; without one they are one group, ended in one step."""
+        """Kill the processes: the end of process 1 ends a namespace; without one, they are a process group killed in
+        one step."""
         (os.kill if self.jail.isolated else os.killpg)(self.child, signal.SIGKILL)
 
     def _obey(self) -> bool:
@@ -252,7 +256,7 @@ class UsageWatch:
 
 
 def _collect(child: int) -> int | None:
-    """Buries the dead; the exit code of ``child`` if it is among them."""
+    """Reap ended processes. Returns the exit code of ``child`` if it is among them."""
     ended = None
     while True:
         try:
@@ -266,7 +270,7 @@ def _collect(child: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kills every descendant; orphans come to us, so this ends when there is none."""
+    """Kill every descendant. Orphans become our children, so this ends when there are none."""
     while True:
         for pid in _children():
             _kill(pid)
@@ -277,7 +281,8 @@ def _end_all() -> None:
 
 
 def _children() -> list[int]:
-    """None when /proc is that of the jail: its processes end with process 1, our only child."""
+    """Return the children of this process. Empty when /proc is that of the jail, whose processes end with process 1,
+    our only child."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
@@ -306,7 +311,7 @@ _KEPT: list[socket.socket] = []
 
 
 def _close_wakeup(reader: socket.socket) -> None:
-    """In a child: who could read it would keep from us that something has ended."""
+    """Close the wakeup pipe in a child: its reader could keep us from noticing ended processes."""
     signal.set_wakeup_fd(-1)
     reader.close()
     while _KEPT:
@@ -323,15 +328,15 @@ def _default_signals() -> None:
 
 
 def _let_go(protocol_fd: int) -> None:
-    """Only the worker holds its channels, so that their end is its end. Standard input is /dev/null, which may have no
-    name while the file tree is being switched."""
+    """Close the worker's channels here, so that their end means its end. Standard input is /dev/null, which may have
+    no name while the file tree is switched."""
     os.close(protocol_fd)
     for fd in (1, 2):
         os.dup2(0, fd)
 
 
 def _easy_to_kill() -> None:
-    """When memory runs out the jail goes before the server."""
+    """Prefer the jail over the server when the system runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("600")

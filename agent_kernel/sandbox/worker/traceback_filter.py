@@ -1,4 +1,4 @@
-"""What a person sees of an exception in their code: its own frames, none of the libraries'. Standard library only."""
+"""Formats exceptions for the user: frames of the user's code, without those of libraries. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MAX_ERROR = 20_000
 
 
 def outcome(problem: BaseException) -> tuple[str, str | None]:
-    """(status, what a person would see)."""
+    """Return (status, text for the user)."""
     if isinstance(problem, SystemExit):
         if problem.code in (None, 0):
             return "success", None
         return "error", f"SystemExit: {problem.code} (the session goes on)"
     try:
         text = _traceback(problem)
-    except Exception:  # noqa: BLE001 - an exception whose own repr fails, or no stack left to format it
+    except Exception:  # noqa: BLE001 - the exception's own repr fails, or no stack is left to format it
         text = type(problem).__name__
     kinds = {KeyboardInterrupt: "interrupted", ProcessorTimeUsedUp: "timeout"}
     status = next((kinds[kind] for kind in type(problem).__mro__ if kind in kinds), "error")
@@ -38,12 +38,12 @@ def _traceback(problem: BaseException) -> str:
         problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
     shown = traceback.TracebackException.from_exception(problem, compact=True)
     _only_their_frames(shown, set())
-    # An exception of ours is named without the module that nobody but us can import.
+    # Our own exceptions are named without their module, which nobody else can import.
     return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
 
 
 def _only_their_frames(shown: traceback.TracebackException, seen: set[int]) -> None:
-    """Frames of the code itself and of modules in the work directory; the libraries' own are left out."""
+    """Keep frames of the code itself and of modules in the work directory."""
     if id(shown) in seen:
         return
     seen.add(id(shown))

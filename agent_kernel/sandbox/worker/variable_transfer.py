@@ -1,9 +1,9 @@
-"""Copies of variables that come into the jail and go out of it. Inside the jail: standard library only; numpy, pandas,
-pyarrow and polars are used where the value needs them.
+"""Copies variables into and out of the jail. Runs inside it: standard library only; numpy, pandas, pyarrow and polars
+are used where the value needs them.
 
-In and out: ``json`` for plain values and, with the type pandas.DataFrame or pandas.Series, a table of ``{columns,
-index, data}`` (pandas' orient "split"); ``npy`` for arrays (never with objects in them); ``arrow`` for tables (an IPC
-stream). ``pickle`` comes in only: to read one is to run what its writer chose.
+Both ways: ``json`` for plain values and, with the type pandas.DataFrame or pandas.Series, a table of ``{columns, index,
+data}`` (pandas' orient "split"); ``npy`` for arrays without objects; ``arrow`` for tables (an IPC stream). ``pickle``
+only comes in: loading one runs code its author chose.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_BYTES = 64 << 20
-"""All that one run is given together, and what is taken at once."""
+"""Limit of all variables given to one run together, and of one copy taken."""
 LISTED = 200
 _FRAME, _SERIES = "pandas.DataFrame", "pandas.Series"
 _ARRAYS = ("numpy", "pandas", "polars", "pyarrow", "scipy", "torch")
 
 
 class NotCopied(Exception):
-    """A value that can not be copied, with the reason."""
+    """A value cannot be copied, with the reason."""
 
 
 def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:
-    """Sets them all or none. Raises NotCopied for one that can not be read here."""
+    """Set all variables or none. Raises NotCopied if one cannot be decoded."""
     values: dict[str, Any] = {}
     for one in given:
         try:
@@ -43,7 +43,7 @@ def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:
 
 
 def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
-    """(encoding, type, data). Raises LookupError, NotCopied."""
+    """Return (encoding, type, data). Raises LookupError, NotCopied."""
     if name not in namespace:
         raise LookupError(name)
     value = namespace[name]
@@ -61,8 +61,7 @@ def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
 
 
 def listed(namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{name, type, shape?}`` of what the code has bound; nothing of the values, none of which is asked to print
-    itself."""
+    """List ``{name, type, shape?}`` of the code's variables. Values are never converted to text."""
     found: list[dict[str, Any]] = []
     for name, value in list(namespace.items()):
         if name.startswith("_") or isinstance(value, types.ModuleType) or len(found) >= LISTED:
@@ -161,7 +160,7 @@ def _arrow(table: Any) -> bytes:
 
 
 def _plain(value: Any, depth: int) -> None:
-    """Raises TypeError, with the name of the type, for what JSON would change or can not say."""
+    """Raise TypeError, with the name of the type, for values that JSON would change or cannot represent."""
     if depth > 100:
         raise TypeError("that nests too deeply")
     if isinstance(value, dict):

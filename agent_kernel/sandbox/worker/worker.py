@@ -1,6 +1,6 @@
-"""What runs inside the jail: one persistent namespace in which the agent's code is executed, run by run.
+"""The worker inside the jail: executes the agent's code, run by run, in one persistent namespace.
 
-Standard library only, as all that it imports of ours. Output goes to file descriptors 1 and 2.
+This and everything of this package it imports use the standard library only. Output goes to file descriptors 1 and 2.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ READY_MADE = {
     "plt": "matplotlib.pyplot",
     **{name: name for name in ("math", "json", "re", "os", "csv", "datetime", "sys", "random", "statistics")},
 }
-"""Names that need no import, bound when code first mentions them: pandas costs its time only where it is used."""
+"""Names that need no import. They are bound when code first uses them, because importing pandas takes time."""
 
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
-    """Serves runs until the channel ends."""
+    """Serve runs until the channel ends."""
     channel = WorkerChannel(fd)
     _settle(workdir)
     worker = CodeWorker(channel, workdir, limits)
@@ -48,7 +48,7 @@ def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, 
 
 
 def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
-    """Says why there will be no worker."""
+    """Report why there will be no worker."""
     WorkerChannel(fd).send({"type": "refused", "reason": reason, "layers": layers})
 
 
@@ -60,7 +60,7 @@ def _settle(workdir: str) -> None:
         MPLCONFIGDIR=os.path.join(workdir, ".cache", "matplotlib"),
         XDG_CACHE_HOME=os.path.join(workdir, ".cache"),
         MPLBACKEND=f"module://{BACKEND}",
-        # Each thread of these reserves tens of MB of address space, which is limited.
+        # each thread of these libraries reserves tens of MB of address space, which is limited
         OPENBLAS_NUM_THREADS="1",
         OMP_NUM_THREADS="1",
         MKL_NUM_THREADS="1",
@@ -73,7 +73,8 @@ def _settle(workdir: str) -> None:
 
 
 class CodeWorker:
-    """One run at a time; the namespace is a real module named ``__main__``, so that pickle and dataclasses work."""
+    """Runs code, one run at a time. The namespace is a real module named ``__main__``, so that pickle and
+    dataclasses work."""
 
     def __init__(self, channel: WorkerChannel, workdir: str, limits: Mapping[str, int]) -> None:
         self._channel = channel
@@ -97,7 +98,7 @@ class CodeWorker:
         self._seen: set[bytes] = set()
 
     def serve(self, request: Mapping[str, Any]) -> None:
-        """One request to its end; whatever the code does, it is answered once."""
+        """Run one request to its end and answer it exactly once, whatever the code does."""
         self._id, self._shown = int(request["id"]), 0
         self._seen.clear()
         self._streams.renew()
@@ -114,7 +115,7 @@ class CodeWorker:
             self._running = False
             answer["status"], answer["error"] = traceback_filter.outcome(problem)
         if os.getpid() != self._pid:
-            os._exit(0)  # a child that the code forked came back here
+            os._exit(0)  # a child that the code forked has returned here
         self._finish(answer)
 
     def _answered(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -184,7 +185,7 @@ class CodeWorker:
                 try:
                     self._namespace[name] = importlib.import_module(READY_MADE[name])
                 except ModuleNotFoundError:
-                    continue  # not installed: the code gets its NameError
+                    continue  # not installed: the code raises its NameError
         rich_display.sane_frames()
 
     def _present(self, value: Any) -> str:
@@ -194,7 +195,7 @@ class CodeWorker:
         return text
 
     def _display(self, *shown: Any) -> None:
-        """Shows values as a notebook would."""
+        """Display values as a notebook does."""
         for value in shown:
             if not self._figures.draw(value):
                 seen = self._show_media(value)
@@ -202,7 +203,7 @@ class CodeWorker:
                     sys.stdout.write(rich_display.text_of(value, self._limits["value_chars"]) + "\n")
 
     def _show_media(self, value: Any) -> str:
-        """The MIME type of what was shown beside the text."""
+        """Return the MIME type of what was displayed besides the text."""
         try:
             found = rich_display.media_of(value)
         except Exception as problem:  # noqa: BLE001 - a value that can not be drawn has its text
@@ -214,7 +215,7 @@ class CodeWorker:
         return found[0]
 
     def _media(self, mime: str, data: bytes) -> None:
-        """The same bytes are shown once in a run."""
+        """Send a medium to the server. The same bytes are displayed once in a run."""
         digest = hashlib.sha256(data).digest()
         if digest in self._seen:
             return
@@ -226,7 +227,7 @@ class CodeWorker:
         self._channel.send({"type": "media", "id": self._id, "mime": mime, "size": len(data)}, data)
 
     def _follow_plotly(self, module: types.ModuleType) -> None:
-        """``show`` would look for a browser."""
+        """Prevent ``show`` from looking for a browser."""
         module.__dict__["BaseFigure"].show = lambda this, *args, **kwargs: self._display(this)
 
     def _complain(self, text: str) -> None:
@@ -241,7 +242,7 @@ class CodeWorker:
 
 
 def _free_names(table: symtable.SymbolTable) -> set[str]:
-    """Names that the code reads and nowhere binds: looked up globally in some scope, not assigned at the top."""
+    """Return names that the code reads as globals in some scope and never assigns at the top level."""
     bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     found: set[str] = set()
     scopes = [table]
