@@ -19,7 +19,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.draft.request import draft_request
 from agent_kernel.notebook.kernel import inspection, variables
-from agent_kernel.notebook.kernel.changed_names import in_place
+from agent_kernel.notebook.kernel.changed_names import modified_in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
 from jupyter_ext.notebooks.kernel_jobs import Jobs
@@ -195,7 +195,7 @@ def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[st
         was, is_now = json.loads(before.text), json.loads(after.text)
     except ValueError:  # code of the person may have taken the words out of our mouth
         return []
-    touched = in_place(code)
+    touched = modified_in_place(code)
     return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host import denied_path, profile
-from agent_kernel.sandbox.host.denied_path import path_outside
+from agent_kernel.sandbox.host.denied_path import find_denied_path
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sandbox.jail.jail import IsolationPlan
@@ -147,4 +147,4 @@ def test_the_developers_tools_are_shown_without_what_is_secret_beside_them(monke
     ],
 )
 def test_the_path_that_code_asked_for_in_vain_is_found_in_its_error(error: str, path: str) -> None:
-    assert path_outside(f"Traceback\n{error}", "/work/me", ["/secret"]) == path
+    assert find_denied_path(f"Traceback\n{error}", "/work/me", ["/secret"]) == path

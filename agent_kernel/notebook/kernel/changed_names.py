@@ -59,16 +59,16 @@ class NamespaceSnapshot:
     ) -> None:
         self._hidden = frozenset(hidden)
         self._marks = {name: mark(value) for name, value in namespace.items() if self._counts(name, value)}
-        self._shapes = {name: shape(namespace[name]) for name in self._marks}
+        self._shapes = {name: cheap_facts(namespace[name]) for name in self._marks}
 
     def changes(self, namespace: Mapping[str, Any], code: str) -> NameChanges:
         """Compare with ``namespace`` after ``code``, which is plain Python, has run."""
-        touched = in_place(code)
+        touched = modified_in_place(code)
         new, changed = [], []
         for name, value in namespace.items():
             if name not in self._marks:
                 new += [name] if self._counts(name, value) else []
-            elif not self._marks[name].fits(value) or name in touched or shape(value) != self._shapes[name]:
+            elif not self._marks[name].fits(value) or name in touched or cheap_facts(value) != self._shapes[name]:
                 changed.append(name)
         deleted = [name for name in self._marks if name not in namespace]
         return NameChanges(tuple(new[:MAX_NAMES]), tuple(changed[:MAX_NAMES]), tuple(deleted[:MAX_NAMES]))
@@ -77,7 +77,7 @@ class NamespaceSnapshot:
         return not name.startswith("_") and name not in self._hidden and not isinstance(value, types.ModuleType)
 
 
-def shape(value: Any) -> object:
+def cheap_facts(value: Any) -> object:
     """Return cheap facts of a value: size, columns, types. None if there are none."""
     try:
         if type(value).__name__ in ("DataFrame", "GeoDataFrame"):
@@ -125,7 +125,7 @@ def loop_names(code: str) -> set[str]:
     return {node.id for node in targets} - others
 
 
-def in_place(code: str) -> set[str]:
+def modified_in_place(code: str) -> set[str]:
     """Return names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
     ``inplace=True``."""
     try:

@@ -35,7 +35,7 @@ LOOK_S = 0.2
 TAIL = 1_500
 """Number of characters of the server's log shown when it does not start."""
 NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
-COSTS = (
+STARTED = (
     "Started a server for this kernel: {process}. It listens on this machine only ({address}), knows this kernel only, "
     "and ends with it. The first turn loads a model. %agent stop server stops it."
 )
@@ -74,7 +74,7 @@ class EmbeddedServer:
             raise
         self._server = server
         self._adopted(environment)
-        self._tell(COSTS.format(process=self._described(), address=server.url))
+        self._tell(STARTED.format(process=self._described(), address=server.url))
 
     def stop(self) -> None:
         was_running = self.server is not None

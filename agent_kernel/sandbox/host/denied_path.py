@@ -16,7 +16,7 @@ MAX_PATH = 4096
 NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
 
 
-def path_outside(error: str, workdir: str, hidden: Sequence[str]) -> str:
+def find_denied_path(error: str, workdir: str, hidden: Sequence[str]) -> str:
     """Return the last absolute path the error reports as refused, if a user may allow it, else "". Does not check
     whether the file exists, because code must not learn that. The error is written by the code, so it is not
     trusted."""

@@ -31,7 +31,7 @@ class OrphanWorkdir:
     idle: bool
 
 
-def note(workdir: Path, key: SessionKey) -> None:
+def write_note(workdir: Path, key: SessionKey) -> None:
     """Write the note that names the session of ``workdir`` and the process that uses it."""
     place = workdir.with_suffix(NOTE)
     fresh = place.with_suffix(f".{os.getpid()}.tmp")
@@ -47,7 +47,7 @@ def forget(workdir: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def found(work_root: Path) -> list[OrphanWorkdir]:
+def find_orphans(work_root: Path) -> list[OrphanWorkdir]:
     """Return all work directories with a note. Unreadable notes are skipped."""
     leftovers = []
     for place in sorted(work_root.glob(f"*{NOTE}")):
@@ -73,8 +73,8 @@ def _of(pid: int) -> dict[str, Any]:
 
 
 def _is_idle(body: Mapping[str, Any]) -> bool:
-    """Decide whether the noted process has ended. Unknown (False) for a process on another machine or in another
-    container."""
+    """True if the noted process is this one or has certainly ended. A process on another machine, or in another
+    container, counts as running."""
     mine = _of(os.getpid())
     if all(body[name] == value for name, value in mine.items()):
         return True

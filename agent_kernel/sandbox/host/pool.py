@@ -122,7 +122,7 @@ class LinuxSandbox:
 
     async def leftovers(self) -> list[OrphanWorkdir]:
         """Return work directories with the sessions they were created for; sessions may no longer exist."""
-        return await asyncio.to_thread(orphan_workdirs.found, self._work_root)
+        return await asyncio.to_thread(orphan_workdirs.find_orphans, self._work_root)
 
     @property
     def processes(self) -> int:
@@ -235,7 +235,7 @@ class LinuxSandbox:
         """Add facts about the process to the result: missing layers, a denied path, the interpreter."""
         less = self.policy.less(process.layers)
         known = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
-        path = denied_path.path_outside(result.error or "", str(place.workdir), known)
+        path = denied_path.find_denied_path(result.error or "", str(place.workdir), known)
         if path and self.policy.mode != "off":
             result = replace(result, denied=path, error=f"{result.error}\n{denied_path.advice(path)}")
         interpreter = str(process.layers.get("interpreter", {}).get("detail", ""))
@@ -254,7 +254,7 @@ class LinuxSandbox:
             await self._make_room()
             cell = JailRequest(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))
             place.process, place.paths = await self._jails.jail(cell), paths
-            orphan_workdirs.note(place.workdir, session)
+            orphan_workdirs.write_note(place.workdir, session)
             self._mark(place.workdir).touch(mode=0o600)
         return place.process
 

@@ -20,7 +20,7 @@ def uid_of(digest: str) -> int:
     return FIRST_UID + int(digest[:8], 16) % UIDS
 
 
-def become(uid: int) -> str:
+def switch_user(uid: int) -> str:
     """Switch from root to ``uid`` permanently. Raises OSError."""
     # Groups first, user last: without uid 0 the process may no longer change its groups.
     os.setgroups([])
@@ -52,8 +52,8 @@ def no_new_privileges() -> str:
 
 def die_with_parent(signal: int, parent: int = 0) -> None:
     """Ask the kernel to send ``signal`` to this process when its parent ends. A change of the uid clears this, so
-    call it after ``become``. ``parent`` is the expected parent if it is known; if it has ended already, this process
-    ends now."""
+    call it after ``switch_user``. ``parent`` is the expected parent if it is known; if it has ended already, this
+    process ends now."""
     prctl(_PR_SET_PDEATHSIG, signal)
     if parent and os.getppid() != parent:
         os._exit(1)

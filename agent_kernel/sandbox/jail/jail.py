@@ -106,7 +106,7 @@ class Jail:
         self.hidden = sorted({os.path.realpath(path) for path in spec.hidden})
         os.makedirs(spec.workdir, mode=0o700, exist_ok=True)
         if spec.plan.drop:
-            _give(spec.workdir, spec.uid)
+            _change_owner(spec.workdir, spec.uid)
         if self.open:
             return
         read = self._shareable(spec.read, home)
@@ -215,11 +215,11 @@ class Jail:
         # RLIMIT_NPROC counts all tasks of a user. A session's own user has no others.
         others = 0 if spec.plan.drop else limits.tasks_of(os.getuid())
         if spec.plan.drop:
-            self._try("uid", lambda: credentials.become(spec.uid))
+            self._try("uid", lambda: credentials.switch_user(spec.uid))
         elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
-        # After `become`, which clears the parent-death signal. In a namespace, the end of process 1 ends this process.
+        # After `switch_user`, which clears the parent-death signal. In a namespace, process 1 takes this process with it.
         if not self.isolated:
             credentials.die_with_parent(signal.SIGKILL, parent)
         if not self.open:
@@ -285,7 +285,7 @@ def _describe_network(asked: str, given: str) -> str:
     }[given]
 
 
-def _give(directory: str, uid: int) -> None:
+def _change_owner(directory: str, uid: int) -> None:
     """Give the work directory, with files from earlier processes of the session, to the session's user."""
     for path, folders, files in os.walk(directory):
         for name in (path, *(os.path.join(path, name) for name in (*folders, *files))):

@@ -68,23 +68,23 @@ async def test_what_another_living_server_uses_is_left_alone(tmp_path: Path) -> 
     private = SessionKey("local", private_id())
     for name, change in (("here", {"pid": 1, "started": ""}), ("elsewhere", {"machine": "another"})):
         (work / name).mkdir()
-        orphan_workdirs.note(work / name, private)
+        orphan_workdirs.write_note(work / name, private)
         place = (work / name).with_suffix(orphan_workdirs.NOTE)
         place.write_text(json.dumps({**json.loads(place.read_text()), **change}))
     (work / "broken").mkdir()
     (work / f"broken{orphan_workdirs.NOTE}").write_text("nonsense")
-    found = {left.workdir.name: left.idle for left in orphan_workdirs.found(work)}
+    found = {left.workdir.name: left.idle for left in orphan_workdirs.find_orphans(work)}
     assert found == {"here": False, "elsewhere": False}
     await swept(tmp_path, {"here", "elsewhere", "broken"})
 
 
 def test_a_note_of_a_process_that_is_gone_is_idle(tmp_path: Path) -> None:
-    orphan_workdirs.note(tmp_path / "one", KEPT)
-    (mine,) = orphan_workdirs.found(tmp_path)
+    orphan_workdirs.write_note(tmp_path / "one", KEPT)
+    (mine,) = orphan_workdirs.find_orphans(tmp_path)
     assert (mine.key, mine.idle) == (KEPT, True)
     place = tmp_path / f"one{orphan_workdirs.NOTE}"
     gone = {**json.loads(place.read_text()), "pid": os.getpid(), "started": "1"}
     place.write_text(json.dumps(gone))
-    assert orphan_workdirs.found(tmp_path)[0].idle
+    assert orphan_workdirs.find_orphans(tmp_path)[0].idle
     orphan_workdirs.forget(tmp_path / "one")
     assert list(tmp_path.iterdir()) == []
