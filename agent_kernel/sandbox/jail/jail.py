@@ -219,7 +219,7 @@ class Jail:
         elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
-        # After `switch_user`, which clears the parent-death signal. In a namespace, process 1 takes this process with it.
+        # After `switch_user`, which clears the parent-death signal. In a namespace, process 1 takes this one with it.
         if not self.isolated:
             credentials.die_with_parent(signal.SIGKILL, parent)
         if not self.open:
