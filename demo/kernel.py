@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 class KernelDied(Exception):
-    """The kernel is gone; the cell that ran has no reply."""
+    """The kernel died; the cell that ran has no reply."""
 
 
 class Kernel:
@@ -27,7 +27,7 @@ class Kernel:
         self._session = uuid.uuid4().hex
 
     async def execute(self, code: str) -> AsyncGenerator[Message, None]:
-        """Every message that the cell caused, until the kernel is idle again. Raises KernelDied."""
+        """Yield every message of the cell until the kernel is idle again. Raises KernelDied."""
         request = self._message("execute_request", code=code, allow_stdin=False, stop_on_error=True, store_history=True)
         await self._socket.write_message(json.dumps(request))
         waiting = {"reply", "idle"}
@@ -62,7 +62,7 @@ class Kernel:
 
 @asynccontextmanager
 async def notebook_kernel(server: Server, http: httpx.AsyncClient, path: str) -> AsyncIterator[Kernel]:
-    """Opens ``path`` as a browser does: the kernel is bound to the notebook, and shut down at the end."""
+    """Open ``path`` as a browser does: the kernel is bound to the notebook, and shut down at the end."""
     body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
     session = (await http.post("api/sessions", json=body)).raise_for_status().json()
     address = server.url.replace("http", "ws", 1) + f"api/kernels/{session['kernel']['id']}/channels"

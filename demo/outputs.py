@@ -1,4 +1,4 @@
-"""Kernel messages -> the outputs of a cell, as a front end keeps them: displays are updated in place."""
+"""Converts kernel messages to cell outputs as a front end does: displays are updated in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT = {"execute_result", "stream", "display_data", "update_display_data", "erro
 
 
 class Outputs:
-    """The outputs of one notebook. A display lives in the cell that made it, also when a later cell updates it."""
+    """The outputs of one notebook. A display belongs to the cell that created it, also when a later cell updates it."""
 
     def __init__(self) -> None:
         self._displays: dict[str, list[NotebookNode]] = {}
@@ -46,7 +46,7 @@ class Outputs:
 
 
 def _as_display(message: dict[str, Any]) -> dict[str, Any]:
-    """nbformat knows no update: it has the content of a display."""
+    """Convert an update to a display, because nbformat has no updates."""
     if message["msg_type"] != "update_display_data":
         return message
     return message | {"header": message["header"] | {"msg_type": "display_data"}}

@@ -1,4 +1,4 @@
-"""Runs a notebook through a server, streams it to the terminal, and says what each turn cost.
+"""Runs a notebook through a server, streams it to the terminal, and prints the cost of each turn.
 
 Exit codes: 0 every turn was committed, 1 a turn or a cell failed, 2 the server or the kernel failed, 130 Ctrl-C.
 """
@@ -26,7 +26,7 @@ from demo.server import ServerFailed, jupyter_server
 from demo.terminal import Terminal
 
 CELL_S = 600.0
-"""The longest a cell may take; the default model on two slow cores needs about a tenth of it."""
+"""Maximum time of a cell; the default model on two slow cores needs about a tenth of it."""
 
 
 ANSWER_LINES = 8
@@ -34,7 +34,7 @@ ANSWER_LINES = 8
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one agent cell came to. ``usage`` is that of the wire."""
+    """The outcome of one agent cell; ``usage`` has the wire format."""
 
     cell: int
     question: str
@@ -43,7 +43,7 @@ class Report:
     usage: Mapping[str, float]
 
     def lines(self) -> list[str]:
-        """One line of numbers, then the answer."""
+        """Return one line of figures, then the answer."""
         return [self._row(), *(f"      {line}" for line in self.answer.strip().splitlines()[:ANSWER_LINES])]
 
     def _row(self) -> str:
@@ -57,7 +57,7 @@ HEADER = "cell  state        prompt  reused  answer  1st token     total  questi
 
 
 class Run:
-    """One notebook in one kernel; saved through the server after every cell, as a front end would."""
+    """One notebook in one kernel; saved through the server after every cell, as a front end does."""
 
     def __init__(
         self, http: httpx.AsyncClient, kernel: Kernel, path: str, notebook: NotebookNode, out: Terminal
@@ -71,7 +71,7 @@ class Run:
         self.reports: list[Report] = []
 
     async def all(self) -> bool:
-        """True when every cell ran and every turn was committed; stops at the first that did not."""
+        """Run all cells and stop at the first failure; True if every cell ran and every turn was committed."""
         for number, cell in enumerate(self._notebook.cells, start=1):
             if cell.cell_type == "code" and not await self._cell(number, cell):
                 return False
@@ -106,7 +106,7 @@ class Run:
 
 
 def answer(items: Sequence[Mapping[str, Any]], turn: str) -> str:
-    """The last thing the assistant said in the turn."""
+    """Return the last assistant text of the turn."""
     said = [item["message"] for item in items if item["turn"] == turn and item["message"]["role"] == "assistant"]
     return str(said[-1]["content"]) if said else ""
 

@@ -1,4 +1,4 @@
-"""A Jupyter server of our own on a free loopback port, stopped with everything it started."""
+"""A temporary Jupyter server on a free loopback port, stopped with everything it started."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 import httpx
 
 START_S = 60.0
-"""A cold import of Jupyter on a slow disk takes seconds; a minute means that it hangs."""
+"""A cold import of Jupyter on a slow disk takes seconds; after a minute it is considered stuck."""
 STOP_S = 20.0
 
 
 class ServerFailed(Exception):
-    """The server ended, or did not answer in time; the message ends with the last lines of its log."""
+    """The server ended or did not answer in time; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,8 @@ class Server:
 async def jupyter_server(
     folder: Path, log: Path, python: str = sys.executable, env: Mapping[str, str] = os.environ
 ) -> AsyncIterator[Server]:
-    """Serves ``folder``. Its sessions are kept in ``folder/.data``, so that a run never continues an earlier one.
-
-    Raises ServerFailed.
-    """
+    """Serve ``folder``. Sessions are stored in ``folder/.data``, so that a run never continues an earlier one. Raises
+    ServerFailed."""
     port = free_port()
     server = Server(f"http://127.0.0.1:{port}/", secrets.token_hex(24))
     command = [python, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
@@ -62,7 +60,7 @@ async def jupyter_server(
 
 
 async def answering(server: Server, process: asyncio.subprocess.Process, log: Path) -> None:
-    """Returns when the extension answers. Raises ServerFailed."""
+    """Wait until the extension answers. Raises ServerFailed."""
     async with httpx.AsyncClient(base_url=server.url, headers=server.headers, trust_env=False) as http:
         for _ in range(int(START_S / 0.1)):
             if process.returncode is not None:
@@ -81,7 +79,7 @@ async def answering(server: Server, process: asyncio.subprocess.Process, log: Pa
 
 
 async def stop(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM, and after STOP_S seconds SIGKILL for its whole process group."""
+    """Send SIGTERM, and after STOP_S seconds SIGKILL, to the whole process group."""
     if process.returncode is not None:
         return
     process.terminate()

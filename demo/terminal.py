@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of a running notebook: sources, then outputs as they grow."""
+"""Terminal output of a running notebook: sources, then outputs as they grow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXTS = ("text/plain", "text/markdown")
 
 
 class Terminal:
-    """Prints only what is new: a text that grew its new end, of another update the lines that were not there."""
+    """Prints only what is new: the end of a text that grew, and the new lines of other updates."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -38,7 +38,7 @@ class Terminal:
             self._display(message["header"]["msg_id"], content)
 
     def line(self, text: str = "") -> None:
-        """A line of its own."""
+        """Print a line of its own."""
         self._write(("" if self._at_start else "\n") + text + "\n")
 
     def _display(self, message_id: str, content: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""The ``agent-kernel`` command. Results go to stdout, everything else to stderr; 0 is success, 1 a failure told in one
-line with the next step, 2 wrong usage, 130 interrupted.
+"""The ``agent-kernel`` command.
 
-What is heavy is imported by the command that needs it.
+Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 a failure (one line with the next step), 2
+wrong usage, 130 interrupted. Heavy modules are imported by the command that needs them.
 """
 
 from __future__ import annotations

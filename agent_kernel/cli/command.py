@@ -1,4 +1,4 @@
-"""A command is a row: what it adds to the parser, and a function from arguments to exit status."""
+"""The description of a command: its name, its help, its arguments, and a function from arguments to exit status."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 @dataclass(frozen=True, slots=True)
 class Command:
+    """One command."""
+
     name: str
     help: str
     arguments: Callable[[argparse.ArgumentParser], None]
@@ -30,7 +32,7 @@ def add(commands: Any, rows: Sequence[Command]) -> None:
 
 
 def group(rows: Sequence[Command]) -> Callable[[argparse.ArgumentParser], None]:
-    """The arguments of a command that has commands of its own."""
+    """Return the arguments of a command that has subcommands."""
     return lambda parser: add(parser.add_subparsers(metavar="COMMAND", required=True), rows)
 
 
@@ -46,12 +48,12 @@ def data_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Settings of the environment, but for what the command line says. Raises InvalidRequest."""
+    """Return the settings of the environment, overridden by the command line. Raises InvalidRequest."""
     names = ("cache_dir", "data_dir", "sources", "namespace", "store", "limits", "ttl", "max_sessions")
     given: dict[str, Any] = {name: getattr(args, name, None) for name in names}
     return Settings.from_env(**given)
 
 
 def assembly() -> Any:
-    """By name and late: jsonschema, which it needs, takes 1.3 s to import where its format checkers are installed."""
+    """Import the runtime late: its dependency jsonschema takes 1.3 s to import if its format checkers are installed."""
     return importlib.import_module("agent_kernel.turn.runtime")

@@ -1,4 +1,4 @@
-"""``agent-kernel config``: what is set, from where, and what may run by it."""
+"""``agent-kernel config``: the settings, their origin, and the resulting permissions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOTE = "Traits of the Jupyter server (c.AgentKernel.NAME) come before variables 
 
 
 def policy_of(settings: Settings) -> Policy:
-    """What a server with these settings rules. Raises InvalidRequest for a policy that can not be used."""
+    """Return the policy of a server with these settings. Raises InvalidRequest for an invalid policy file."""
     own: Mapping[str, Any] = settings.policy
     return Policy(settings.permission, own, AdminPolicy.read())
 
 
 def admin_lines(policy: Policy) -> list[str]:
-    """What the administrator says, or where they could say something."""
+    """Describe the administrator's policy files, or where they would be."""
     if not policy.admin.files:
         return [f"administrator: nothing (there is no {', '.join(map(str, policy_paths()))})"]
     return [
@@ -68,7 +68,8 @@ def _source(name: str) -> str:
 
 
 def _plain(name: str, value: object) -> object:
-    """Of ``engines`` and the like the names alone: somebody may have put a secret where the name of one belongs."""
+    """Return a setting for display. Only the keys of ``engines`` and similar settings are shown, because a value may
+    contain a secret."""
     if isinstance(value, Mapping):
         return dict(value) if name == "policy" else sorted(map(str, value))
     return value if isinstance(value, bool | int | float | str) else str(value)

@@ -1,4 +1,4 @@
-"""``agent-kernel doctor``: what works here."""
+"""``agent-kernel doctor``: what works on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def doctor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """1 when a required layer of the sandbox is missing: agent code then runs only in a kernel, and only when asked."""
+    """Return 1 if a required layer of the sandbox is missing: agent code then runs only in a kernel, and only after
+    asking."""
     settings = Settings.from_env()
     if args.model:
         return _model_doctor(settings, args.model, json_wanted=args.json)
@@ -54,7 +55,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
-    """1 when the model can not be an agent's: it does not answer, does not stream, or makes no calls."""
+    """Return 1 if the model cannot serve an agent: it does not answer, does not stream, or makes no calls."""
     info, findings = asyncio.run(_findings(settings, model))
     lacking = missing(findings)
     if json_wanted:

@@ -29,7 +29,7 @@ from agent_kernel.sessions.export.transcript import Exported
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 MAX_FILES = 1_000
-"""Media beside a document that come in."""
+"""Maximum number of media files beside a document."""
 
 
 def export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def sessions_export(args: argparse.Namespace) -> int:
 
 
 def _write(output: Path, made: Exported, *, force: bool) -> None:
-    """The media first: a document never names a file that is not there."""
+    """Write the media first, so that a document never names a missing file."""
     if output.exists() and not force:
         raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite it.")
     for name, data in made.files.items():
@@ -87,7 +87,7 @@ def _write(output: Path, made: Exported, *, force: bool) -> None:
 
 
 def beside(document: Path) -> Path:
-    """The directory with the media of a document: NAME for NAME.json."""
+    """Return the directory with the media of a document: NAME for NAME.json."""
     return document.with_suffix("")
 
 
@@ -127,7 +127,7 @@ def sessions_import(args: argparse.Namespace) -> int:
 
 
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """With the media beside it, by name. Raises InvalidRequest for too much, OSError."""
+    """Read a document with the media beside it, by name. Raises InvalidRequest if they are too large, and OSError."""
     if path.stat().st_size > MAX_BYTES:
         raise InvalidRequest(f"{path} has more than {MAX_BYTES} bytes.")
     files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""``agent-kernel where``: every place that holds something of agent-kernel, with its size."""
+"""``agent-kernel where``: every location that holds data of agent-kernel, with its size."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _row(place: StorageLocation) -> dict[str, Any]:
 
 
 async def _bound(args: argparse.Namespace) -> Sequence[NotebookBinding]:
-    """Without making a store where there is none."""
+    """Return the bindings without creating a store."""
     settings = settings_of(args)
     file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")
     if settings.store == "memory" or not (settings.data_dir / file).exists():

@@ -1,4 +1,4 @@
-"""``agent-kernel mcp``: the MCP servers of the configuration, tried."""
+"""``agent-kernel mcp``: connects to the configured MCP servers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mcp_list(args: argparse.Namespace) -> int:
 
 
 async def _tried(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
-    """Each server is started, asked for its tools, and ended."""
+    """Start each server, list its tools, and end it."""
     mcp: Any = importlib.import_module("agent_kernel.tools.mcp.source")  # late, as ``command.assembly``
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
     try:

@@ -161,7 +161,7 @@ def _display(args: argparse.Namespace) -> JsonLines | Bar | Lines:
 
 
 def _terminated(number: int, frame: object) -> None:
-    """SIGTERM ends like Ctrl-C: pip is stopped too, and what was downloaded stays."""
+    """Treat SIGTERM as Ctrl-C: pip is stopped too, and downloaded data stays."""
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""What the command shows: aligned tables for people, JSON for programs."""
+"""Output of commands: aligned tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 WIDE = 100_000
-"""Columns of a reader that is no terminal: nothing is cut."""
+"""Table width if the output is not a terminal, so that nothing is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``form`` makes text of a value."""
+    """A table column; ``form`` converts a value to text."""
 
     heading: str
     form: Callable[[Any], str] = str
@@ -24,8 +24,8 @@ class Column:
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], *, as_json: bool, empty: str = "") -> None:
-    """As JSON every key of a row is there, in a table those of ``columns``. ``empty`` is said to people (stderr) where
-    there are no rows."""
+    """Print rows. JSON includes every key, a table those of ``columns``. Without rows, ``empty`` is printed to stderr
+    for people."""
     if as_json:
         print(json.dumps(list(rows), indent=2))
         return
@@ -46,7 +46,7 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], *, as
 
 
 def facts(values: Mapping[str, Any], *, as_json: bool) -> None:
-    """One thing with its properties."""
+    """Print the properties of one object."""
     if as_json:
         print(json.dumps(dict(values), indent=2))
         return
@@ -56,7 +56,7 @@ def facts(values: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """What a model or a page made up as a title can not move a terminal's cursor or change its colours."""
+    """Remove control characters, so that a title from a model or a page cannot control the terminal."""
     return "".join(char if char.isprintable() else " " if char.isspace() else UNPRINTABLE for char in text)
 
 
@@ -69,7 +69,7 @@ def listed(values: Sequence[object]) -> str:
 
 
 def size(count: int) -> str:
-    """1024 bytes are a KiB."""
+    """Format a size; 1024 bytes are a KiB."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

@@ -1,6 +1,8 @@
-"""The first process of a container: orphans of programs that are run there come to it, and it has to end them properly.
-The server is its child, in a session of its own: what is told by signals, also by keys of a terminal, is told to that
-one by this process only, and once."""
+"""The first process of a container. It reaps orphans, which are reparented to it.
+
+The server is its child, in a session of its own, so that signals, including those from terminal keys, reach the server
+only through this process, and once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def am() -> bool:
 
 
 def run(work: Callable[[], int]) -> int:
-    """Until ``work``, in a child, has ended: its exit status, 128 and the number of the signal that killed it."""
+    """Run ``work`` in a child and return its exit status, or 128 plus the number of the signal that killed it."""
     child = os.fork()
     if child == 0:
         os.setsid()

@@ -1,4 +1,4 @@
-"""``agent-kernel purge``: conversations and all their traces that agent-kernel can reach."""
+"""``agent-kernel purge``: deletes conversations and all their traces that agent-kernel can reach."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALWAYS_LEFT = (
 
 @dataclass(slots=True)
 class PurgePlan:
-    """What is to go, and what will be left that agent-kernel knows of."""
+    """What will be removed, and the known data that will be left."""
 
     sessions: list[Session] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
@@ -52,8 +52,10 @@ def purge_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def purge(args: argparse.Namespace) -> int:
-    """Store, search index, journal, media, sidecars, work directories, transcripts. 1 if something could not be
-    removed, nothing was found, or nobody confirmed."""
+    """Remove conversations from store, search index, journal, media, sidecars, work directories and transcripts.
+
+    Returns 1 if something could not be removed, nothing was found, or nobody confirmed.
+    """
     return asyncio.run(_purge(args))
 
 
@@ -104,7 +106,7 @@ async def _planned(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
 def _meant(
     args: argparse.Namespace, bound: Iterable[NotebookBinding]
 ) -> tuple[list[SessionKey], list[NotebookBinding]]:
-    """The sessions of a notebook with their bindings; or one session with the notebooks that talk to it now."""
+    """Return the sessions of a notebook with their bindings, or one session with the notebooks that use it."""
     if args.session is not None:
         key = SessionKey(namespace_of(args), args.session)
         mine = [it for it in bound if it.session == key.id and not it.path.startswith(storage_locations.DELETED)]
@@ -117,7 +119,8 @@ def _meant(
 
 
 async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session]:
-    """Rows without their session get one first, so that they go too. Raises SessionBusy if a turn runs anywhere."""
+    """Return all sessions. Rows without a session get one first, so that they are removed too. Raises SessionBusy if
+    any turn runs."""
     await store.repair(namespace)
     found = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
     if len(found) < (await store.stats(namespace))["sessions"]:
@@ -126,7 +129,7 @@ async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session
 
 
 async def _seen_elsewhere(store: KeptStore, key: SessionKey) -> list[str]:
-    """Raises SessionBusy while a turn runs."""
+    """Raise SessionBusy while a turn runs."""
     turns = (await store.everything(key))[0]
     if any(turn.state == "open" for turn in turns):
         raise _busy()
@@ -162,7 +165,7 @@ def _busy() -> SessionBusy:
 
 
 def _removed(path: Path) -> bool:
-    """Links are removed, never what they lead to."""
+    """Remove a path. Links are removed, never their targets."""
     try:
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)

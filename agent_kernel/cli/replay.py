@@ -1,4 +1,4 @@
-"""``agent-kernel replay NAME.agent.json``: which answers of a recorded conversation still hold."""
+"""``agent-kernel replay NAME.agent.json``: checks which answers of a recorded conversation still hold."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replay_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def replay(args: argparse.Namespace) -> int:
-    """0: all that ran holds, or has drifted in its words; 1: other numbers, or code that does not run."""
+    """Return 0 if all checked answers hold or differ only in their words, 1 if numbers differ or code fails."""
     path = args.file.with_suffix(SUFFIX) if args.file.suffix == ".ipynb" else args.file
     document = _document(path)
     turns = recorded(document)
@@ -62,7 +62,7 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def told(found: ReplayVerdict) -> str:
-    """What a person should know beside the result."""
+    """Return the notes that a person should read beside the result."""
     parts = [found.why] if found.why else []
     if found.files:
         parts.append(f"not here: {', '.join(found.files)}")
@@ -111,7 +111,7 @@ def _document(path: Path) -> Transcript:
 
 
 def _turn(turns: list[RecordedTurn], named: str) -> str:
-    """The id of the turn with this id or number. Raises InvalidRequest."""
+    """Return the id of the turn with this id or number. Raises InvalidRequest."""
     for turn in turns:
         if named in (turn.turn.id, str(turn.number)):
             return turn.turn.id

@@ -1,4 +1,5 @@
-"""What a replay needs of a server: its engine, its sandbox and the tools that run in it. Loaded only for that."""
+"""The parts of a server that a replay needs: engine, sandbox, and the tools that run in it. Imported only for
+replays."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ __all__ = ["Replay", "opened"]
 async def opened(
     settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: NotebookCode | None
 ) -> AsyncIterator[tuple[Engine | None, LiveTools | None]]:
-    """``ask`` names the model (empty: the configured one), None: no model. Raises InvalidRequest, UnknownModel."""
+    """Yield the parts. ``ask`` names the model (empty: the configured one), None uses no model. Raises InvalidRequest,
+    UnknownModel."""
     runtime = Runtime.build(settings) if ask is not None else None
     sandbox = runtime.sandbox if runtime else _sandbox(settings)
     try:
@@ -42,7 +44,7 @@ def _sandbox(settings: Settings) -> Sandbox:
 
 
 def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:
-    """With the files that the person had given to the conversation."""
+    """Create the live tools, with the input files of the conversation."""
     workplaces = SandboxEnvironments(
         sandbox, surface=False, network=OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     )

@@ -1,4 +1,5 @@
-"""``agent-kernel serve``: the agent as a server of its own, for programs; without notebooks, kernels and files."""
+"""``agent-kernel serve``: the agent as a standalone server for programs, without notebooks, kernels and a file
+browser."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ MIB = 1 << 20
 BODY_MIB = 64
 DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
 TRAITS = ("engine", "model", "tools", "permission", "namespace", "local_only", "data_dir", "cache_dir")
-"""Settings that the command line has; all others are variables, or in Jupyter's files of settings."""
+"""Settings with a command line option; all others are environment variables, or in Jupyter's configuration files."""
 TOLD = """\
 agent-kernel {version} serves {url}
   model        {model}
@@ -104,7 +105,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Until SIGTERM or Ctrl-C, then 0; 1 where it can not start."""
+    """Run until SIGTERM or Ctrl-C and return 0; return 1 if the server cannot start."""
     if pid1.am():
         return pid1.run(lambda: _serve(args))
     return _serve(args)
@@ -153,7 +154,7 @@ def _base_url(text: str) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises InvalidRequest for what is not there."""
+    """Raise InvalidRequest for paths that do not exist."""
     for name in ("certfile", "keyfile", "root"):
         path: Path | None = getattr(args, name)
         if path is not None and not (path.is_dir() if name == "root" else path.is_file()):
@@ -163,8 +164,11 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
-    """Where nothing can be kept at home, sessions are kept until this ends. Raises InvalidRequest. A data directory
-    that is given below the working directory is absolute from here on, for the extension and for programs too."""
+    """Return the settings. Raises InvalidRequest.
+
+    If the data directory cannot be written, sessions last until the server ends. A relative data directory becomes
+    absolute, for the extension and for subprocesses too.
+    """
     if (chosen := getattr(args, "data_dir", None)) is not None:
         args.data_dir = chosen.absolute()
     elif at := os.environ.get(DATA_VARIABLE):
@@ -245,7 +249,7 @@ def _risks(args: argparse.Namespace, key: ServeToken) -> Iterator[str]:
 
 
 def _url(args: argparse.Namespace, port: int) -> str:
-    """As a program on this machine reaches it."""
+    """Return the URL for programs on this machine."""
     host = HOST if args.host in ANYWHERE else args.host
     scheme = "https" if args.certfile else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
@@ -289,8 +293,10 @@ def _tell(args: argparse.Namespace, services: Services, key: ServeToken, url: st
 
 
 def _check_model(settings: Settings) -> None:
-    """Refuse to start with a model that does not exist. Raises UnknownModel. A model of the catalog or of a hub may be
-    pulled later, so it only has to have a name that is known."""
+    """Refuse to start with a model that does not exist. Raises UnknownModel.
+
+    A model of the catalog or of a hub may be pulled later, so only its name is checked.
+    """
     if settings.engine != "local":
         return
     if not catalog.is_path(settings.model):
@@ -301,7 +307,7 @@ def _check_model(settings: Settings) -> None:
 
 
 def _missing(settings: Settings) -> str:
-    """Why the model can not answer; what only a hub could tell is not asked for."""
+    """Return why the model cannot answer; asks no model hub."""
     if settings.engine != "local" or catalog.is_path(settings.model):
         return ""
     try:

@@ -1,5 +1,7 @@
-"""The token of ``agent-kernel serve``: one that is given, or one made here and kept in a file that only its owner may
-read. It is in no argument, no log and no line of output."""
+"""The token of ``agent-kernel serve``: a given one, or a generated one in a file that only its owner may read.
+
+The token appears in no argument, no log and no output.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from agent_kernel.core.errors import InvalidRequest
 VARIABLES = ("JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN")
 FILE_VARIABLE = "JUPYTER_TOKEN_FILE"
 OF_A_KERNEL = "AGENT_KERNEL_ID"
-"""Beside it, AGENT_KERNEL_TOKEN is the credential of that kernel."""
+"""If this variable is set too, AGENT_KERNEL_TOKEN is the credential of that kernel."""
 NAME = "serve-token"
 SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ServeToken:
-    """``where`` is what people are told; ``file`` is where it can be read, if it can."""
+    """A token. ``where`` describes its origin for people; ``file`` is the file that contains it, if there is one."""
 
     value: str = field(repr=False)
     where: str
@@ -35,9 +37,11 @@ class ServeToken:
 
 
 def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
-    """From the file that was given, else from a variable, else from a file in ``data_dir``, made if it is not there.
-    The variables are taken out of the environment: no program that this one starts inherits them. Raises
-    InvalidRequest."""
+    """Return the token from the given file, else from a variable, else from a file in ``data_dir``, which is created if
+    missing.
+
+    The variables are removed from the environment, so that no subprocess inherits them. Raises InvalidRequest.
+    """
     kernel = environment.get(OF_A_KERNEL, "")
     found = {name: environment.pop(name, "").strip() for name in VARIABLES}
     file = environment.pop(FILE_VARIABLE, "")
@@ -53,7 +57,8 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
 
 
 def _checked(value: str, where: str) -> str:
-    """One that fits into a header. Raises InvalidRequest, which does not repeat it."""
+    """Return the token if it is a valid HTTP header value. Raises InvalidRequest; the message never contains the
+    token."""
     if not value or not value.isascii() or not value.isprintable() or " " in value:
         raise InvalidRequest(f"The token ({where}) is empty, or has characters that no header carries.")
     return value
@@ -67,7 +72,8 @@ def _read(path: Path) -> str:
 
 
 def _own(path: Path) -> str:
-    """Two servers that begin at once get the same. Raises InvalidRequest, also for a file that others may read."""
+    """Return the generated token; two servers that start at once get the same. Raises InvalidRequest, also for a file
+    that others may read."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):
@@ -88,7 +94,7 @@ def _own(path: Path) -> str:
 
 
 def _write(path: Path, value: str) -> None:
-    """Whole or not at all. Raises FileExistsError, OSError."""
+    """Write the file atomically. Raises FileExistsError, OSError."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

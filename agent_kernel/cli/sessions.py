@@ -1,4 +1,4 @@
-"""``agent-kernel sessions``: conversations that are stored here."""
+"""``agent-kernel sessions``: the stored conversations."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_delete(args: argparse.Namespace) -> int:
-    """Of the store only; 'agent-kernel purge' removes the traces too."""
+    """Delete from the store only; 'agent-kernel purge' removes all traces."""
     if not confirmed(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 

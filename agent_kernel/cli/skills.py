@@ -1,4 +1,4 @@
-"""``agent-kernel skills``: folders and zips with a SKILL.md that turns may be given."""
+"""``agent-kernel skills``: installed skills (folders and zips with a SKILL.md)."""
 
 from __future__ import annotations
 

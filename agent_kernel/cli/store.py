@@ -1,4 +1,4 @@
-"""The session store as a command opens it: the one that the servers of this person use, also while they run."""
+"""Opens the session store for a command: the store of the user's servers, also while they run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agent_kernel.core.settings import Settings
 
 CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
 LOCAL = "local"
-"""The namespace of a server whose users have no names."""
+"""Namespace of a server without named users."""
 
 
 def arguments(parser: argparse.ArgumentParser, *, namespace: str = "default: AGENT_KERNEL_NAMESPACE, or local") -> None:
-    """What all commands about the store take."""
+    """Add the arguments that all store commands have."""
     parser.add_argument(
         "--namespace", default=argparse.SUPPRESS, help=f"namespace of the sessions (default: {namespace})"
     )
@@ -32,7 +32,7 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 
 def every_namespace(args: argparse.Namespace) -> str | None:
-    """The one of the command line, or None: all."""
+    """Return the namespace of the command line, or None for all."""
     return getattr(args, "namespace", None)
 
 
@@ -42,7 +42,7 @@ def as_json(args: argparse.Namespace) -> bool:
 
 @asynccontextmanager
 async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
-    """Raises InvalidRequest for a store that lives in a server's memory or can not be looked after; StoreError."""
+    """Open the store. Raises StoreError, and InvalidRequest for a store in a server's memory or without maintenance."""
     settings: Settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
@@ -61,7 +61,7 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
 
 
 def confirmed(args: argparse.Namespace, question: str) -> bool:
-    """Raises InvalidRequest where nobody is there to answer."""
+    """Ask for confirmation. Raises InvalidRequest if there is no terminal."""
     if args.yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():

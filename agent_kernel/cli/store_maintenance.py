@@ -1,4 +1,4 @@
-"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats``, ``expire``: care of the store."""
+"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats``, ``expire``: maintenance of the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def care_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_verify(args: argparse.Namespace) -> int:
-    """1 when something is not as it should be."""
+    """Return 1 if the store is inconsistent."""
 
     async def found() -> list[StoreFault]:
         async with opened(args) as store:
@@ -44,7 +44,7 @@ def sessions_verify(args: argparse.Namespace) -> int:
 
 
 def sessions_repair(args: argparse.Namespace) -> int:
-    """1 when something could not be mended."""
+    """Return 1 if something could not be repaired."""
 
     async def found() -> list[StoreFault]:
         async with opened(args) as store:
@@ -98,7 +98,7 @@ def expire_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_expire(args: argparse.Namespace) -> int:
-    """What a server does by itself where these limits are set; its observers are not told by this command."""
+    """Apply the limits as a server does automatically; observers are not notified."""
     limits = RetentionLimits.of(settings_of(args))
     if not (limits.ttl or limits.max_sessions):
         raise InvalidRequest("No limit is set, so nothing is removed.", hint="Use --ttl, --max-sessions or --limits.")

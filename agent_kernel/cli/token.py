@@ -1,4 +1,4 @@
-"""``agent-kernel token``: what programs show to a server of this person instead of a login."""
+"""``agent-kernel token``: API tokens, which programs use in place of a login."""
 
 from __future__ import annotations
 

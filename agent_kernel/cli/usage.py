@@ -1,4 +1,4 @@
-"""``agent-kernel sessions usage``: what turns have cost."""
+"""``agent-kernel sessions usage``: what turns cost."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sessions_usage(args: argparse.Namespace) -> int:
 
 
 async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]:
-    """Raises SessionNotFound."""
+    """Return the sessions to report. Raises SessionNotFound."""
     if not args.id:
         namespace = every_namespace(args)
         return [session for session in await store.idle(math.inf) if namespace in (None, session.key.namespace)]

@@ -1,4 +1,4 @@
-"""The person's own code in a notebook, for turns that ran in its kernel. Reads the file as JSON, runs nothing."""
+"""The user's own code in a notebook, for turns that ran in its kernel. Reads the file as JSON and runs nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ MAX_BYTES = 64 * 2**20
 
 
 class NotebookCode:
-    """Each cell is given once, in the order of the page: what ran for an earlier turn is there already."""
+    """The code cells in page order. Each is returned once, because what ran for an earlier turn is already in the
+    namespace."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
         self._cells = cells
@@ -19,7 +20,7 @@ class NotebookCode:
 
     @classmethod
     def read(cls, path: Path) -> NotebookCode | None:
-        """None where there is no notebook, or none that can be read."""
+        """Read a notebook; None if it is missing or unreadable."""
         try:
             if not path.is_file() or path.stat().st_size > MAX_BYTES:
                 return None
@@ -29,7 +30,7 @@ class NotebookCode:
         return cls([cell for cell in cells if isinstance(cell, dict)]) if isinstance(cells, list) else None
 
     def above(self, cell: str) -> Iterator[tuple[int, str]]:
-        """(number of the cell from 1, its code) of those above the cell with this id that were not given yet."""
+        """Return (cell number from 1, code) of the cells above the cell with this id that were not returned yet."""
         place = next((at for at, one in enumerate(self._cells) if one.get("id") == cell), None)
         if place is None:
             return
@@ -42,7 +43,7 @@ class NotebookCode:
 
 
 def _code(cell: dict[str, Any]) -> str:
-    """Without magics and commands of a shell, which are not Python; a cell magic is none at all."""
+    """Return the code without magics and shell commands, which are not Python; empty for a cell magic."""
     source = cell.get("source", "")
     text = "".join(map(str, source)) if isinstance(source, list) else str(source)
     if text.lstrip().startswith("%%"):

@@ -1,4 +1,4 @@
-"""The turns of a document as they were: what was asked, what the model said, what tools gave back. Pure."""
+"""The turns of a document as recorded: prompts, replies of the model, and results of tools. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_kernel.core.session_tree import Transcript
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """``earlier`` are the messages of the turns before it; ``messages`` its own, in order."""
+    """One turn; ``earlier`` are the messages of the turns before it, ``messages`` its own, in order."""
 
     turn: Turn
     number: int
@@ -33,7 +33,7 @@ class RecordedTurn:
 
     @property
     def replies(self) -> tuple[Message, ...]:
-        """What the model said, round by round."""
+        """The replies of the model, round by round."""
         return tuple(message for message in self.messages if message.role == "assistant")
 
     @property
@@ -46,7 +46,7 @@ class RecordedTurn:
 
     @property
     def results(self) -> dict[str, Message]:
-        """By call."""
+        """The tool results by call."""
         return {message.call_id or "": message for message in self.messages if message.role == "tool"}
 
     @property
@@ -55,7 +55,7 @@ class RecordedTurn:
 
 
 def recorded(document: Transcript) -> list[RecordedTurn]:
-    """Those of the current branch that were answered, in order."""
+    """Return the answered turns of the current branch in order."""
     turns, items = document.shown()
     found: list[RecordedTurn] = []
     earlier: list[Message] = []
@@ -68,7 +68,7 @@ def recorded(document: Transcript) -> list[RecordedTurn]:
 
 
 def same_call(one: ToolCall, other: ToolCall) -> bool:
-    """White space at the ends of lines does not count."""
+    """Return whether two calls are equal; white space at line ends is ignored."""
     return one.name == other.name and _plain(one.arguments) == _plain(other.arguments)
 
 
@@ -83,7 +83,7 @@ def _plain(value: object) -> object:
 
 
 def _filled(message: Message, document: Transcript) -> Message:
-    """With the data of its media; a note where the document has none."""
+    """Insert the bytes of media, or a note if the document lacks them."""
     if not message.media:
         return message
 

@@ -1,4 +1,4 @@
-"""A model that says what was recorded: its tools may run live."""
+"""An engine that plays recorded replies, so that tools can run live."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineInfo, 
 
 
 class RecordedEngine:
-    """Plays ``replies``, one for each model call. Without tools (they failed too often) only the last is left."""
+    """Plays ``replies``, one for each model call. Without tools (after repeated failures) it plays only the last."""
 
     def __init__(self, replies: Sequence[Message]) -> None:
         self._replies = list(replies)
@@ -29,4 +29,4 @@ class RecordedEngine:
         yield EndChunk("calls" if calls else "stop", Usage())
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Has nothing to release."""

@@ -1,4 +1,4 @@
-"""A tool that gives back what was recorded; nothing runs."""
+"""A tool that returns recorded results and runs nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NOT_RECORDED = "This call was not recorded, so there is no result for it. Answer
 
 
 class RecordedTool:
-    """Of one turn, by name. Each recorded result is given once, to a call of the same arguments; ``unknown`` collects
-    the calls that were not recorded."""
+    """One tool of a turn. Each recorded result is returned once, for a call with the same arguments; ``unknown``
+    collects calls that were not recorded."""
 
     def __init__(self, name: str, turn: RecordedTurn) -> None:
         self.spec = _spec(name, [call.arguments for call in turn.calls if call.name == name])
@@ -35,7 +35,7 @@ class RecordedTool:
 
 
 def _spec(name: str, given: Sequence[Mapping[str, Any]]) -> ToolSpec:
-    """Python is described as it is in the sandbox; of other tools only the names of their arguments are known."""
+    """Return the specification: python has that of the sandbox; of other tools only the argument names are known."""
     if name == SANDBOXED.name:
         return SANDBOXED
     names = dict.fromkeys(argument for arguments in given for argument in arguments)

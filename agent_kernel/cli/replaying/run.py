@@ -1,4 +1,4 @@
-"""Runs recorded turns again: the model or its tools live, or both; what is not live is taken from the record."""
+"""Runs recorded turns again with the model, its tools, or both live; the rest comes from the record."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ LIVE_TOOLS = ("python", "reset_python", "shell")
 
 @dataclass(frozen=True, slots=True)
 class LiveTools:
-    """Where tools run live: ``sources`` bring python and shell. ``files`` of the conversation lie in the work directory
-    with what ``blobs`` has of them; ``cells`` are the notebook's own, for turns that ran in its kernel."""
+    """The environment of live tools.
+
+    ``sources`` provide python and shell. ``files`` of the conversation are copied into the work directory with the
+    bytes in ``blobs``; ``cells`` are the notebook's own, for turns that ran in its kernel.
+    """
 
     sandbox: Sandbox
     sources: Sequence[ToolSource]
@@ -38,7 +41,7 @@ class LiveTools:
 
 
 class Replay:
-    """``engine`` None: the model says what it said. ``laboratory`` None: tools give back what they gave back."""
+    """A replay. ``engine`` None plays the recorded replies; ``laboratory`` None returns the recorded results."""
 
     def __init__(self, turns: Sequence[RecordedTurn], engine: Engine | None, laboratory: LiveTools | None) -> None:
         self._turns = turns
@@ -50,8 +53,11 @@ class Replay:
     async def verdicts(
         self, only: str = "", told: Callable[[RecordedTurn], None] = lambda turn: None
     ) -> AsyncIterator[ReplayVerdict]:
-        """In order, each when it is there. ``only`` one turn: with live tools those before it run too, as they made the
-        variables. ``told`` hears what runs next."""
+        """Yield the verdicts in order.
+
+        ``only`` selects one turn; with live tools the turns before it run too, because they create its variables.
+        ``told`` is called with the turn that runs next.
+        """
         earlier: list[Message] = []
         absent = self._place_files()
         try:
@@ -72,7 +78,7 @@ class Replay:
             await self._store.aclose()
 
     def _place_files(self) -> list[str]:
-        """The names of those whose bytes did not come along."""
+        """Copy the files into the work directory and return the names of those without bytes."""
         absent: list[str] = []
         for file, data in self._laboratory.files if self._laboratory else ():
             if data is None:
@@ -119,7 +125,8 @@ class Replay:
         return [RecordedTool(name, turn) for name in names if self._laboratory is None or name not in LIVE_TOOLS]
 
     async def _cells_before(self, turn: RecordedTurn) -> str:
-        """Why the notebook's own code above a turn that ran in its kernel does not run here; empty if it does."""
+        """Run the notebook's own code above a turn that ran in its kernel; return the reason if it fails, else
+        empty."""
         laboratory = self._laboratory
         if laboratory is None or laboratory.cells is None or turn.turn.where not in IN_KERNEL:
             return ""

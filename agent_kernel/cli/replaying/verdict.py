@@ -1,6 +1,6 @@
-"""Does an answer still hold? A pure comparison of a recorded turn with what came of it now.
+"""Compares a recorded turn with its replay. No I/O.
 
-Other words are information. Other numbers, or code that fails now, are a failure.
+Different words are information. Different numbers, or code that fails now, are a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_WHY = 300
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurn:
-    """What came of a turn now: ``messages`` of its own, ``earlier`` those before it. ``error`` is why it failed."""
+    """The replay of a turn; ``messages`` are its own, ``earlier`` those before it. ``error`` is why it failed."""
 
     messages: tuple[Message, ...]
     earlier: tuple[Message, ...] = ()
@@ -42,8 +42,11 @@ class ReplayedTurn:
 
 @dataclass(frozen=True, slots=True)
 class ReplayVerdict:
-    """``numbers`` of the recorded answer do not hold any more, ``instead`` are those that the new one says; ``open``
-    were never computed. ``outputs`` counts results that are not the same. ``files`` are not here."""
+    """The result of a comparison.
+
+    ``numbers`` of the recorded answer no longer hold, ``instead`` are those of the new one; ``open`` were never
+    computed. ``outputs`` counts results that differ. ``files`` are missing here.
+    """
 
     turn: str
     number: int
@@ -69,8 +72,8 @@ class ReplayVerdict:
 
 
 def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool) -> ReplayVerdict:
-    """``model``, ``tools``: which of them were live; what was recorded is the same by itself. With neither, nothing is
-    known but what the record says."""
+    """Compare. ``model`` and ``tools`` say which of them were live; recorded parts are equal by definition. With
+    neither, only the record itself is judged."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
     told = {"turn": before.turn.id, "number": before.number, "prompt": before.prompt}
     changed = _changed(before, now) if tools else 0
@@ -101,15 +104,15 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
 
 
 def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: ReplayedTurn) -> list[str]:
-    """Numbers of the recorded answer that outputs had then, and have no more."""
+    """Return the numbers of the recorded answer that outputs contained then and no longer contain."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
     there = {(one.start, one.end) for one in again if one.status == "computed"}
     return [one.text for one in said if one.status == "computed" and (one.start, one.end) not in there]
 
 
 def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
-    """(numbers that are not said any more, those that are said instead). An answer that says fewer of them and nothing
-    else has only drifted, unless it says none."""
+    """Return (numbers that are missing now, numbers that replaced them). An answer that only has fewer numbers has
+    drifted, unless it has none."""
     before = claims(said)
     again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]
@@ -129,7 +132,7 @@ def _calls(calls: Sequence[ToolCall]) -> str:
 
 
 def _failed(before: RecordedTurn, now: ReplayedTurn) -> str | None:
-    """The text of the first call that worked then and does not now."""
+    """Return the text of the first call that succeeded then and fails now."""
     then = before.results
     for message in now.messages:
         if message.role == "tool" and message.status != "success":
