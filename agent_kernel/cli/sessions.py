@@ -19,7 +19,7 @@ from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE_COMMANDS
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.messages import Message
-from agent_kernel.core.session import Item, SearchQuery, Session, SessionKey, Turn, new_id
+from agent_kernel.core.session import Item, Session, SessionKey, SessionQuery, Turn, new_id
 from agent_kernel.sessions.retention.durations import seconds
 
 LISTED = 50
@@ -138,7 +138,7 @@ def search_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sessions_search(args: argparse.Namespace) -> int:
     since = time.time() - seconds(args.since, "--since") if args.since else None
-    query = SearchQuery(" ".join(args.words), limit=args.limit, role=args.role, since=since)
+    query = SessionQuery(" ".join(args.words), limit=args.limit, role=args.role, since=since)
 
     async def found() -> list[Any]:
         async with opened(args) as store:

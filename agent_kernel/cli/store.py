@@ -50,7 +50,7 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
             hint="Ask that server, or set AGENT_KERNEL_STORE.",
         )
     made: Any = assembly()
-    store: KeptStore = made.named(made.STORES, settings.store, settings)
+    store: KeptStore = made.build_by_name(made.STORES, settings.store, settings)
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:

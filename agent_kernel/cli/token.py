@@ -50,7 +50,7 @@ def token_list(args: argparse.Namespace) -> int:
         "used": Column("USED", lambda used: moment(used)[:10] if used else "never"),
         "state": Column("STATE"),
     }
-    show([_row(token) for token in _tokens(args).listed()], columns, as_json=args.json, empty="There is no token.")
+    show([_row(token) for token in _tokens(args).list_tokens()], columns, as_json=args.json, empty="There is no token.")
     return 0
 
 
@@ -80,7 +80,7 @@ def _tokens(args: argparse.Namespace) -> ApiTokenStore:
 def _row(token: ApiToken) -> dict[str, Any]:
     told = {"id": token.id, "name": token.name, "scopes": sorted(token.scopes), "user": token.user}
     times = {"created": token.created, "expires": token.expires, "used": token.used}
-    return {**told, **times, "state": "expired" if token.expired else "valid"}
+    return {**told, **times, "state": "expired" if token.is_expired else "valid"}
 
 
 TOKEN = Command(

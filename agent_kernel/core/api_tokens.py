@@ -64,16 +64,16 @@ class ApiToken:
     used: float = 0.0
 
     @property
-    def expired(self) -> bool:
+    def is_expired(self) -> bool:
         return time.time() >= self.expires
 
     @property
-    def everything(self) -> bool:
+    def has_all_scopes(self) -> bool:
         return "all" in self.scopes
 
-    def opens(self, scopes: Collection[str]) -> bool:
+    def has_any_scope(self, scopes: Collection[str]) -> bool:
         """Return whether the token has one of these scopes."""
-        return self.everything or not self.scopes.isdisjoint(scopes)
+        return self.has_all_scopes or not self.scopes.isdisjoint(scopes)
 
     def namespace(self, server: str) -> str:
         """Return the namespace of the token.
@@ -82,7 +82,7 @@ class ApiToken:
         of the user. Tokens of the same user and name share it, so that one token can replace another.
         """
         user = self.user or server
-        return user if self.opens(("sessions",)) else f"{user}{TOKEN_NAMESPACE_MARK}{self.name}"
+        return user if self.has_any_scope(("sessions",)) else f"{user}{TOKEN_NAMESPACE_MARK}{self.name}"
 
 
 def looks_like_token(text: str) -> bool:
@@ -111,7 +111,7 @@ class ApiTokenStore:
             raise kind(f"The token could not be stored: {error.strerror or error}.") from error
         return token, f"ak_{id}_{secret}"
 
-    def listed(self) -> list[ApiToken]:
+    def list_tokens(self) -> list[ApiToken]:
         """Return the tokens, oldest first; unreadable files are skipped."""
         found = [self._read(path)[0] for path in self._files()]
         return sorted((token for token in found if token), key=lambda token: (token.created, token.id))
@@ -137,7 +137,7 @@ class ApiTokenStore:
         token, digest = self._read(path)
         if not hmac.compare_digest(_hash(parts[2]), digest) or token is None:
             raise TokenInvalid("This token is not valid (any more).", hint="agent-kernel token new makes another.")
-        if token.expired:
+        if token.is_expired:
             ended = time.strftime("%Y-%m-%d", time.gmtime(token.expires))
             raise TokenInvalid(f"This token ended on {ended}.", hint="agent-kernel token new makes another.")
         if time.time() // DAY_S != token.used // DAY_S:
@@ -145,9 +145,9 @@ class ApiTokenStore:
                 os.utime(path)
         return token
 
-    def counts(self, token: ApiToken) -> bool:
+    def is_valid(self, token: ApiToken) -> bool:
         """Return whether a token that was valid still is. Blocking, as ``holder``."""
-        return not token.expired and self._path(token.id).exists()
+        return not token.is_expired and self._path(token.id).exists()
 
     def _path(self, id: str) -> Path:
         return self._directory / f"{id if _ID.fullmatch(id) else 'none'}.json"

@@ -274,7 +274,7 @@ class AnswerChecked:
     numbers: tuple[Mapping[str, Any], ...]
 
     @property
-    def told(self) -> str:
+    def summary_line(self) -> str:
         """One line to the person; empty when there is nothing to tell."""
         said = [number for number in self.numbers if number["status"] != "given"]
         texts = [str(number["text"]) for number in said if number["status"] == "open"]

@@ -16,7 +16,7 @@ _GONE = {"Z", "X", "x"}
 
 def machine_id() -> str:
     """Return an id of this machine that survives a reboot. Images and clones may share it: see
-    ``Owner.provably_dead``."""
+    ``Owner.is_provably_dead``."""
     if os.name == "nt":
         return ""
     if Path("/proc/self").exists():

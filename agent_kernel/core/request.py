@@ -99,6 +99,6 @@ class TurnRequest:
     ran: tuple[str, ...] = ()
 
     @property
-    def said(self) -> str:
+    def last_user_text(self) -> str:
         """The text of the last user message."""
         return self.prompt or next((said.text for said in reversed(self.messages) if said.role == "user"), "")

@@ -137,7 +137,7 @@ class Owner:
             started=process_identity.start_time(pid),
         )
 
-    def provably_dead(self, last_seen: float) -> bool:
+    def is_provably_dead(self, last_seen: float) -> bool:
         """Return True only if no process can be writing as this owner. ``last_seen`` is its last heartbeat (epoch
         seconds).
 
@@ -226,7 +226,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchQuery:
+class SessionQuery:
     """Search words and filters.
 
     A session matches if any of the words occurs in it, also as a part of a longer word; case is ignored. ``limit`` is

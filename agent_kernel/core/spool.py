@@ -140,7 +140,7 @@ class FileReceiver:
             while left:
                 left = left[self._file.write(left) :]
 
-    def arrived(self) -> ReceivedFile:
+    def finish(self) -> ReceivedFile:
         """Finish the file. Raises StoreError."""
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
@@ -200,7 +200,7 @@ def receive_chunks(chunks: Iterator[bytes], directory: Path, limit: int) -> Rece
     try:
         for chunk in chunks:
             incoming.write(chunk)
-        return incoming.arrived()
+        return incoming.finish()
     finally:
         incoming.close()
 

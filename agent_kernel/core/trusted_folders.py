@@ -54,7 +54,7 @@ class TrustStore:
         real = Path(os.path.realpath(folder))
         return any(real == known.path or known.path in real.parents for known in self.folders())
 
-    def vouched(self, folder: Path, name: str, digest: str) -> bool:
+    def is_trusted_file(self, folder: Path, name: str, digest: str) -> bool:
         """Return whether the file ``name`` of exactly this folder is trusted with its current content. Blocking."""
         real = Path(os.path.realpath(folder))
         return any(known.path == real and known.files.get(name) == digest for known in self.folders())

@@ -184,7 +184,7 @@ class Agent:
         result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
         self._post_turn_tasks.turn_ended(
-            AnsweredTurn(self.key, first, request.said, turn.text, turn.share), self._engine
+            AnsweredTurn(self.key, first, request.last_user_text, turn.text, turn.share), self._engine
         )
         return result
 
@@ -206,7 +206,7 @@ class Agent:
     async def _titled(self, request: TurnRequest) -> None:
         """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
         stays."""
-        title = self._post_turn_tasks.title(self._writer.redactor.text(request.said))
+        title = self._post_turn_tasks.title(self._writer.redactor.text(request.last_user_text))
         session = await await_uncancelled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
@@ -374,7 +374,7 @@ class Agent:
 
         A store that fails here is reported when the turn is closed.
         """
-        if said := self._history.unprepared(turn.request):
+        if said := self._history.prompt_messages(turn.request):
             with contextlib.suppress(StoreError):
                 turn.saved += len(await turn.opened.append(said))
 

@@ -104,7 +104,7 @@ class ConversationHistory:
         told = "\n\n".join(message.text for message in instructions if message.text)
         return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
 
-    def unprepared(self, request: TurnRequest) -> Sequence[Message]:
+    def prompt_messages(self, request: TurnRequest) -> Sequence[Message]:
         """Return what is stored of a turn that ends before it was prepared: its prompt.
 
         Nothing is stored if a hook decides what to keep, or if the request belongs elsewhere in the conversation.

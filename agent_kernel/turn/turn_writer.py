@@ -123,7 +123,7 @@ class TurnWriter:
             await self.transcripts.ended(ending.turn, ending.to_json())
         return None
 
-    async def written(
+    async def append_once(
         self, append: Callable[[], Awaitable[list[Item]]], pending: Callable[[], PendingWrite]
     ) -> list[Item]:
         """Run ``append`` until its items are stored once. Raises what it raises, and StoreError if every attempt
@@ -175,9 +175,9 @@ class OpenTurn:
     ``async with`` renews its lease. If the lease is lost, the body is cancelled and LeaseLost is raised.
     """
 
-    def __init__(self, ledger: TurnWriter, turn: Turn, head: int) -> None:
+    def __init__(self, writer: TurnWriter, turn: Turn, head: int) -> None:
         self.turn = turn
-        self._ledger = ledger
+        self._writer = writer
         self.head = head
         self._lock = asyncio.Lock()
         self._beat: asyncio.Task[None] | None = None
@@ -188,13 +188,13 @@ class OpenTurn:
             return await await_uncancelled(self._append(messages))
 
     async def _append(self, messages: Sequence[Message]) -> list[Item]:
-        clean = await self._ledger.clean(messages)
-        store, owner = self._ledger.store, self._ledger.owner
-        items = await self._ledger.written(
+        clean = await self._writer.clean(messages)
+        store, owner = self._writer.store, self._writer.owner
+        items = await self._writer.append_once(
             lambda: store.append(self.turn, owner, clean, self.head), lambda: self._pending(clean)
         )
         self.head += len(items)
-        await self._ledger.copy(self.turn.key, items)
+        await self._writer.copy(self.turn.key, items)
         return items
 
     def _pending(self, messages: Sequence[Message]) -> PendingWrite:
@@ -211,22 +211,22 @@ class OpenTurn:
     async def _append_at(
         self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]]
     ) -> list[Item]:
-        store, owner = self._ledger.store, self._ledger.owner
-        clean, before = await self._ledger.clean(messages), [await self._ledger.clean(batch) for batch in earlier]
-        stored = await self._ledger.written(
+        store, owner = self._writer.store, self._writer.owner
+        clean, before = await self._writer.clean(messages), [await self._writer.clean(batch) for batch in earlier]
+        stored = await self._writer.append_once(
             lambda: store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before),
             lambda: self._pending([*chain(*before), *clean]),
         )
         items = stored[len(stored) - len(clean) :]
         self.head += sum(map(len, before)) + len(items)
-        await self._ledger.copy(self.turn.key, stored)
+        await self._writer.copy(self.turn.key, stored)
         return items
 
     async def close(
         self, state: TurnState, reason: str, usage: Usage, record: Mapping[str, Any] | None = None
     ) -> StoreError | None:
-        clean = self._ledger.redactor.text(reason)
-        return await await_uncancelled(self._ledger.end(TurnEnd(self.turn, state, clean, usage, record or {})))
+        clean = self._writer.redactor.text(reason)
+        return await await_uncancelled(self._writer.end(TurnEnd(self.turn, state, clean, usage, record or {})))
 
     async def __aenter__(self) -> OpenTurn:
         body = asyncio.current_task()
@@ -245,9 +245,9 @@ class OpenTurn:
 
     async def _keep(self, body: asyncio.Task[object]) -> None:
         while True:
-            await asyncio.sleep(self._ledger.heartbeat_s)
+            await asyncio.sleep(self._writer.heartbeat_s)
             try:
-                alive = await self._ledger.store.heartbeat(self.turn, self._ledger.owner)
+                alive = await self._writer.store.heartbeat(self.turn, self._writer.owner)
             except StoreError:
                 continue  # the store may be writable again later; recovery decides after LEASE_S
             if not alive:

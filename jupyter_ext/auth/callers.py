@@ -33,7 +33,7 @@ class Caller:
     @property
     def confined(self) -> bool:
         """A program with a part of what its user may: no notebooks, no kernels, no questions of others' turns."""
-        return self.token is not None and not self.token.everything
+        return self.token is not None and not self.token.has_all_scopes
 
     @property
     def by(self) -> str:

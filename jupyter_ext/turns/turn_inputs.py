@@ -102,6 +102,6 @@ def _arrived(files: FileRegistry, given: Given) -> ReceivedFile:
     incoming = files.incoming()
     try:
         incoming.write(given.data)
-        return incoming.arrived()
+        return incoming.finish()
     finally:
         incoming.close()

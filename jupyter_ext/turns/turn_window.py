@@ -84,7 +84,7 @@ class _History:
             "session": live.order.key.id,
             "state": "open",
             "running": True,
-            "prompt": request.said,
+            "prompt": request.last_user_text,
             "cell": request.cell,
             "context": [note.title for note in request.notes],
             "inputs": self._inputs(request.inputs),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.messages import assistant, user
-from agent_kernel.core.session import SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.store.sqlite import SqliteStore
 
 SESSIONS, MESSAGES = 1_000, 20
@@ -62,7 +62,7 @@ async def test_a_search_in_a_thousand_sessions(tmp_path: Path) -> None:
     for at in range(SESSIONS):
         messages = [(assistant if n % 2 else user)(said[at * MESSAGES + n]) for n in range(MESSAGES)]
         await store.add_turn(Turn("t", SessionKey("local", f"s{at}")), messages)
-    unfolded = await milliseconds(3, lambda: store.search("local", SearchQuery(RARE)))
+    unfolded = await milliseconds(3, lambda: store.search("local", SessionQuery(RARE)))
     cpu, wall = time.process_time(), time.perf_counter()
     while await store.fold():
         pass
@@ -70,9 +70,9 @@ async def test_a_search_in_a_thousand_sessions(tmp_path: Path) -> None:
     print(f"\nfolded {SESSIONS / wall:.0f} sessions/s ({SESSIONS / cpu:.0f} of CPU)")
     print(f"nothing folded yet, a rare word: {unfolded[0]:.1f} ms ({unfolded[1]:.1f} of CPU)")
     for name, query in (("rare", RARE), ("common", COMMON), ("two", f"{RARE} {COMMON}"), ("two letters", "qj")):
-        wall, cpu = await milliseconds(7, lambda query=query: store.search("local", SearchQuery(query)))  # type: ignore[misc]
+        wall, cpu = await milliseconds(7, lambda query=query: store.search("local", SessionQuery(query)))  # type: ignore[misc]
         least, _ = await milliseconds(7, lambda query=query: scan(query.split()[-1]))  # type: ignore[misc]
-        hits = await store.search("local", SearchQuery(query, limit=SESSIONS))
+        hits = await store.search("local", SessionQuery(query, limit=SESSIONS))
         print(
             f"{name:<12} {wall:6.1f} ms ({cpu:5.1f} of CPU), {wall / least:4.1f} of a LIKE scan ({least:.1f} ms);"
             f" {len(hits)} sessions"

@@ -46,7 +46,7 @@ def test_a_token_is_known_by_its_text_which_is_kept_nowhere(tokens: ApiTokenStor
 def test_every_token_is_another(tokens: ApiTokenStore) -> None:
     made = [tokens.new(["turns"])[1] for _ in range(20)]
     assert len({text.split("_")[1] for text in made}) == len({text.split("_")[2] for text in made}) == 20
-    assert len(tokens.listed()) == 20
+    assert len(tokens.list_tokens()) == 20
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_revoked_token_counts_no_longer_for_whoever_looks(tokens: ApiTokenStor
     other = ApiTokenStore(tmp_path / "data" / "tokens")
     assert other.holder(text) == token
     tokens.revoke(token.id)
-    assert not other.counts(token)
+    assert not other.is_valid(token)
     with pytest.raises(TokenInvalid):
         other.holder(text)
     with pytest.raises(NotFound):
@@ -93,7 +93,7 @@ def test_a_token_ends_on_its_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
     changed(files(tmp_path)[0], expires=time.time() - 1)
     with pytest.raises(TokenInvalid, match="ended on"):
         tokens.holder(text)
-    assert [listed.expired for listed in tokens.listed()] == [True]
+    assert [listed.is_expired for listed in tokens.list_tokens()] == [True]
     with pytest.raises(TokenInvalid, match="not valid"):  # only who has the secret hears that there was one
         tokens.holder(text[:-8] + "00000000")
     tokens.revoke(token.id)
@@ -101,16 +101,16 @@ def test_a_token_ends_on_its_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
 
 def test_the_day_of_its_last_use_is_noted_once_a_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
     _, text = tokens.new(["turns"])
-    assert [token.used for token in tokens.listed()] == [0]
+    assert [token.used for token in tokens.list_tokens()] == [0]
     tokens.holder(text)
     (path,) = files(tmp_path)
     first = path.stat().st_mtime_ns
-    assert tokens.listed()[0].used == pytest.approx(time.time(), abs=60)
+    assert tokens.list_tokens()[0].used == pytest.approx(time.time(), abs=60)
     tokens.holder(text)
     assert path.stat().st_mtime_ns == first
     os.utime(path, (0, time.time() - 3 * DAY_S))
     tokens.holder(text)
-    assert tokens.listed()[0].used == pytest.approx(time.time(), abs=60)
+    assert tokens.list_tokens()[0].used == pytest.approx(time.time(), abs=60)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"sha256": ""}', '{"sha256": 1, "scopes": 1}'])
@@ -121,7 +121,7 @@ def test_a_broken_file_opens_nothing_and_hinders_no_other(tokens: ApiTokenStore,
     with pytest.raises(TokenInvalid):
         tokens.holder(text)
     assert tokens.holder(whole).scopes
-    assert len(tokens.listed()) == 1
+    assert len(tokens.list_tokens()) == 1
     tokens.revoke(token.id)
 
 
@@ -129,7 +129,7 @@ def test_a_scope_that_this_version_does_not_know_opens_nothing(tokens: ApiTokenS
     _, text = tokens.new(["turns"])
     changed(files(tmp_path)[0], scopes=["later"])
     assert tokens.holder(text).scopes == frozenset()
-    assert not tokens.holder(text).opens(SCOPES)
+    assert not tokens.holder(text).has_any_scope(SCOPES)
 
 
 def test_on_a_full_disk_none_is_made_the_others_stay_and_can_be_revoked(
@@ -170,7 +170,7 @@ def test_what_makes_no_token_is_refused_before_anything_is_kept(tokens: ApiToken
     scopes = wish.pop("scopes", ["turns"])
     with pytest.raises(InvalidRequest):
         tokens.new(scopes, **wish)
-    assert tokens.listed() == []
+    assert tokens.list_tokens() == []
 
 
 def test_without_the_scope_sessions_a_token_lives_in_a_namespace_of_its_own(tokens: ApiTokenStore) -> None:

@@ -30,7 +30,7 @@ def owner_of(pid: int) -> Owner:
 
 
 def test_this_process_lives() -> None:
-    assert not Owner.here().provably_dead(NOW)
+    assert not Owner.here().is_provably_dead(NOW)
 
 
 def test_two_starts_of_one_process_are_two_owners() -> None:
@@ -39,10 +39,10 @@ def test_two_starts_of_one_process_are_two_owners() -> None:
 
 def test_a_running_process_lives_and_a_gone_one_is_dead(child: subprocess.Popen[bytes]) -> None:
     owner = owner_of(child.pid)
-    assert not owner.provably_dead(NOW)
+    assert not owner.is_provably_dead(NOW)
     child.kill()
     child.wait()
-    assert owner.provably_dead(NOW)
+    assert owner.is_provably_dead(NOW)
 
 
 @linux
@@ -50,25 +50,25 @@ def test_a_zombie_is_dead(child: subprocess.Popen[bytes]) -> None:
     owner = owner_of(child.pid)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert owner.provably_dead(NOW)
+    assert owner.is_provably_dead(NOW)
 
 
 @linux
 def test_a_reused_pid_is_another_process(child: subprocess.Popen[bytes]) -> None:
-    assert replace(owner_of(child.pid), started="1").provably_dead(NOW)
+    assert replace(owner_of(child.pid), started="1").is_provably_dead(NOW)
 
 
 @linux
 def test_a_pid_of_another_namespace_is_not_judged() -> None:
     gone = replace(Owner.here(), pid=2**22 + 5)
-    assert gone.provably_dead(NOW)
-    assert not replace(gone, pid_namespace="pid:[1]").provably_dead(NOW)
+    assert gone.is_provably_dead(NOW)
+    assert not replace(gone, pid_namespace="pid:[1]").is_provably_dead(NOW)
 
 
 @linux
 def test_another_machine_is_not_judged() -> None:
-    assert not replace(Owner.here(), boot="another", machine="another", pid=2**22 + 5).provably_dead(0)
-    assert not replace(Owner.here(), boot="another", machine="", pid=2**22 + 5).provably_dead(0)
+    assert not replace(Owner.here(), boot="another", machine="another", pid=2**22 + 5).is_provably_dead(0)
+    assert not replace(Owner.here(), boot="another", machine="", pid=2**22 + 5).is_provably_dead(0)
 
 
 @linux
@@ -77,16 +77,16 @@ def test_an_earlier_boot_of_this_machine_is_dead_unless_it_was_seen_since(monkey
     booted = process_identity.boot_time()
     assert booted is not None
     earlier = replace(Owner.here(), boot="another boot")
-    assert earlier.provably_dead(booted - 1)
-    assert not earlier.provably_dead(booted + 1), "a clone of this machine is running"
+    assert earlier.is_provably_dead(booted - 1)
+    assert not earlier.is_provably_dead(booted + 1), "a clone of this machine is running"
 
 
 def test_an_owner_of_a_system_without_facts_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("boot_id", "machine_id", "pid_namespace"):
         monkeypatch.setattr(process_identity, name, lambda: "")
-    assert not replace(Owner.here(), pid=2**22 + 5).provably_dead(0)
+    assert not replace(Owner.here(), pid=2**22 + 5).is_provably_dead(0)
 
 
 def test_a_pid_no_system_has_does_not_break_judging() -> None:
     for pid in (2**31 - 1, 2**40):
-        assert isinstance(replace(Owner.here(), pid=pid).provably_dead(NOW), bool)
+        assert isinstance(replace(Owner.here(), pid=pid).is_provably_dead(NOW), bool)

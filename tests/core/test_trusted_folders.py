@@ -46,11 +46,11 @@ def test_commands_are_trusted_by_what_they_are(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text("{}")
     trust = TrustStore(tmp_path / "trusted.json")
     trust.add(tmp_path)
-    assert trust.vouched(tmp_path, ".mcp.json", file_digest(tmp_path / ".mcp.json"))
+    assert trust.is_trusted_file(tmp_path, ".mcp.json", file_digest(tmp_path / ".mcp.json"))
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
-    assert not trust.vouched(tmp_path, ".mcp.json", file_digest(tmp_path / ".mcp.json"))
+    assert not trust.is_trusted_file(tmp_path, ".mcp.json", file_digest(tmp_path / ".mcp.json"))
     (tmp_path / "below").mkdir()
-    assert not trust.vouched(tmp_path / "below", ".mcp.json", "")
+    assert not trust.is_trusted_file(tmp_path / "below", ".mcp.json", "")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"folders": 7}', '{"folders": {"/": 7}}'])

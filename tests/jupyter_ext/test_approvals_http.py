@@ -84,7 +84,7 @@ async def test_who_saw_something_else_does_not_decide(server: AgentServer) -> No
     async with server.client() as client:
         turn, question = await asked(client, "shown")
         wrong = await answer(client, question, decision="approve", shown="0" * 64)
-        assert (wrong.status_code, "something else" in wrong.json()["error"]["message"]) == (409, True)
+        assert (wrong.status_code, "a different call" in wrong.json()["error"]["message"]) == (409, True)
         assert (await answer(client, question, decision="approve", shown=question["shown"])).status_code == 200
         assert await result(client, turn) == ("success", "it ran")
 

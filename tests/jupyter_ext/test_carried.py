@@ -59,7 +59,7 @@ def test_messages_come_in_the_shape_that_clients_have() -> None:
     assert request.messages[2].calls == (ToolCall("c", "f", {"a": 1}),)
     assert (request.messages[3].call_id, request.messages[3].text) == ("c", "2")
     assert request.messages[5].parts == (Text("And this?"), picture, picture, Media("image/png", "a" * 64, 3))
-    assert (request.history, request.history_limit, request.said) == ("replay", 7, "And this?")
+    assert (request.history, request.history_limit, request.last_user_text) == ("replay", 7, "And this?")
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ async def test_the_log_names_who_asked_and_never_a_secret(server: AgentServer) -
 async def test_the_day_of_the_last_use_is_known(server: AgentServer) -> None:
     id, text = made(server, "metrics")
     tokens = ApiTokenStore(server.directory / "data" / "tokens")
-    assert [token.used for token in tokens.listed() if token.id == id] == [0]
+    assert [token.used for token in tokens.list_tokens() if token.id == id] == [0]
     async with server.client(text) as client:
         assert (await client.get("agent/v1/health")).status_code == 200
-    assert [token.used > 0 for token in tokens.listed() if token.id == id] == [True]
+    assert [token.used > 0 for token in tokens.list_tokens() if token.id == id] == [True]

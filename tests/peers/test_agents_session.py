@@ -14,7 +14,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
-from agent_kernel.core.session import Owner, SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import Owner, SessionKey, SessionQuery, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from agent_kernel.sessions.adapters.shared_stores import FILES
@@ -126,8 +126,8 @@ async def test_what_the_sdk_said_is_found_but_not_what_its_tools_did(
     store: MemoryStore, session: AgentsSession
 ) -> None:
     await session.add_items([{**OUTPUT, "output": "unfindable"}, *RUN])
-    assert [hit.session.key for hit in await store.search("local", SearchQuery("CAT"))] == [KEY]
-    assert await store.search("local", SearchQuery("unfindable")) == []
+    assert [hit.session.key for hit in await store.search("local", SessionQuery("CAT"))] == [KEY]
+    assert await store.search("local", SessionQuery("unfindable")) == []
 
 
 async def test_pictures_are_kept_once_by_hash_and_come_back_as_they_were(

@@ -82,7 +82,7 @@ async def test_of_many_answers_at_once_one_counts() -> None:
 async def test_an_answer_for_what_was_not_shown_is_refused_and_the_call_still_waits() -> None:
     asked = Asked(gate())
     question = await asked.question()
-    with pytest.raises(Conflict, match="something else"):
+    with pytest.raises(Conflict, match="a different call"):
         await asked.gate.approvals.answer("local", question.approval, Answer("approve", shown="0" * 64))
     await asked.gate.approvals.answer("local", question.approval, Answer("approve", shown=question.shown))
     assert (await asked.verdict()).allowed

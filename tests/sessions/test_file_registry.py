@@ -55,7 +55,7 @@ def arrived(registry: FileRegistry, *chunks: bytes) -> ReceivedFile:
     try:
         for chunk in chunks:
             incoming.write(chunk)
-        return incoming.arrived()
+        return incoming.finish()
     finally:
         incoming.close()
 

@@ -22,9 +22,9 @@ from agent_kernel.core.session import (
     OpeningMatch,
     Owner,
     SearchHit,
-    SearchQuery,
     Session,
     SessionKey,
+    SessionQuery,
     SessionUpdate,
     StoreFault,
     Summary,
@@ -258,7 +258,7 @@ class SearchIndexing(Protocol):
 
 
 class SearchOperations(SearchIndexing, Protocol):
-    async def search(self, namespace: str, query: SearchQuery) -> list[SearchHit]:
+    async def search(self, namespace: str, query: SessionQuery) -> list[SearchHit]:
         """Sessions in which any of the words occurs in what a person or a model said, best first; of equal ones the one
         that changed last. What ``sessions/search.py`` says holds. Raises InvalidRequest."""
         ...

@@ -172,8 +172,8 @@ class CellTurn:
                 self._screen.status(f"{model}: {stage}{done} ...")
             case StateLost(reason):
                 self._screen.line(reason)
-            case AnswerChecked() if body.told:
-                self._screen.line(body.told)
+            case AnswerChecked() if body.summary_line:
+                self._screen.line(body.summary_line)
             case Notice(level, text):
                 self._screen.line(text if level == "info" else f"{level.capitalize()}: {text}")
 

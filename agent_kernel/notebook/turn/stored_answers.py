@@ -123,7 +123,7 @@ class StoredAnswers:
                 if message.text:
                     screen.text(message.text)
         screen.flush(force=True)
-        if notice := AnswerChecked(turn.numbers).told:
+        if notice := AnswerChecked(turn.numbers).summary_line:
             screen.line(notice)
         summary = TurnSummary(turn.turn, document.session, "committed", turn.model, cell=cell, stored=turn.closed)
         screen.summary(summary)

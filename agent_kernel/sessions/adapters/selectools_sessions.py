@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from agent_kernel.core.errors import Conflict, SessionNotFound
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.seams.session_store import RetentionQueries, SessionStore
-from agent_kernel.core.session import Item, SearchHit, SearchQuery, Session, SessionKey, SessionUpdate
+from agent_kernel.core.session import Item, SearchHit, Session, SessionKey, SessionQuery, SessionUpdate
 from agent_kernel.sessions.adapters.saved_window import Window, overlap, parting, text_of
 from agent_kernel.sessions.adapters.selectools_messages import Body, bodies_of, messages_of
 
@@ -114,7 +114,7 @@ class SavedSessions:
         hits: list[SearchHit] = []
         for name in known:
             found = await self._store.search(
-                name, SearchQuery(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6)
+                name, SessionQuery(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6)
             )
             hits += [hit for hit in found if not self._is_expired(hit.session)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]

@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Text, ToolCall, assistant, system, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import MAX_SNIPPETS, SNIPPET_CHARS, Owner, SearchHit, SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import MAX_SNIPPETS, SNIPPET_CHARS, Owner, SearchHit, SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, calls, result
 
 Find: TypeAlias = Callable[..., Awaitable[list[SearchHit]]]
@@ -25,7 +25,7 @@ def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
     async def found(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
         if request.param == "folded":
             assert await store.fold(LONG) == 0
-        return await store.search(namespace, replace(SearchQuery(text), **where))
+        return await store.search(namespace, replace(SessionQuery(text), **where))
 
     return found
 
@@ -288,5 +288,5 @@ async def test_folding_goes_in_steps_and_tells_what_is_left(store: SessionStore)
     assert await store.fold() == 0
     with pytest.raises(InvalidRequest):
         await store.fold(-1)
-    (hit,) = await store.search("local", SearchQuery("garnet"))
+    (hit,) = await store.search("local", SessionQuery("garnet"))
     assert 30 <= hit.score < 60

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound, TurnNotFound
 from agent_kernel.core.files import File
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
-from agent_kernel.core.session import Item, OpeningMatch, Owner, SearchHit, SearchQuery, Session, SessionKey, Turn
+from agent_kernel.core.session import Item, OpeningMatch, Owner, SearchHit, Session, SessionKey, SessionQuery, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.retention.limits import RetentionLimits
@@ -70,7 +70,7 @@ class LimitedStore:
         self._store = store
         self.retention = retention
         self._turns = retention.limits.max_history_turns
-        self._search: Callable[[str, SearchQuery], Awaitable[Hits]] = getattr(store, "search", _no_search)
+        self._search: Callable[[str, SessionQuery], Awaitable[Hits]] = getattr(store, "search", _no_search)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -195,7 +195,7 @@ class LimitedStore:
 
     # ------------------------------------------------------------------------------------------- finding
 
-    async def search(self, namespace: str, query: SearchQuery) -> Hits:
+    async def search(self, namespace: str, query: SessionQuery) -> Hits:
         async def found(count: int | None) -> Hits:
             return await self._search(namespace, replace(query, limit=count or 0))
 
@@ -294,7 +294,7 @@ async def _read_enough(
         count *= _MORE
 
 
-async def _no_search(namespace: str, query: SearchQuery) -> list[SearchHit]:
+async def _no_search(namespace: str, query: SessionQuery) -> list[SearchHit]:
     raise InvalidRequest("This store has no search.")
 
 

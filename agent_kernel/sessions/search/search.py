@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message
-from agent_kernel.core.session import SNIPPET_CHARS, SearchQuery
+from agent_kernel.core.session import SNIPPET_CHARS, SessionQuery
 
 MAX_QUERY = 1_000
 """Characters of a query."""
@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Control characters, which a terminal would interpret."""
 
 
-def search_words(query: SearchQuery) -> tuple[str, ...]:
+def search_words(query: SessionQuery) -> tuple[str, ...]:
     """Return the first MAX_WORDS different words of the query, folded. There is no query syntax. Raises InvalidRequest
     for an invalid query."""
     if query.limit < 0:

@@ -19,9 +19,9 @@ from agent_kernel.core.session import (
     OpeningMatch,
     Owner,
     SearchHit,
-    SearchQuery,
     Session,
     SessionKey,
+    SessionQuery,
     SessionUpdate,
     StoreFault,
     Summary,
@@ -328,7 +328,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     # ------------------------------------------------------------------------------------------- search
 
-    async def search(self, namespace: str, query: SearchQuery) -> Hits:
+    async def search(self, namespace: str, query: SessionQuery) -> Hits:
         check_id(namespace, "namespace")
         return await self._database.read(lambda db: search.search(db, namespace, query))
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from agent_kernel.core.session import MAX_SNIPPETS, SearchHit, SearchQuery, SessionKey, Snippet
+from agent_kernel.core.session import MAX_SNIPPETS, SearchHit, SessionKey, SessionQuery, Snippet
 from agent_kernel.sessions.search.search import cut_snippet, search_words, weigh_messages
 from agent_kernel.sessions.tables import bindings, search_index, search_texts, sessions
 from agent_kernel.sessions.tables.search_index import IdRange
@@ -25,7 +25,7 @@ class _SearchScope:
     """Where to search: in the id ranges ``ids``, and in items not folded yet of ``sessions`` (None: of all)."""
 
     namespace: str
-    query: SearchQuery
+    query: SessionQuery
     sessions: frozenset[str] | None
     ids: tuple[IdRange, ...]
 
@@ -41,7 +41,7 @@ class _SearchScope:
         return {id for id in ids if search_texts.role_of(id) == self.query.role}
 
 
-def search(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> list[SearchHit]:
+def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[SearchHit]:
     wanted = search_words(query)
     scope = _scope(db, namespace, query)
     if not wanted or not query.limit or scope.sessions == frozenset():
@@ -64,7 +64,7 @@ def search(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> list[S
     return hits
 
 
-def _scope(db: sqlite3.Connection, namespace: str, query: SearchQuery) -> _SearchScope:
+def _scope(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> _SearchScope:
     sessions = query.sessions
     if query.path:
         bound = bindings.select_bound_session(db, namespace, query.root, query.path)

@@ -44,7 +44,7 @@ PARAMETERS: Mapping[str, Any] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class OpenFile:
+class OpenTextFile:
     """An open file with its metadata; ``key`` identifies its content."""
 
     id: str
@@ -101,7 +101,7 @@ class ReadFile:
         head = f"{source.name}: characters {start} to {facts['end']} of {total}{more}"
         return ToolOutput(f"{head}\n{text}", details={name: value for name, value in facts.items() if value != ""})
 
-    async def _source(self, arguments: Mapping[str, Any], context: ToolContext) -> OpenFile:
+    async def _source(self, arguments: Mapping[str, Any], context: ToolContext) -> OpenTextFile:
         id, path = arguments.get("file_id", ""), arguments.get("path", "")
         if bool(id) == bool(path):
             raise InvalidRequest("Give a file_id or a path, one of them.", hint="list_files has the ids.")
@@ -109,9 +109,9 @@ class ReadFile:
             return await asyncio.to_thread(self._in_workdir, path)
         file, body = await self._files.opened(context.key, id)
         opened = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
-        return OpenFile(file.id, file.name, file.format or format_of(file.name), file.mime, opened, (file.hash,))
+        return OpenTextFile(file.id, file.name, file.format or format_of(file.name), file.mime, opened, (file.hash,))
 
-    def _in_workdir(self, path: str) -> OpenFile:
+    def _in_workdir(self, path: str) -> OpenTextFile:
         if self._workdir is None:
             raise InvalidRequest("There is no work directory here.", hint="Give a file_id.")
         try:
@@ -120,9 +120,9 @@ class ReadFile:
             raise InvalidRequest(f"There is no file {path[:200]!r} in the work directory.") from error
         status, form = os.fstat(opened.fileno()), format_of(path)
         key = (str(self._workdir), path, status.st_size, status.st_mtime_ns)
-        return OpenFile("", clean_name(path), form, mime_of(form), opened, key)
+        return OpenTextFile("", clean_name(path), form, mime_of(form), opened, key)
 
-    async def _slice(self, source: OpenFile, start: int, end: int) -> tuple[str, int]:
+    async def _slice(self, source: OpenTextFile, start: int, end: int) -> tuple[str, int]:
         if source.format in FORMATS:
             whole = source.file.getvalue() if isinstance(source.file, io.BytesIO) else source.file
             text = await self._documents.text(source.format, whole, (source.format, *source.key))

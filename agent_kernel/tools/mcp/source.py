@@ -152,7 +152,9 @@ class McpTools:
         digest = await asyncio.to_thread(file_digest, folder / BESIDE)
         if not digest:
             return None
-        vouched = self._trust is not None and await asyncio.to_thread(self._trust.vouched, folder, BESIDE, digest)
+        vouched = self._trust is not None and await asyncio.to_thread(
+            self._trust.is_trusted_file, folder, BESIDE, digest
+        )
         if not (occasion.trusted and vouched):
             changed = "is not as it was when you trusted it" if occasion.trusted else "is in no folder that you trust"
             self._warn(

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import SearchHit, SearchQuery, SessionKey
+from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 SESSIONS = 5
@@ -84,8 +84,8 @@ class Recall:
 
     async def _found(self, key: SessionKey, words: str, *, here: bool) -> list[SearchHit]:
         if here:
-            return await self._store.search(key.namespace, SearchQuery(words, sessions=frozenset({key.id})))
-        hits = await self._store.search(key.namespace, SearchQuery(words, limit=SESSIONS + 1))
+            return await self._store.search(key.namespace, SessionQuery(words, sessions=frozenset({key.id})))
+        hits = await self._store.search(key.namespace, SessionQuery(words, limit=SESSIONS + 1))
         return [hit for hit in hits if hit.session.key != key][:SESSIONS]
 
     async def _told(self, number: int, hit: SearchHit) -> list[str]:

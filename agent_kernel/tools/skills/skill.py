@@ -60,14 +60,14 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True)
-class SkillReference:
+class SkillSpecifier:
     """A skill as named in a request; ``number`` 0 is the latest version."""
 
     id: str
     number: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> SkillReference:
+    def parse(cls, text: str) -> SkillSpecifier:
         """Parse ``id``, ``id@latest`` or ``id@2``. Raises InvalidRequest."""
         id, _, version = text.partition("@")
         if not _ID.fullmatch(id):

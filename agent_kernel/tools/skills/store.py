@@ -21,7 +21,7 @@ from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, QuotaExceeded, StoreError, StoreFull
 from agent_kernel.tools.skills.package import PackageEntry, unpack
-from agent_kernel.tools.skills.skill import Skill, SkillReference, Version, is_id
+from agent_kernel.tools.skills.skill import Skill, SkillSpecifier, Version, is_id
 
 MAX_SKILLS = 200
 """Maximum number of skills of a namespace."""
@@ -50,7 +50,7 @@ class SkillStore:
             raise NotFound(f"There is no skill {id[:80]!r}.")
         return found
 
-    def version(self, namespace: str, reference: SkillReference) -> Version:
+    def version(self, namespace: str, reference: SkillSpecifier) -> Version:
         """Return a version of a skill. Raises NotFound."""
         skill = self.get(namespace, reference.id)
         if not reference.number:
@@ -64,11 +64,11 @@ class SkillStore:
         """Return the version that a request names: by id or by name (the newest of several), optionally with ``@`` and
         a version. Raises NotFound, InvalidRequest."""
         if text.startswith("skill_"):
-            return self.version(namespace, SkillReference.parse(text))
+            return self.version(namespace, SkillSpecifier.parse(text))
         name, _, version = text.partition("@")
         for skill in self.list(namespace):
             if skill.latest.name.casefold() == name.strip().casefold():
-                return self.version(namespace, SkillReference.parse(f"{skill.id}@{version}"))
+                return self.version(namespace, SkillSpecifier.parse(f"{skill.id}@{version}"))
         raise NotFound(f"There is no skill {name[:80]!r}.", hint="See: agent-kernel skills list")
 
     def add(self, namespace: str, entries: Iterable[PackageEntry], id: str = "") -> Skill:

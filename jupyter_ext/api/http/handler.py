@@ -249,7 +249,7 @@ class AgentHandler(APIHandler):
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
             raise Forbidden("Only a person may do this, in the browser.")
-        if not token.opens(enough):
+        if not token.has_any_scope(enough):
             wanted = " or ".join(sorted(enough | {"all"}))
             raise Forbidden("The scopes of this token do not reach here.", hint=f"One with {wanted} does.")
         return Caller(token.namespace(namespace_of(self.services.runtime.settings.namespace, None)), token=token)
@@ -367,7 +367,7 @@ class AgentHandler(APIHandler):
         stream of a token that is revoked ends here, and as if its client had left."""
         while True:
             token = self.caller.token
-            if token is not None and not self.services.tokens.counts(token):
+            if token is not None and not self.services.tokens.is_valid(token):
                 self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
                 return
             idle = time.monotonic() - self._written

@@ -139,7 +139,7 @@ class Upload:
         part = self._part
         assert part is not None, "its headers came first"
         if part.name == "file" and self._incoming is not None:
-            self.arrived = self._incoming.arrived()
+            self.arrived = self._incoming.finish()
         else:
             self.fields[part.name] = part.value.decode("utf-8", "replace")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.session import SearchHit, SearchQuery, SessionKey
+from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import EmptyBody
 from jupyter_ext.api.native.sessions import brief
@@ -46,7 +46,7 @@ class SearchHandler(AgentHandler):
         """``q``: words, any of them. ``here``, ``kernel`` or ``path``: only the conversation of that notebook. A kernel
         finds what it may read: the text of a part that matches is as good as the text."""
         root, path = await self._notebook()
-        query = SearchQuery(
+        query = SessionQuery(
             self.get_argument("q", "", strip=False),
             limit=min(FOUND if (asked := self.number("limit")) is None else asked, MAX_FOUND),
             role=self.get_argument("role", ""),

@@ -223,7 +223,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         """Whether this handshake, if it came now, would be of the same person, who may do that, or of a token that
         counts."""
         if self.caller.token is not None:
-            return self.services.tokens.counts(self.caller.token)
+            return self.services.tokens.is_valid(self.caller.token)
         looked = seen_again(self)
         user = await ensure_async(self.identity_provider.get_user(looked))
         configured = self.services.runtime.settings.namespace

@@ -90,7 +90,7 @@ class TurnsHandler(AgentHandler):
             raise Conflict("Code of the agent runs in this kernel now; it can not begin a turn of its own.")
         kernel = self.services.access.kernel(caller, body.kernel)
         place = await self.services.notebooks.place(kernel.id) if kernel else None
-        opened = await admission.open_session(caller, body.session, place, body.request("", "").said)
+        opened = await admission.open_session(caller, body.session, place, body.request("", "").last_user_text)
         async with admission.removed_if_refused(caller, opened):
             return await self._begun_in(opened, body, turn_id, kernel, place)
 

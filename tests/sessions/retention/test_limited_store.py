@@ -11,7 +11,7 @@ from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Owner, SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import Owner, SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.retention.limited_store import (
     CREATING_WRITES,
     EMPTY_READS,
@@ -168,11 +168,11 @@ async def test_what_is_gone_can_not_be_forked_bound_or_found_by_its_turns(
 
 async def test_search_finds_what_is_seen(seen: SessionStore, store: SessionStore, clock: Clock) -> None:
     await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
-    assert [hit.session.key for hit in await seen.search("local", SearchQuery("t3"))] == [KEY]
-    assert await seen.search("local", SearchQuery("t1")) == []
-    assert await store.search("local", SearchQuery("t1")), "it is stored"
+    assert [hit.session.key for hit in await seen.search("local", SessionQuery("t3"))] == [KEY]
+    assert await seen.search("local", SessionQuery("t1")) == []
+    assert await store.search("local", SessionQuery("t1")), "it is stored"
     clock.now += 100
-    assert await seen.search("local", SearchQuery("t3")) == []
+    assert await seen.search("local", SessionQuery("t3")) == []
 
 
 async def test_search_is_filled_behind_those_that_are_gone(seen: SessionStore, clock: Clock) -> None:
@@ -183,4 +183,4 @@ async def test_search_is_filled_behind_those_that_are_gone(seen: SessionStore, c
     new = SessionKey("local", "new")
     await seen.add_messages(new, [user("rain")])
     clock.now += 60
-    assert [hit.session.key for hit in await seen.search("local", SearchQuery("rain", limit=1))] == [new]
+    assert [hit.session.key for hit in await seen.search("local", SessionQuery("rain", limit=1))] == [new]

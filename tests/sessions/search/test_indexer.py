@@ -10,7 +10,7 @@ import pytest
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.messages import user
-from agent_kernel.core.session import SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.search.indexer import STEP, SearchIndexer
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.tables import search_texts
@@ -37,7 +37,7 @@ async def test_what_is_said_is_folded_soon_and_again(memory: MemoryStore) -> Non
         await memory.add_turn(Turn(turn, SessionKey("local", "s")), [user("garnet")] * (STEP + 1))
         await until_folded(memory)
     await folding.aclose()
-    assert len(await memory.search("local", SearchQuery("garnet"))) == 1
+    assert len(await memory.search("local", SessionQuery("garnet"))) == 1
 
 
 async def test_closing_what_was_not_started_is_harmless(memory: MemoryStore) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Media, Message, Text, assistant, system, user
-from agent_kernel.core.session import SNIPPET_CHARS, SearchQuery
+from agent_kernel.core.session import SNIPPET_CHARS, SessionQuery
 from agent_kernel.sessions.search.search import (
     MAX_WORDS,
     cut_snippet,
@@ -21,11 +21,11 @@ TEXTS = st.text(st.characters() | st.sampled_from("aAßẞſİıﬁÉé\u0301 \n
 
 
 def test_words_are_different_and_folded() -> None:
-    assert search_words(SearchQuery("Quartz  QUARTZ\tbéryl\nBÉRYL")) == ("quartz", "béryl")
+    assert search_words(SessionQuery("Quartz  QUARTZ\tbéryl\nBÉRYL")) == ("quartz", "béryl")
 
 
 def test_so_many_words_count() -> None:
-    assert search_words(SearchQuery(" ".join(f"w{number}" for number in range(100)))) == tuple(
+    assert search_words(SessionQuery(" ".join(f"w{number}" for number in range(100)))) == tuple(
         f"w{n}" for n in range(MAX_WORDS)
     )
 
@@ -57,7 +57,7 @@ def test_a_text_in_its_comparable_form_can_be_kept_and_compared_again(text: str)
 @settings(max_examples=150, deadline=None)
 @given(TEXTS, st.text(max_size=5), TEXTS)
 def test_a_snippet_shows_the_word_wherever_it_is(before: str, word: str, after: str) -> None:
-    wanted = search_words(SearchQuery(f"topaz{word}"))[:1]
+    wanted = search_words(SessionQuery(f"topaz{word}"))[:1]
     text = f"{before} Topaz{word} {after}"
     shown = cut_snippet(text, wanted)
     assert len(shown) <= SNIPPET_CHARS

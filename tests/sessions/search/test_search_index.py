@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.messages import assistant, user
-from agent_kernel.core.session import SearchHit, SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.store import schema
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -30,7 +30,7 @@ async def say(store: SqliteStore, id: str, *texts: str, turn: str = "t") -> None
 
 
 async def found(store: SqliteStore, text: str) -> list[str]:
-    return sorted(hit.session.key.id for hit in await store.search("local", SearchQuery(text, limit=100)))
+    return sorted(hit.session.key.id for hit in await store.search("local", SessionQuery(text, limit=100)))
 
 
 @pytest.fixture
@@ -154,9 +154,9 @@ async def test_a_row_that_can_not_be_read_stops_nobody(open_store: Callable[[], 
     store = open_store()
     await say(store, "s", "topaz", "topaz", "topaz")
     await store._database.write(lambda db: db.execute("UPDATE items SET body = '[' WHERE seq = 2"))
-    (hit,) = await store.search("local", SearchQuery("topaz"))
+    (hit,) = await store.search("local", SessionQuery("topaz"))
     assert await store.fold() == 0
-    assert await store.search("local", SearchQuery("topaz")) == [hit]
+    assert await store.search("local", SessionQuery("topaz")) == [hit]
     assert [snippet.seq for snippet in hit.snippets] == [1, 3]
 
 
@@ -302,7 +302,7 @@ async def hits(store: SqliteStore, query: str) -> list[tuple[str, float, tuple[A
     def plain(hit: SearchHit) -> tuple[str, float, tuple[Any, ...]]:
         return hit.session.key.id, hit.score, hit.snippets
 
-    return [plain(hit) for hit in await store.search("local", SearchQuery(query))]
+    return [plain(hit) for hit in await store.search("local", SessionQuery(query))]
 
 
 async def _step(store: SqliteStore, step: str, key: SessionKey, turn: str, text: str) -> None:

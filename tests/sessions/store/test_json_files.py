@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import SessionBusy, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.core.messages import user
-from agent_kernel.core.session import MAIN, Owner, SearchQuery, SessionKey, SessionUpdate, Summary, Turn
+from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionQuery, SessionUpdate, Summary, Turn
 from agent_kernel.sessions.contract_tests.dsl import whole_turns
 from agent_kernel.sessions.store import json_document, schema
 from agent_kernel.sessions.store.json_files import FilesStore
@@ -84,7 +84,7 @@ async def test_everything_is_there_after_a_restart(kept: FilesStore, owner: Owne
         found += [await store.blob(KEY, PNG.hash), await store.siblings(KEY, "t3"), await store.of_cell(KEY, "c")]
         found += [[(s.last, s.text) for s in await store.summaries(KEY)], await store.bound("local", "/r", "a.ipynb")]
         found += [await store.match("local", "scope", ["hash"]), await store.stats()]
-        found += [len(await store.search("local", SearchQuery("u1")))]
+        found += [len(await store.search("local", SessionQuery("u1")))]
         return [*found]
 
     before = await told(kept)

@@ -12,7 +12,7 @@ import pytest
 
 from agent_kernel.core.errors import StoreCorrupt
 from agent_kernel.core.messages import user
-from agent_kernel.core.session import SearchQuery, SessionKey, Turn
+from agent_kernel.core.session import SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.store import schema
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
@@ -169,7 +169,7 @@ async def test_what_the_first_version_wrote_can_be_branched_and_continued(old_st
     assert [branch.name for branch in await old_store.branches(empty)] == ["main"]
     await old_store.drop_branch(KEY, "main")
     assert [turn.id for turn in await old_store.turns(KEY)] == ["t1", "t6"]
-    assert len(await old_store.search("local", SearchQuery("u6"))) == 1
+    assert len(await old_store.search("local", SessionQuery("u6"))) == 1
     assert await old_store.verify() == []
 
 

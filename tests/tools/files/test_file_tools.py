@@ -71,7 +71,7 @@ async def made(files: FileRegistry, name: str, data: bytes) -> File:
 async def brought(files: FileRegistry, name: str, data: bytes) -> File:
     incoming = files.incoming()
     incoming.write(data)
-    return await files.receive(KEY, name, incoming.arrived())
+    return await files.receive(KEY, name, incoming.finish())
 
 
 async def read(files: FileRegistry, workdir: Path | None = None, key: SessionKey = KEY, **given: Any) -> ToolOutput:

@@ -10,7 +10,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.tools.skills.package import BytesFile, PackageEntry
-from agent_kernel.tools.skills.skill import SkillReference, Version, tree
+from agent_kernel.tools.skills.skill import SkillSpecifier, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
 
 
@@ -24,9 +24,9 @@ def test_a_skill_gets_versions_that_do_not_change(tmp_path: Path) -> None:
     again = store.add("ann", skill("v2"), made.id)
     assert [version.number for version in again.versions] == [1, 2]
     assert (again.latest.description, again.versions[0].description) == ("v2", "v1")
-    assert store.version("ann", SkillReference.parse(made.id)).number == 2
-    assert store.version("ann", SkillReference.parse(f"{made.id}@latest")).number == 2
-    old = store.version("ann", SkillReference.parse(f"{made.id}@1"))
+    assert store.version("ann", SkillSpecifier.parse(made.id)).number == 2
+    assert store.version("ann", SkillSpecifier.parse(f"{made.id}@latest")).number == 2
+    old = store.version("ann", SkillSpecifier.parse(f"{made.id}@1"))
     assert (old.content / "SKILL.md").read_text().endswith("v1")
     assert [found.id for found in SkillStore(tmp_path).list("ann")] == [made.id], "they stay over a restart"
 
@@ -48,13 +48,13 @@ def test_an_id_never_leads_elsewhere(tmp_path: Path, id: str) -> None:
     with pytest.raises((NotFound, InvalidRequest)):
         SkillStore(tmp_path).get("ann", id)
     with pytest.raises(InvalidRequest):
-        SkillReference.parse(id)
+        SkillSpecifier.parse(id)
 
 
 @pytest.mark.parametrize("version", ["0", "-1", "x", "1.0", "²", "999999"])
 def test_a_version_is_a_number_or_latest(version: str) -> None:
     with pytest.raises(InvalidRequest):
-        SkillReference.parse(f"skill_{'0' * 32}@{version}")
+        SkillSpecifier.parse(f"skill_{'0' * 32}@{version}")
 
 
 def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:

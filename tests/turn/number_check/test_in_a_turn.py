@@ -32,7 +32,7 @@ async def test_they_are_told_just_before_the_end_and_kept_with_the_turn() -> Non
     first, second = told.numbers
     assert (first["text"], first["status"], first["line"], first["shown"]) == ("41.3", "computed", 2, "mean 41.2871")
     assert (second["text"], second["status"]) == ("7%", "open")
-    assert told.told == "1 of 2 numbers was not computed: 7%"
+    assert told.summary_line == "1 of 2 numbers was not computed: 7%"
     (turn,) = await store.turns(KEY)
     messages = [item.message for item in await store.of_turn(turn)]
     assert told in list(bodies(turn, messages))
@@ -78,9 +78,9 @@ async def test_a_secret_in_a_line_is_not_told() -> None:
 )
 def test_the_line_below_an_answer(statuses: list[str], told: str) -> None:
     body = AnswerChecked(tuple({"text": f"n{at}", "status": status} for at, status in enumerate(statuses)))
-    assert body.told == told
+    assert body.summary_line == told
 
 
 def test_a_long_list_is_cut() -> None:
     body = AnswerChecked(tuple({"text": "9", "status": "open"} for _ in range(20)))
-    assert body.told.endswith("9 and 8 more")
+    assert body.summary_line.endswith("9 and 8 more")
