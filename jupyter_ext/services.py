@@ -17,41 +17,41 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
-from jupyter_ext.auth.bind_requests import Binds
+from jupyter_ext.auth.bind_requests import BindRequests
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.monitoring.gauges import Gauges
 from jupyter_ext.monitoring.metrics import Metrics
 from jupyter_ext.monitoring.request_tracker import Requests
 from jupyter_ext.notebooks import parent_kernel
 from jupyter_ext.notebooks.bindings import Notebooks
-from jupyter_ext.notebooks.cleared_outputs import Cleared
+from jupyter_ext.notebooks.cleared_outputs import ClearedOutputs
 from jupyter_ext.notebooks.contents_watch import ContentsWatch
 from jupyter_ext.notebooks.kernel_environment import kernel_environment, server_url
-from jupyter_ext.notebooks.kernel_jobs import Jobs
+from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.notebook_access import AttachedNotebooks
 from jupyter_ext.notebooks.notebook_files import NotebookFiles
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.notebooks.sidecar import Sidecars
-from jupyter_ext.notebooks.sidecar_import import Reunion
+from jupyter_ext.notebooks.sidecar_import import SidecarImport
 from jupyter_ext.push.missed_events import MissedEvents
-from jupyter_ext.push.model_pulls import Pulls
-from jupyter_ext.push.notifications import News, announce_binding
-from jupyter_ext.push.page_connection import Pages
-from jupyter_ext.push.page_tools import Serving
+from jupyter_ext.push.model_pulls import ModelDownloads
+from jupyter_ext.push.notifications import Notifications, announce_binding
+from jupyter_ext.push.page_connection import PageConnections
+from jupyter_ext.push.page_tools import PageTools
 from jupyter_ext.quotas.limits import Limits
-from jupyter_ext.quotas.server_db import records
-from jupyter_ext.quotas.token_usage import Spending
+from jupyter_ext.quotas.server_db import open_server_db
+from jupyter_ext.quotas.token_usage import TokenSpending
 from jupyter_ext.turns.access import Access
-from jupyter_ext.turns.cpu_priority import Neighbours
-from jupyter_ext.turns.engine_choices import Choices
-from jupyter_ext.turns.ephemeral_sessions import Ephemeral
+from jupyter_ext.turns.cpu_priority import CpuPriority
+from jupyter_ext.turns.engine_choices import EngineChoices
+from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.idempotency import Idempotency
-from jupyter_ext.turns.revision_lock import Changes
-from jupyter_ext.turns.start_turn import Calls
+from jupyter_ext.turns.revision_lock import RevisionLock
+from jupyter_ext.turns.start_turn import TurnStarter
 from jupyter_ext.turns.turn_admission import TurnAdmission
 from jupyter_ext.turns.turn_inputs import TurnInputs
-from jupyter_ext.turns.turn_versions import Versions
+from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import Turns
 
 P = ParamSpec("P")
@@ -94,37 +94,37 @@ class Services:
     access: Access
     turns: Turns
     turn_admission: TurnAdmission
-    turn_starter: Calls
+    turn_starter: TurnStarter
     turn_inputs: TurnInputs
-    turn_versions: Versions
+    turn_versions: TurnVersions
     idempotency: Idempotency
-    revision_locks: Changes
-    ephemeral_sessions: Ephemeral
+    revision_locks: RevisionLock
+    ephemeral_sessions: EphemeralSessions
     private_sessions: PrivateSessions
-    engine_choices: Choices
+    engine_choices: EngineChoices
     user_limits: Limits
-    cpu_priority: Neighbours
+    cpu_priority: CpuPriority
 
     # Notebooks and kernels.
     notebooks: Notebooks
     attached_notebooks: AttachedNotebooks
     sidecars: Sidecars
-    sidecar_imports: Reunion
-    cleared_outputs: Cleared
+    sidecar_imports: SidecarImport
+    cleared_outputs: ClearedOutputs
     contents_watch: ContentsWatch
     kernels: Kernels
-    kernel_jobs: Jobs
+    kernel_jobs: KernelJobs
     kernel_environment: Mapping[str, str]
-    bind_requests: Binds
+    bind_requests: BindRequests
     import_lock: asyncio.Lock
     """Held while a document is imported: reading one may take a few hundred MB."""
 
     # Pages.
-    notifications: News
+    notifications: Notifications
     missed_events: MissedEvents
-    pages: Pages
-    page_tools: Serving
-    model_pulls: Pulls
+    pages: PageConnections
+    page_tools: PageTools
+    model_pulls: ModelDownloads
 
     on_demand: PartsOnDemand
     url: Callable[[], str]
@@ -165,38 +165,38 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     namespace = partial(current_namespace, settings.namespace)
     url = partial(server_url, server)
     environment = kernel_environment(settings, [server.runtime_dir, server.config_dir])
-    metrics, notifications, pages, model_pulls = Metrics(), News(), Pages(), Pulls(settings)
-    requests = Requests(metrics.answered)
-    runtime.sources = [*metrics.watching(runtime.sources)]
-    runtime.afterwards.told = notifications.changed
-    server_db = records(None if in_memory else settings.data_dir / "requests.db")
-    user_limits = Limits(settings, Spending(server_db))
+    metrics, notifications, pages, model_pulls = Metrics(), Notifications(), PageConnections(), ModelDownloads(settings)
+    requests = Requests(metrics.on_request_end)
+    runtime.sources = [*metrics.observe_sources(runtime.sources)]
+    runtime.afterwards.told = notifications.on_session_changed
+    server_db = open_server_db(None if in_memory else settings.data_dir / "requests.db")
+    user_limits = Limits(settings, TokenSpending(server_db))
     private_sessions = PrivateSessions(store, runtime.sandbox)
-    ephemeral_sessions = Ephemeral(private_sessions)
-    engine_choices = Choices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
-    turn_versions = Versions(store)
+    ephemeral_sessions = EphemeralSessions(private_sessions)
+    engine_choices = EngineChoices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
+    turn_versions = TurnVersions(store)
     notebooks, sidecars, sidecar_imports = _notebooks(runtime, server, notifications)
-    cleared_outputs = Cleared(store, sidecars)
+    cleared_outputs = ClearedOutputs(store, sidecars)
     files = NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
-    kernel_jobs = Jobs(server.kernel_manager.get_kernel)
+    kernel_jobs = KernelJobs(server.kernel_manager.get_kernel)
 
     # Kernels end turns, and turns keep their kernels from being culled: the first of both is bound by its name.
     def life_ended(kernel: str, reason: str) -> None:
         turns.cancel_kernel(kernel, reason)
-        kernel_jobs.life_ended(kernel, reason)
+        kernel_jobs.on_life_end(kernel, reason)
 
     def kernel_gone(kernel: Kernel) -> None:
         kernel_jobs.forget(kernel.id)
-        private_sessions.kernel_gone(kernel)
+        private_sessions.on_kernel_gone(kernel)
 
     kernels = Kernels(server.kernel_manager, url, namespace, life_ended, kernel_gone, told=environment)
     turns = Turns(
         runtime,
         user_limits,
         on_pulse=partial(_note_activity, server, kernels),
-        on_begin=each(metrics.began, notifications.began),
-        on_end=each(metrics.ended, lambda turn: sidecars.turn_ended(turn.order.key), notifications.ended),
-        on_body=each(metrics.said, notifications.said),
+        on_begin=each(metrics.on_turn_begin, notifications.on_turn_begin),
+        on_end=each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
+        on_body=each(metrics.on_turn_body, notifications.on_turn_body),
     )
     if isinstance(runtime.sandbox, LinuxSandbox):
         runtime.sandbox.kernel_of = lambda session: kernels.interpreter(turns.kernel_of(session))
@@ -226,7 +226,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         access=access,
         turns=turns,
         turn_admission=turn_admission,
-        turn_starter=Calls(
+        turn_starter=TurnStarter(
             runtime=runtime,
             turns=turns,
             access=access,
@@ -237,12 +237,12 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         turn_inputs=turn_inputs,
         turn_versions=turn_versions,
         idempotency=Idempotency(store, turns, server_db),
-        revision_locks=Changes(store, notifications.changed),
+        revision_locks=RevisionLock(store, notifications.on_session_changed),
         ephemeral_sessions=ephemeral_sessions,
         private_sessions=private_sessions,
         engine_choices=engine_choices,
         user_limits=user_limits,
-        cpu_priority=Neighbours(kernels, turns, runtime.engines),
+        cpu_priority=CpuPriority(kernels, turns, runtime.engines),
         notebooks=notebooks,
         attached_notebooks=AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager),
         sidecars=sidecars,
@@ -252,19 +252,21 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         kernels=kernels,
         kernel_jobs=kernel_jobs,
         kernel_environment=environment,
-        bind_requests=Binds(),
+        bind_requests=BindRequests(),
         import_lock=asyncio.Lock(),
         notifications=notifications,
         missed_events=MissedEvents(runtime, turns, turn_versions, notebooks, sidecars),
         pages=pages,
-        page_tools=Serving(),
+        page_tools=PageTools(),
         model_pulls=model_pulls,
         on_demand=PartsOnDemand(),
         url=url,
     )
 
 
-def _notebooks(runtime: Runtime, server: ServerApp, notifications: News) -> tuple[Notebooks, Sidecars, Reunion]:
+def _notebooks(
+    runtime: Runtime, server: ServerApp, notifications: Notifications
+) -> tuple[Notebooks, Sidecars, SidecarImport]:
     """The bindings of notebooks, and what lies beside them; a notebook without a session asks for the latter first."""
     contents: Any = server.contents_manager
     local = isinstance(contents, FileContentsManager)
@@ -272,9 +274,9 @@ def _notebooks(runtime: Runtime, server: ServerApp, notifications: News) -> tupl
     notebooks = Notebooks(runtime.store, server.session_manager, root)
     runtime.root = notebooks.root
     sidecars = Sidecars(runtime.store, notebooks, runtime.settings, contents.is_hidden, local=local)
-    sidecar_imports = Reunion(runtime.store, notebooks, sidecars)
-    notebooks.arriving = sidecar_imports.arriving
-    notebooks.told = partial(announce_binding, notifications, notebooks)
+    sidecar_imports = SidecarImport(runtime.store, notebooks, sidecars)
+    notebooks.find_arriving = sidecar_imports.find_arriving_session
+    notebooks.on_bound = partial(announce_binding, notifications, notebooks)
     return notebooks, sidecars, sidecar_imports
 
 

@@ -1,7 +1,7 @@
-"""The extension in a Jupyter server that serves nothing else: no notebooks, no kernels, no files, no terminals.
+"""A Jupyter server with this extension and nothing else: no notebooks, kernels, contents or terminals.
 
-What is on: ``agent/v1``, the same routes again where clients look for them (``handlers.MOUNTS``), and the login page
-with its images, for the pages that want a person. Of Jupyter it is the login, the settings and the logs.
+It serves ``agent/v1``, the same routes where clients of other APIs expect them (``routes.MOUNT``), and the login page
+with its images for pages that need a person. Of Jupyter it uses the login, the settings and the logging.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.services import SETTING, Services
 
 ANSWERED_S = 2.0
-"""For answers that are under way when all turns have ended."""
+"""How long to wait for responses in progress after all turns have ended."""
 FORCED = 130
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class HeadlessServer(ServerApp):
-    """``sockets`` are bound before it is made. ``check`` raises what keeps the server from starting. ``told`` hears,
-    once, that requests are answered, ``waits`` how many turns run when it is asked to stop; they get ``drain_s``
-    seconds to end by themselves."""
+    """``sockets`` are bound before the server is created. ``check`` raises an error that keeps the server from
+    starting. ``told`` is called once when requests are answered, ``waits`` with the number of running turns when the
+    server is asked to stop; the turns have ``drain_s`` seconds to end by themselves."""
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them
     _cookie_secret_file = ""
@@ -63,7 +63,7 @@ class HeadlessServer(ServerApp):
         self._failure: BaseException | None = None
 
     def run(self) -> int:
-        """Until a signal ends it: the exit status. Raises AgentKernelError, where the extension can not start."""
+        """Run until a signal and return the exit status. Raises AgentKernelError if the extension cannot start."""
         self.initialize(argv=[], find_extensions=False)
         self.start_ioloop()
         for number in SIGNALS:
@@ -78,15 +78,15 @@ class HeadlessServer(ServerApp):
         return services
 
     def migrate_config(self) -> None:
-        """Writes into a home directory, which there may be none of."""
+        """Do nothing: the migration writes to the home directory, which may not exist."""
 
     def init_server_extensions(self) -> None:
-        """Whatever the person's own Jupyter loads."""
+        """Load only this extension, whatever the person's own Jupyter configuration enables."""
         self.jpserver_extensions = {"jupyter_ext": True}
         super().init_server_extensions()
 
     def init_configurables(self) -> None:
-        """The token is in no configuration: that is logged where everything is."""
+        """Set the token directly, not through the configuration, which is logged."""
         super().init_configurables()
         self.identity_provider.token = self._token
 
@@ -95,7 +95,7 @@ class HeadlessServer(ServerApp):
         super().init_webapp()
 
     def load_server_extensions(self) -> None:
-        """What is neither ours nor needed to log in is not there, in our words."""
+        """Remove routes that neither belong to this extension nor are needed to log in; they answer with our error."""
         super().load_server_extensions()
         login = [pattern for pattern, *_ in self.identity_provider.get_handlers()]
         base = self.base_url.rstrip("/")
@@ -105,7 +105,7 @@ class HeadlessServer(ServerApp):
         web_app.add_handlers(".*$", [*routes.mounted(self.base_url), nothing])
 
     def init_httpserver(self) -> None:
-        """On the sockets that are bound already."""
+        """Use the sockets that are already bound."""
         self._http_server = HTTPServer(
             self.web_app,
             ssl_options=self.ssl_options,
@@ -119,7 +119,7 @@ class HeadlessServer(ServerApp):
             signal.signal(number, self._signalled)
 
     async def _post_start(self) -> None:
-        """Requests are taken when all is there to answer them."""
+        """Accept requests only after the extension has started."""
         try:
             extensions: Any = self.extension_manager
             self._check(self.services)
@@ -132,7 +132,7 @@ class HeadlessServer(ServerApp):
         self._told(self.services)
 
     def _signalled(self, number: int, frame: object) -> None:
-        """The first ends it, the second does not wait for turns, the third for nothing."""
+        """The first signal stops the server, the second does not wait for turns, the third exits at once."""
         self._asked += 1
         if self._asked > 2:
             os._exit(FORCED)
@@ -145,15 +145,15 @@ class HeadlessServer(ServerApp):
             self._hurry.set()
 
     async def _end(self) -> None:
-        """No more connections, no more turns; those that run end, or are stopped, and are saved; what they have said
-        goes out before the connections are closed."""
+        """Stop accepting connections and turns, wait for running turns or cancel them, and close the connections
+        after their responses were sent."""
         try:
             turns = self.services.turns
             self.http_server.stop()
-            turns.refuse(ServerStopping("This server is stopping.", hint="Ask again in a moment."))
+            turns.stop_accepting(ServerStopping("This server is stopping.", hint="Ask again in a moment."))
             if turns.running and self._drain_s > 0:
                 self._waits(len(turns.running))
-                ended = asyncio.ensure_future(turns.ended())
+                ended = asyncio.ensure_future(turns.wait_until_idle())
                 hurry = asyncio.ensure_future(self._hurry.wait())
                 await asyncio.wait([ended, hurry], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
@@ -166,11 +166,11 @@ class HeadlessServer(ServerApp):
             await self._stop()
 
     def write_server_info_file(self) -> None:
-        """Who looks for Jupyter servers looks for notebooks and kernels."""
+        """Do nothing: programs that look for Jupyter servers expect notebooks and kernels."""
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Raises InvalidRequest."""
+    """Bind the sockets. Raises InvalidRequest."""
     where = f"{host or 'every address'}, port {port}"
     try:
         return bind_sockets(port, host or None)

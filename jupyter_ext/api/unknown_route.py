@@ -1,4 +1,4 @@
-"""Paths below ``agent/v1`` that nothing is at: answered in our shape, whatever the verb, instead of Jupyter's page."""
+"""Unknown paths below ``agent/v1``: answered with an error of this API for every method, instead of Jupyter's page."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
 class UnknownHandler(SharedHandler):
     @property
     def anthropic(self) -> bool:
-        """Also a program without the header that calls a route beside ``messages``."""
+        """Also true for a client without the header that calls an unknown path below ``messages``."""
         return super().anthropic or bool(MESSAGES.fullmatch(self.request.path))
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Beside a route that only our own clients call, in the shape of that route."""
+        """Use the native format for unknown paths of native routes."""
         if NATIVE.fullmatch(self.request.path):
             return AgentHandler.error_body(self, status, error)
         return super().error_body(status, error)

@@ -1,5 +1,5 @@
-"""The token of a request: where it may stand, and taking out a lasting one. A token in an address does not count,
-because proxies, browsers and logs write addresses down."""
+"""The token of a request: which headers may carry it, and how a lasting token is taken out of them. A token in an
+address does not count, because proxies, browsers and logs record addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"(?:token|bearer)\s+(\S+)\s*", re.IGNORECASE)
 
 HEADER = "Send it in a header: Authorization: Bearer TOKEN."
 QUERY = "token"
-"""The parameter of an address in which Jupyter's identity providers accept a token."""
+"""The query parameter in which Jupyter's identity providers accept a token."""
 
 
 def drop_from_address(request: HTTPServerRequest) -> bool:
@@ -24,23 +24,25 @@ def drop_from_address(request: HTTPServerRequest) -> bool:
     return request.query_arguments.pop(QUERY, None) is not None
 
 
-def in_header(headers: HTTPHeaders) -> bool:
-    """Whether ``Authorization`` carries a token, valid or not."""
+def has_token_header(headers: HTTPHeaders) -> bool:
+    """Return whether ``Authorization`` carries a token, valid or not."""
     return bool(_SCHEME.fullmatch(headers.get("Authorization", "").strip()))
 
 
-def unauthenticated(headers: HTTPHeaders, *, in_address: bool = False) -> Unauthenticated:
-    """Why the request of an unknown caller is refused, in words that fit the credential that was sent."""
-    if in_header(headers):
+def unauthenticated_error(headers: HTTPHeaders, *, in_address: bool = False) -> Unauthenticated:
+    """Return the error for an unknown caller, with a message that fits the credential that was sent."""
+    if has_token_header(headers):
         return Unauthenticated("This server does not know the token of this request.")
     if in_address:
         return Unauthenticated("A token in the address of a request does not count.", hint=HEADER)
     return Unauthenticated("Log in, or send a token of this server.", hint=HEADER)
 
 
-def taken(headers: HTTPHeaders) -> str:
-    """The text of the token, out of ``Authorization`` or else ``x-api-key``; empty where none is. It is taken out of
-    the headers: an identity provider that asks a hub about what it finds there is not to send it on."""
+def take_token(headers: HTTPHeaders) -> str:
+    """Remove a lasting token from ``Authorization`` or ``x-api-key`` and return it; empty if there is none.
+
+    It is removed so that an identity provider, which may ask a hub about the token it finds, does not send it on.
+    """
     name = "Authorization" if "Authorization" in headers else "x-api-key"
     given = headers.get(name, "").strip()
     scheme = _SCHEME.fullmatch(given)

@@ -1,5 +1,5 @@
-"""Requests of a kernel that a person has to confirm in the browser: to use a session that is not its notebook's, to
-send its own to a URL, to search all of them, or to trust its folder."""
+"""Requests of a kernel that a person has to confirm in the browser: use a session of another notebook, send a
+session to a URL, search all sessions, or trust the folder."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BindState: TypeAlias = Literal["waiting", "confirmed", "denied", "expired"]
 
 
 @dataclass(slots=True)
-class Bind:
-    """``engine`` is the URL that the session shall go to; empty: the session shall be that of ``place``. ``search``: of
-    ``key`` only the namespace counts, all sessions of which are to be searched."""
+class BindRequest:
+    """``engine`` is the URL that the session is to be sent to; if empty, the session is to be bound to ``place``.
+    With ``search`` and ``folder``, only the namespace of ``key`` counts."""
 
     id: str
     kernel: str
@@ -31,44 +31,45 @@ class Bind:
     engine: str = ""
     search: bool = False
     folder: str = ""
-    """A directory to trust; of ``key`` only the namespace counts."""
+    """A directory to trust."""
     digest: str = ""
-    """Of its ``.mcp.json`` as the page showed it."""
+    """The hash of the folder's ``.mcp.json`` as the page showed it."""
     decided: Literal["confirmed", "denied"] | None = None
 
 
-class Binds:
-    """Waiting requests, kept in memory: a restart of the server ends the kernels' credentials too."""
+class BindRequests:
+    """The waiting requests. They are kept in memory only, because a restart of the server ends the kernels'
+    credentials too."""
 
     def __init__(self, *, expires_s: float = EXPIRES_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.expires_s = expires_s
         self._clock = clock
-        self._binds: dict[str, Bind] = {}
+        self._binds: dict[str, BindRequest] = {}
 
-    def ask(
+    def add(
         self, kernel: str, key: SessionKey, place: str, engine: str = "", *, search: bool = False, folder: str = ""
-    ) -> Bind:
+    ) -> BindRequest:
         until = self._clock() + self.expires_s
-        bind = Bind(secrets.token_urlsafe(16), kernel, key, place, until, engine, search, folder)
+        bind = BindRequest(secrets.token_urlsafe(16), kernel, key, place, until, engine, search, folder)
         self._binds[bind.id] = bind
         while len(self._binds) > MAX_WAITING:
             self._binds.pop(next(iter(self._binds)))
         return bind
 
-    def get(self, bind: str) -> Bind:
+    def get(self, bind: str) -> BindRequest:
         """Raises NotFound."""
         found = self._binds.get(bind)
         if found is None:
             raise NotFound("There is no such request.")
         return found
 
-    def state(self, bind: Bind) -> BindState:
+    def state(self, bind: BindRequest) -> BindState:
         if bind.decided:
             return bind.decided
         return "expired" if self._clock() > bind.until else "waiting"
 
-    def decide(self, bind: Bind, decision: Literal["confirmed", "denied"]) -> None:
-        """Once. Raises Conflict."""
+    def decide(self, bind: BindRequest, decision: Literal["confirmed", "denied"]) -> None:
+        """Record the decision. Raises Conflict if the request is not waiting any more."""
         if self.state(bind) != "waiting":
             raise Conflict(f"This request is {self.state(bind)} already.")
         bind.decided = decision

@@ -1,5 +1,5 @@
-"""Who makes a request: a Jupyter user, one kernel with its own credential, or a program with a lasting token; and whose
-sessions they see."""
+"""The caller of a request: a Jupyter user, one kernel with its own credential, or a program with a lasting token;
+and the namespace whose sessions the caller sees."""
 
 from __future__ import annotations
 
@@ -31,28 +31,30 @@ class Caller:
     token: ApiToken | None = None
 
     @property
-    def confined(self) -> bool:
-        """A program with a part of what its user may: no notebooks, no kernels, no questions of others' turns."""
+    def is_confined(self) -> bool:
+        """Whether the caller is a program with fewer rights than its user: no notebooks, no kernels, and no
+        approvals of turns that others started."""
         return self.token is not None and not self.token.has_all_scopes
 
     @property
-    def by(self) -> str:
-        """Stands in a turn for who began it; empty: a person, or a program with all that a person may."""
+    def started_by(self) -> str:
+        """The name recorded in a turn for who started it; empty for a person, or a program with all rights of one."""
         if self.kernel is not None:
             return self.kernel.id
-        return f"token {self.token.id}" if self.token is not None and self.confined else ""
+        return f"token {self.token.id}" if self.token is not None and self.is_confined else ""
 
 
 def subject(caller: Caller) -> str:
-    """Whose credential it is, within the namespace: a kernel's, a program's by the name of its tokens, of which one
-    follows another, or the user's own."""
+    """Return whose credential it is within the namespace: a kernel's, a program's, or the user's own. A program is
+    known by the name of its token, which stays the same when a token is renewed."""
     if caller.token is not None:
         return f"token {caller.token.name}"
     return f"kernel {caller.kernel.id}" if caller.kernel else "user"
 
 
 def namespace_of(configured: str, user: User | None, env: Mapping[str, str] = os.environ) -> str:
-    """The setting, else the name of a user whom the identity provider knows, else JUPYTERHUB_USER, else ``local``."""
+    """Return the configured namespace, else the name of a user known to the identity provider, else JUPYTERHUB_USER,
+    else ``local``."""
     if configured:
         return configured
     if user is not None and not is_anonymous(user):
@@ -70,5 +72,5 @@ def current_namespace(configured: str) -> str:
 
 
 def is_anonymous(user: User) -> bool:
-    """jupyter_server gives whoever comes with a token or a password a random name that changes with each login."""
+    """Return whether jupyter_server made up the user: it gives every login by token or password a new random name."""
     return bool(ANONYMOUS_USERNAME.fullmatch(user.username)) and (user.name or "").startswith("Anonymous ")

@@ -1,5 +1,5 @@
-"""The page behind a request: whether its origin may call, and whether a connection that it opened would still be let
-in, because its cookies and tokens may not count any more."""
+"""Check the page behind a request: whether its origin may call, and whether a connection that it opened earlier
+would still be accepted with its present cookies and tokens."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from jupyter_ext.auth import bearer
 PROOF = "Send it as X-XSRFToken, or send a token: Authorization: Bearer TOKEN."
 
 
-class _NoConnection(HTTPConnection):
-    """Nothing is answered."""
+class _NullConnection(HTTPConnection):
+    """A connection that sends nothing."""
 
     context = None
 
     def set_close_callback(self, callback: Callable[[], None] | None) -> None:
-        """It is never open."""
+        """Do nothing: this connection is never open."""
 
 
 def page_may_call(handler: JupyterHandler) -> bool:
-    """False for a page of another origin that neither ``allow_origin`` nor ``allow_origin_pat`` of the server names.
-    Jupyter itself lets any page in that has a token; here a token that leaked is of no use to other sites. Programs
-    send no origin."""
+    """Return False for a page of another origin that neither ``allow_origin`` nor ``allow_origin_pat`` of the server
+    allows.
+
+    Jupyter itself accepts every page that has a token; here a leaked token is of no use to other sites. Programs send
+    no origin and are not affected.
+    """
     origin, host = handler.get_origin(), handler.request.headers.get("Host", "").lower()
     if origin is None or handler.allow_origin == "*" or (host and urlsplit(origin.lower()).netloc == host):
         return True
@@ -39,27 +42,27 @@ def page_may_call(handler: JupyterHandler) -> bool:
 
 
 def check_page(handler: JupyterHandler, refusal: Exception | None) -> None:
-    """Refuse a page that may not call, or whose login lacks its XSRF token. ``refusal`` is why Jupyter does not let a
-    known user in. Raises Forbidden, Unauthenticated, and any other ``refusal``."""
+    """Refuse a page that may not call, or whose login lacks its XSRF token. ``refusal`` is Jupyter's reason for not
+    accepting a known user. Raises Forbidden, Unauthenticated, and any other ``refusal``."""
     if not page_may_call(handler):
         raise Forbidden(
             "Pages of other origins may not call this server.",
             hint="An operator allows one with c.ServerApp.allow_origin.",
         )
     if isinstance(refusal, HTTPError) and refusal.status_code == 403:
-        if bearer.in_header(handler.request.headers):
-            raise bearer.unauthenticated(handler.request.headers)
+        if bearer.has_token_header(handler.request.headers):
+            raise bearer.unauthenticated_error(handler.request.headers)
         raise Forbidden("A request of a logged-in page needs the server's XSRF token.", hint=PROOF)
     if refusal is not None:
         raise refusal
 
 
-def seen_again(handler: JupyterHandler) -> JupyterHandler:
-    """A handler of the same request, as if it came now, for whoever asks who the user is. It keeps what it is told to
-    answer, such as cookies, to itself."""
+def repeat_handler(handler: JupyterHandler) -> JupyterHandler:
+    """Return a handler of the same request as if it arrived now, to authenticate its user again. Its response,
+    cookies included, is discarded."""
     first = handler.request
     request = HTTPServerRequest(
-        first.method, first.uri, headers=first.headers.copy(), host=first.host, connection=_NoConnection()
+        first.method, first.uri, headers=first.headers.copy(), host=first.host, connection=_NullConnection()
     )
     bearer.drop_from_address(request)
     request.remote_ip, request.protocol = first.remote_ip, first.protocol

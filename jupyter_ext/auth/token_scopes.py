@@ -1,7 +1,7 @@
-"""Which scope of a lasting token (``agent_kernel.core.api_tokens``) opens which route. All of it is here.
+"""The scopes of a lasting token (``agent_kernel.core.api_tokens``) that each route accepts.
 
-A row is a route below ``agent/v1``, or a verb and a route, which goes before; its value the scopes of which one is
-enough. ANY: every token that counts. PERSON: no token, whatever its scopes. What has no row takes ``all``.
+A key is a route below ``agent/v1``, or a method and a route, which takes precedence. The value is a set of scopes of
+which one is enough. ANY: every valid token. PERSON: no token, whatever its scopes. A route without a row needs ``all``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FILES = frozenset({"files"})
 SKILLS = frozenset({"skills"})
 METRICS = frozenset({"metrics"})
 OWN = TURNS | SESSIONS
-"""Conversations: with ``turns`` alone a token has none but its own."""
+"""Routes of conversations. With ``turns`` alone, a token reaches only conversations that it created."""
 READS = TURNS | FILES
-"""Files: what an answer brought can be read by who asked."""
+"""Routes that read files: whoever asked a question can read the files of its answer."""
 
 ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -106,6 +106,6 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
 
 
 def scopes_of(verb: str, route: str) -> frozenset[str]:
-    """Those of which one is enough; empty: no token may."""
+    """Return the scopes of which one is enough; an empty set means that no token is accepted."""
     verb = "GET" if verb == "HEAD" else verb
     return ROUTE_SCOPES.get(f"{verb} {route}", ROUTE_SCOPES.get(route, ALL))

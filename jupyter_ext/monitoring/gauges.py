@@ -1,4 +1,4 @@
-"""What a server is doing now, as metrics: looked at when somebody asks."""
+"""Gauges: the present state of the server as metrics, read when they are requested."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.monitoring.request_tracker import Requests
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.push.model_pulls import Pulls
-from jupyter_ext.push.page_connection import Pages
+from jupyter_ext.push.model_pulls import ModelDownloads
+from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.turns.turns import Turns
 
 COUNT_EVERY_S = 30.0
-"""The store counts its rows, which takes as long as there are many."""
+"""Minimum interval between counts of the store's rows; counting a large store takes long."""
 OWN = "own"
 STATES = ("unloaded", "loading", "ready", "failed")
 PREFIX = "agent_kernel_"
 
 
 class Gauges(Collector):
-    """``look`` before ``collect``: what has to be waited for."""
+    """Call ``refresh`` before ``collect``: it awaits the values that cannot be read synchronously."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Gauges(Collector):
         user_limits: Limits,
         private_sessions: PrivateSessions,
         requests: Requests,
-        pages: Pages,
-        model_pulls: Pulls,
+        pages: PageConnections,
+        model_pulls: ModelDownloads,
     ) -> None:
         self._runtime = runtime
         self._live_turns = turns
@@ -55,7 +55,8 @@ class Gauges(Collector):
         self._counted = float("-inf")
         self._layers: Mapping[str, Mapping[str, Any]] = {}
         self._names = {"", *self._runtime.settings.engines, *catalog()}
-        """Of engines that have one here; a person may have given a conversation to any URL."""
+        """The names of configured engines. Other names can be URLs that a person entered, which must not become
+        labels."""
 
     async def look(self) -> None:
         runtime, now = self._runtime, time.monotonic()
@@ -70,7 +71,7 @@ class Gauges(Collector):
         self._counted = now
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing is looked at when this is registered: the server is not made yet."""
+        """Return nothing: the server does not exist yet when this collector is registered."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -78,24 +79,28 @@ class Gauges(Collector):
         yield from self._store()
         yield from self._engines()
         if isinstance(sandbox := self._runtime.sandbox, LinuxSandbox):
-            yield _one("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
-        yield _by("sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._in_force())
+            yield _gauge("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
+        yield _labelled_gauge(
+            "sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._active_layers()
+        )
 
     def _turns(self) -> Iterator[GaugeMetricFamily]:
         running = self._live_turns.running
-        waiting = sum(not turn.my_place.is_set() for turn in running)
-        yield _one("turns_running", "Turns that began and did not end.", len(running) - waiting)
-        yield _one("turns_waiting", "Turns that wait for another one of their session.", waiting)
-        yield _one("engine_waiting", "Model calls that wait for a place at an engine.", self._user_limits.waiting)
-        yield _one("approvals_waiting", "Questions that no person has answered.", len(self._runtime.approvals.waiting))
-        yield _one("http_requests_open", "Requests that are being answered, streams too.", len(self._requests))
-        yield _one("streams_open", "Answers that are being streamed.", self._requests.streams)
-        yield _one("pages_open", "Pages that are connected.", len(self._pages))
-        yield _one("pulls_running", "Models that are being downloaded.", self._model_pulls.running)
+        waiting = sum(not turn.is_first.is_set() for turn in running)
+        yield _gauge("turns_running", "Turns that began and did not end.", len(running) - waiting)
+        yield _gauge("turns_waiting", "Turns that wait for another one of their session.", waiting)
+        yield _gauge("engine_waiting", "Model calls that wait for a place at an engine.", self._user_limits.waiting)
+        yield _gauge(
+            "approvals_waiting", "Questions that no person has answered.", len(self._runtime.approvals.waiting)
+        )
+        yield _gauge("http_requests_open", "Requests that are being answered, streams too.", len(self._requests))
+        yield _gauge("streams_open", "Answers that are being streamed.", self._requests.streams)
+        yield _gauge("pages_open", "Pages that are connected.", len(self._pages))
+        yield _gauge("pulls_running", "Models that are being downloaded.", self._model_pulls.running)
 
     def _store(self) -> Iterator[GaugeMetricFamily]:
         private = "Sessions in memory: of calls that named none, and those that people want so."
-        yield _one("private_sessions", private, len(self._private_sessions))
+        yield _gauge("private_sessions", private, len(self._private_sessions))
         for name, told in (
             ("sessions", "Sessions that are stored."),
             ("namespaces", "Whose sessions these are, how many."),
@@ -103,7 +108,7 @@ class Gauges(Collector):
             ("media_bytes", "Media of sessions, in bytes."),
         ):
             if name in self._stored:
-                yield _one(f"stored_{name}", told, self._stored[name])
+                yield _gauge(f"stored_{name}", told, self._stored[name])
 
     def _engines(self) -> Iterator[GaugeMetricFamily]:
         state = GaugeMetricFamily(f"{PREFIX}engine_state", "1 of the state that it is in.", labels=("engine", "state"))
@@ -120,15 +125,15 @@ class Gauges(Collector):
         yield state
         yield memory
 
-    def _in_force(self) -> Mapping[str, float]:
+    def _active_layers(self) -> Mapping[str, float]:
         return {name: float(bool(layer.get("active"))) for name, layer in self._layers.items()}
 
 
-def _one(name: str, told: str, value: float) -> GaugeMetricFamily:
+def _gauge(name: str, told: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, told, value=value)
 
 
-def _by(name: str, told: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+def _labelled_gauge(name: str, told: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(PREFIX + name, told, labels=(label,))
     for key, value in values.items():
         family.add_metric((key,), value)

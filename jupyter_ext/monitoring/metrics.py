@@ -1,7 +1,7 @@
-"""What a server did, for Prometheus: counted as turns announce it, and looked at when it is asked for.
+"""Prometheus metrics of a server: counted while turns announce their events, and exported on request.
 
-One registry for each server. Labels are words of this program, and the names of engines that the configuration has:
-never a word of a person, an id, a user, or the name of a tool that somebody else gave.
+There is one registry for each server. Labels are words of this program and the names of configured engines, never text
+of a person, an id, a user, or the name of a tool that somebody else supplied.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ KINDS = frozenset(
         *("function", "function.effects", "notebook.read", "notebook.edit", "notebook.run", "sessions.read"),
     }
 )
-"""Of tools; another one counts as OTHER, a call of a tool that there is none of as UNKNOWN."""
+"""Kinds of tools used as labels. Another kind counts as OTHER; a call of a tool that does not exist counts as
+UNKNOWN."""
 OTHER, UNKNOWN, CALLER = "other", "unknown", "caller"
 OUTCOMES = frozenset({"success", "error", "denied", "timeout", "interrupted"})
 DECISIONS = frozenset({"approve", "deny"})
@@ -53,39 +54,40 @@ SHORT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 LONG = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 ROUNDS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
-_SAID = (TextDelta, ReasoningDelta, CallStarted, CallReturned)
+_ANSWER_EVENTS = (TextDelta, ReasoningDelta, CallStarted, CallReturned)
 
 
 @dataclass(slots=True)
-class Watched:
-    """A turn so far. ``waits`` is since when it stands in a line."""
+class TurnStats:
+    """The measurements of a running turn. ``waiting_since`` is the time since when it waits in a queue."""
 
     began: float
-    waits: float | None = None
+    waiting_since: float | None = None
     waited: float = 0.0
-    said: bool = False
-    speaks: tuple[float, float] | None = None
-    """When the model began with what it says now, and when it was heard last."""
-    spoke: float = 0.0
+    has_answered: bool = False
+    decoding: tuple[float, float] | None = None
+    """The times at which the model produced the first and the latest text of this round."""
+    decode_s: float = 0.0
     kinds: dict[str, str] = field(default_factory=dict)
-    """Of the tools that it was offered, by name."""
+    """The kinds of the tools that the turn was offered, by name."""
     calls: dict[str, str] = field(default_factory=dict)
-    """Their kinds, of the calls that run."""
+    """The kinds of the calls that run, by call id."""
 
-    def paused(self) -> None:
-        """The model says no more in this round."""
-        if self.speaks:
-            self.spoke += self.speaks[1] - self.speaks[0]
-            self.speaks = None
+    def end_round(self) -> None:
+        """Add the decoding time of this round: the model produces no more text in it."""
+        if self.decoding:
+            self.decode_s += self.decoding[1] - self.decoding[0]
+            self.decoding = None
 
 
 class Metrics:
-    """Belongs to one event loop. ``began``, ``ended`` and ``said`` hear of turns, ``answered`` of requests."""
+    """Belongs to one event loop. ``on_turn_begin``, ``on_turn_end`` and ``on_turn_body`` are called with turns,
+    ``on_request_end`` with requests."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = registry = CollectorRegistry()
         self._clock = clock
-        self._turns: dict[str, Watched] = {}
+        self._turns: dict[str, TurnStats] = {}
         self._gauges: Gauges | None = None
         ProcessCollector(registry=registry)
         Info("agent_kernel_build", "The version of this server.", registry=registry).info({"version": __version__})
@@ -114,57 +116,57 @@ class Metrics:
         self.registry.register(gauges)
 
     async def exposition(self, accept: str) -> tuple[bytes, str]:
-        """The text and its content type, in the format that is accepted."""
+        """Return the text and its content type, in the format that ``accept`` asks for."""
         if self._gauges is not None:
             await self._gauges.look()
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
-    def watching(self, sources: Sequence[ToolSource]) -> tuple[ToolSource, ...]:
-        """The same sources, of whose tools the kinds are known by the turn that they were offered to."""
-        return tuple(Noted(source, self._offered) for source in sources)
+    def observe_sources(self, sources: Sequence[ToolSource]) -> tuple[ToolSource, ...]:
+        """Wrap the sources so that the kind of each offered tool is recorded for its turn."""
+        return tuple(ObservedSource(source, self._record_tool_kinds) for source in sources)
 
     # ------------------------------------------------------------------------------------------------ turns
 
-    def began(self, turn: LiveTurn) -> None:
-        """Not always the first that is heard of it: it may have been told its place in a line."""
-        self._turns.setdefault(turn.id, Watched(self._clock()))
+    def on_turn_begin(self, turn: LiveTurn) -> None:
+        """Start to measure a turn. Its position in a queue may have been announced earlier."""
+        self._turns.setdefault(turn.id, TurnStats(self._clock()))
 
-    def said(self, turn: LiveTurn, body: EventBody) -> None:
+    def on_turn_body(self, turn: LiveTurn, body: EventBody) -> None:
         watched = self._turns.get(turn.id)
         if watched is None:
             if not turn.running:
                 return
-            watched = self._turns[turn.id] = Watched(self._clock())
+            watched = self._turns[turn.id] = TurnStats(self._clock())
         if isinstance(body, TurnFinished) and turn.log.finished is not body:
             return  # a task that was cancelled may tell it again
         if isinstance(body, TextDelta | ReasoningDelta):
             now = self._clock()
-            watched.speaks = (watched.speaks[0], now) if watched.speaks else (now, now)
-        if not isinstance(body, TextDelta) or not watched.said or watched.waits is not None:
+            watched.decoding = (watched.decoding[0], now) if watched.decoding else (now, now)
+        if not isinstance(body, TextDelta) or not watched.has_answered or watched.waiting_since is not None:
             self._follow(watched, body)
 
-    def ended(self, turn: LiveTurn) -> None:
+    def on_turn_end(self, turn: LiveTurn) -> None:
         watched = self._turns.pop(turn.id, None)
         if watched is None:
             return
         state = "refused" if turn.refusal is not None else turn.state
-        self._ended.labels(state, turn.order.route).inc()
+        self._ended.labels(state, turn.spec.route).inc()
         if turn.refusal is None:
             self._seconds.observe(self._clock() - watched.began)
             self._waited.observe(watched.waited)
 
-    def _follow(self, watched: Watched, body: EventBody) -> None:
+    def _follow(self, watched: TurnStats, body: EventBody) -> None:
         now = self._clock()
-        if watched.waits is not None and not isinstance(body, Queued | Notice):
-            watched.waited += now - watched.waits
-            watched.waits = None
-        if not watched.said and isinstance(body, _SAID):
-            watched.said = True
+        if watched.waiting_since is not None and not isinstance(body, Queued | Notice):
+            watched.waited += now - watched.waiting_since
+            watched.waiting_since = None
+        if not watched.has_answered and isinstance(body, _ANSWER_EVENTS):
+            watched.has_answered = True
             self._first.observe(now - watched.began)
         match body:
-            case Queued() if watched.waits is None:
-                watched.waits = now
+            case Queued() if watched.waiting_since is None:
+                watched.waiting_since = now
             case CallStarted():
                 watched.calls[body.call] = watched.kinds.get(body.name, UNKNOWN)
             case CallReturned():
@@ -178,13 +180,14 @@ class Metrics:
             case ApprovalResolved():
                 self._asked.labels(body.decision if body.decision in DECISIONS else OTHER).inc()
             case ContextBuilt():
-                watched.paused()
+                watched.end_round()
             case TurnFinished():
-                watched.paused()
-                self._cost(body.rounds, body.usage, watched.spoke)
+                watched.end_round()
+                self._observe_usage(body.rounds, body.usage, watched.decode_s)
 
-    def _cost(self, rounds: int, usage: Mapping[str, float], spoke: float) -> None:
-        """The tokens of each model call, of which there is one more than rounds, come one after the other."""
+    def _observe_usage(self, rounds: int, usage: Mapping[str, float], spoke: float) -> None:
+        """Record the tokens of a turn. It has one more model call than rounds, and the tokens of each call arrive
+        one after the other."""
         self._rounds.observe(rounds)
         for kind in ("prompt", "completion", "reused"):
             self._tokens.labels(kind).inc(max(0.0, usage.get(f"{kind}_tokens", 0)))
@@ -192,7 +195,7 @@ class Metrics:
         if gaps > 0 and (decoded := usage.get("decode_s") or spoke):
             self._between.observe(decoded / gaps)
 
-    def _offered(self, turn: str, tools: Iterable[Tool]) -> None:
+    def _record_tool_kinds(self, turn: str, tools: Iterable[Tool]) -> None:
         watched = self._turns.get(turn)
         if watched is not None:
             for tool in tools:
@@ -200,7 +203,7 @@ class Metrics:
 
     # ------------------------------------------------------------------------------------------------ requests
 
-    def answered(self, handler: RequestHandler, seconds: float, left: bool) -> None:
+    def on_request_end(self, handler: RequestHandler, seconds: float, left: bool) -> None:
         verb = str(handler.request.method or "")
         status = LEFT if left else str(handler.get_status())
         self._requests.labels(verb if verb in VERBS else OTHER, handler.route, status).inc()
@@ -208,15 +211,15 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """A source of tools, whose offers are told."""
+class ObservedSource:
+    """A source of tools that reports what it offers to ``on_offer``."""
 
     source: ToolSource
-    told: Callable[[str, Iterable[Tool]], None]
+    on_offer: Callable[[str, Iterable[Tool]], None]
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         offered = await self.source.offer(occasion)
-        self.told(occasion.turn, offered.tools)
+        self.on_offer(occasion.turn, offered.tools)
         return offered
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The requests that are being answered. A server that stops waits for them; metrics count them."""
+"""The requests in progress. A server that stops waits for them, and the metrics count them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _nobody(handler: RequestHandler, seconds: float, left: bool) -> None: ...
 
 @dataclass(slots=True)
 class Requests:
-    """Belongs to one event loop. ``heard`` is told of each that ended: how long it took, and whether its client left
-    before the answer did."""
+    """Belongs to one event loop. ``heard`` is called at the end of each request with its duration and whether its
+    client left early."""
 
     heard: Callable[[RequestHandler, float, bool], None] = _nobody
     streams: int = 0
-    """Answers that are being streamed."""
+    """The number of responses that are being streamed."""
     _open: dict[RequestHandler, float] = field(default_factory=dict)
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Requests:
         self._closed(handler, left=True)
 
     async def done(self) -> None:
-        """When none is open."""
+        """Wait until no request is open."""
         while self._open:
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)

@@ -1,4 +1,5 @@
-"""Which session a notebook, or a kernel without one, talks to; follows renames and deletions of this server."""
+"""Bindings: the session of each notebook, or of a kernel without a notebook. Follows renames and deletions of files
+that go through this server."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ class SessionManager(Protocol):
 class Notebooks:
     """``root`` is the directory that the contents manager serves.
 
-    A place is a notebook's path below the root, or ``kernel:ID``. ``arriving`` is asked for the session, bound, of a
-    notebook that came with one, before another is made; ``told`` hears of each place that is bound anew.
+    A place is a notebook's path below the root, or ``kernel:ID``. Before a session is created for a notebook,
+    ``find_arriving`` may return, bound, the one that came with the file. ``on_bound`` is called with each place whose
+    binding changed.
     """
 
     def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:
@@ -35,18 +37,18 @@ class Notebooks:
         self._sessions = sessions
         self._renames: dict[str, str] = {}
         self._binding = asyncio.Lock()
-        self.adopted: dict[str, str] = {}
-        self.arriving: Callable[[str, str], Awaitable[SessionKey | None]] = _nothing
-        self.told: Callable[[str, str], Awaitable[None]] = _unheard
+        self.unmanaged: dict[str, str] = {}
+        self.find_arriving: Callable[[str, str], Awaitable[SessionKey | None]] = _no_session
+        self.on_bound: Callable[[str, str], Awaitable[None]] = _ignore
 
     async def place(self, kernel: str) -> str:
-        """The notebook that a kernel runs now, or the kernel itself. ``adopted``: notebooks of kernels that no server
-        manages."""
-        if kernel in self.adopted:
-            return self._renamed(self.adopted[kernel])
+        """Return the notebook that a kernel runs now, or the place of the kernel itself. ``unmanaged`` maps kernels
+        that no Jupyter server manages to their notebooks."""
+        if kernel in self.unmanaged:
+            return self._current_path(self.unmanaged[kernel])
         for session in await self._sessions.list_sessions():
             if session["kernel"] and session["kernel"]["id"] == kernel and session["type"] == "notebook":
-                path = self._renamed(str(session["path"]).strip("/"))
+                path = self._current_path(str(session["path"]).strip("/"))
                 return path if is_notebook(path) else KERNEL + kernel
         return KERNEL + kernel
 
@@ -60,59 +62,60 @@ class Notebooks:
     def directory(self, place: str) -> Path | None:
         return None if place.startswith(KERNEL) else (Path(self.root) / place).parent
 
-    async def bound(self, namespace: str, place: str) -> SessionKey | None:
+    async def bound_session(self, namespace: str, place: str) -> SessionKey | None:
         session = await self._store.bound(namespace, self.root, place)
         return SessionKey(namespace, session) if session else None
 
-    async def session(self, namespace: str, place: str, title: str = "") -> tuple[SessionKey, bool]:
-        """The session of a place, made and bound if it has none, and whether it was made. One at a time, so that two
-        cells that start together share it."""
+    async def ensure_session(self, namespace: str, place: str, title: str = "") -> tuple[SessionKey, bool]:
+        """Return the session of a place and whether it was created. One call runs at a time, so that two cells that
+        start together share a session."""
         async with self._binding:
-            if key := await self.bound(namespace, place):
+            if key := await self.bound_session(namespace, place):
                 return key, False
-            if came := await self.arriving(namespace, place):
+            if came := await self.find_arriving(namespace, place):
                 return came, False
             key = SessionKey(namespace, new_id("session"))
-            await self._store.create(key, called(place, title))
+            await self._store.create(key, new_session_title(place, title))
             await self.bind(key, place)
             return key, True
 
     async def bind(self, key: SessionKey, place: str) -> None:
         await self._store.bind(key.namespace, self.root, place, key.id)
-        await self.told(key.namespace, place)
+        await self.on_bound(key.namespace, place)
 
     async def unbind(self, namespace: str, place: str) -> bool:
         unbound = await self._store.unbind(namespace, self.root, place)
-        await self.told(namespace, place)
+        await self.on_bound(namespace, place)
         return unbound
 
     async def paths(self, key: SessionKey) -> list[str]:
-        """Notebooks that talk to the session."""
+        """Return the notebooks that are bound to the session."""
         places = await self._store.paths(self.root, key)
         return [place for place in places if not place.startswith((KERNEL, DELETED))]
 
-    async def renamed(self, old: str, new: str) -> None:
-        """A file or a directory has another name. Clients tell the session manager later, or never: until then a
-        kernel's path is looked up here."""
+    async def on_renamed(self, old: str, new: str) -> None:
+        """Move the bindings of a renamed file or directory. Clients tell the session manager about a rename later,
+        or never; until then the path of a kernel is looked up in this object."""
         self._renames.pop(new, None)
         self._renames[old] = new
         while len(self._renames) > MAX_RENAMES:
             self._renames.pop(next(iter(self._renames)))
         await self._store.move(self.root, old, new)
 
-    async def deleted(self, path: str) -> None:
-        """The sessions stay in the store; another file of that name later does not get them."""
+    async def on_deleted(self, path: str) -> None:
+        """Detach the bindings of a deleted file. The sessions stay in the store; a later file of the same name does
+        not get them."""
         await self._store.move(self.root, path, f"{DELETED}{new_id('at')}/{path}")
 
-    def created(self, path: str) -> None:
-        """A file was saved under this name: it is no old name of another one."""
+    def on_created(self, path: str) -> None:
+        """Forget a former name: a file was saved under it, so it now names that file."""
         self._renames.pop(path, None)
 
-    def present_path(self, path: str) -> str:
-        """What a notebook is called now that had this path a while ago."""
-        return self._renamed(path)
+    def current_path(self, path: str) -> str:
+        """Return the present path of a notebook that had this path earlier."""
+        return self._current_path(path)
 
-    def _renamed(self, path: str) -> str:
+    def _current_path(self, path: str) -> str:
         for _ in range(len(self._renames)):
             following = next((old for old in self._renames if path == old or path.startswith(old + "/")), None)
             if following is None:
@@ -121,20 +124,20 @@ class Notebooks:
         return path
 
 
-async def _nothing(namespace: str, place: str) -> SessionKey | None:
+async def _no_session(namespace: str, place: str) -> SessionKey | None:
     return None
 
 
-async def _unheard(namespace: str, place: str) -> None:
+async def _ignore(namespace: str, place: str) -> None:
     return None
 
 
 def is_notebook(path: str) -> bool:
-    """A path below the contents root, as clients write it; any other text names no file."""
+    """Return whether ``path`` is a notebook's path below the contents root, as clients write it."""
     parts = path.split("/")
     return path.endswith(SUFFIX) and not {"", ".", ".."} & set(parts) and "\\" not in path and "\0" not in path
 
 
-def called(place: str, title: str) -> str:
-    """What a new session is called: as its notebook, else as it begins."""
+def new_session_title(place: str, title: str) -> str:
+    """Return the title of a new session: the name of its notebook, else ``title``."""
     return title if place.startswith(KERNEL) else PurePosixPath(place).stem

@@ -1,7 +1,8 @@
-"""Cells of the agent whose outputs a person has cleared, and what the conversation still holds of them.
+"""Cells of the agent whose outputs a person has cleared, and the tool outputs that the session still holds of them.
 
-Nobody tells a server that outputs were cleared: it is seen in what is saved. A cell of the agent without outputs and
-without a number, of which the session has turns that ran tools, was cleared, unless one of them still runs.
+Jupyter does not notify a server when outputs are cleared, so it is detected when the notebook is saved. A cell counts
+as cleared if it has neither outputs nor an execution count, the session has turns of it that ran tools, and none of
+them still runs.
 """
 
 from __future__ import annotations
@@ -14,51 +15,52 @@ from agent_kernel.core.session import SessionKey
 from jupyter_ext.notebooks.sidecar import Sidecars
 
 MAGIC = "%%agent"
-INSTEAD = "[The person has cleared this output.]"
-"""What the model reads where a tool's output was."""
+REPLACEMENT = "[The person has cleared this output.]"
+"""The text that the model reads in place of a cleared tool output."""
 MAX_CELLS = 5000
 MAX_NOTEBOOKS = 200
 
 
-class Cleared:
+class ClearedOutputs:
     def __init__(self, store: SessionStore, sidecars: Sidecars) -> None:
         self._store = store
         self._sidecars = sidecars
         self._bare: dict[tuple[str, str], tuple[str, ...]] = {}
-        """(namespace, path) -> ids of its cells of the agent without outputs, as it was saved last"""
+        """(namespace, path) -> ids of the agent cells without outputs when the notebook was saved last"""
 
-    def saw(self, namespace: str, path: str, content: Any) -> None:
-        """A notebook is about to be saved."""
+    def on_saving(self, namespace: str, path: str, content: Any) -> None:
+        """Record the cells without outputs of a notebook that is about to be saved."""
         self._bare.pop((namespace, path), None)
         if bare := bare_cells(content):
             self._bare[namespace, path] = bare
         while len(self._bare) > MAX_NOTEBOOKS:
             self._bare.pop(next(iter(self._bare)))
 
-    async def cells(self, key: SessionKey, path: str) -> list[str]:
-        """Those of a notebook whose tool outputs the session still holds."""
+    async def find_cells(self, key: SessionKey, path: str) -> list[str]:
+        """Return the cleared cells of a notebook whose tool outputs the session still holds."""
         bare = self._bare.get((key.namespace, path.strip("/")), ())
         if not bare:
             return []
         turns, items = await self._store.everything(key)
-        ran = {item.turn for item in items if item.message.role == "tool" and item.message.text != INSTEAD}
+        ran = {item.turn for item in items if item.message.role == "tool" and item.message.text != REPLACEMENT}
         running = {turn.cell for turn in turns if turn.state == "open"}
         holding = {turn.cell for turn in turns if turn.id in ran}
         return [cell for cell in bare if cell in holding - running]
 
     async def clear(self, key: SessionKey, cells: Collection[str]) -> int:
-        """Takes them out of the session, on all branches, and out of its sidecar with the version before; how many
-        outputs. What the model said of them stays. Raises SessionBusy."""
+        """Remove the tool outputs of the cells from the session, on all branches, and from its sidecar and the
+        sidecar's backup. Return the number of outputs removed. The model's text about them stays. Raises
+        SessionBusy."""
         turns = [turn.id for cell in dict.fromkeys(cells) for turn in await self._store.of_cell(key, cell)]
-        changed = await self._store.clear_outputs(key, turns, INSTEAD)
+        changed = await self._store.clear_outputs(key, turns, REPLACEMENT)
         if changed:
             await self._sidecars.touch(key, forget=True)
         return changed
 
 
 def bare_cells(content: Any) -> tuple[str, ...]:
-    """Ids of the cells of the agent that have neither outputs nor a number. ``content`` is a notebook as a client sent
-    it: anything."""
+    """Return the ids of the agent cells that have neither outputs nor an execution count. ``content`` is a notebook
+    as a client sent it and may be malformed."""
     cells = content.get("cells") if isinstance(content, Mapping) else None
     if not isinstance(cells, list):
         return ()

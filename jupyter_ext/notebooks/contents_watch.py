@@ -1,4 +1,4 @@
-"""What happens to notebooks in this server: saved, renamed, copied, deleted."""
+"""Watch the contents service of this server: notebooks that are saved, renamed, copied or deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 
 
 class ContentsListener(Protocol):
-    """Paths are below the contents root and have no leading slash; a directory is announced once, for all in it."""
+    """Receives file events. Paths are below the contents root, without a leading slash; an event of a directory
+    comes once for everything in it."""
 
     async def renamed(self, old: str, new: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The credential of each kernel: known to that kernel only, for one life of it."""
+"""The credential of each kernel. Only that kernel knows it, and it is valid until the kernel restarts or ends."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import hashlib
 import secrets
 
 
-class Credentials:
-    """Keeps SHA-256 of the tokens, never the tokens."""
+class KernelCredentials:
+    """Stores SHA-256 hashes of the tokens, never the tokens."""
 
     def __init__(self) -> None:
         self._kernels: dict[str, str] = {}
         self._hashes: dict[str, str] = {}
 
     def issue(self, kernel: str) -> str:
-        """A new token; an earlier one of this kernel is void from now on."""
+        """Return a new token for the kernel and revoke its earlier one."""
         token = secrets.token_urlsafe(32)
         self.accept(kernel, token)
         return token
 
     def accept(self, kernel: str, token: str) -> None:
-        """A token that the kernel has chosen."""
+        """Register a token that the kernel has chosen."""
         self.revoke(kernel)
         self._hashes[kernel] = _hash(token)
         self._kernels[_hash(token)] = kernel
 
     def kernel(self, token: str) -> str | None:
-        """The kernel whose valid token this is."""
+        """Return the kernel of a valid token."""
         return self._kernels.get(_hash(token))
 
     def revoke(self, kernel: str) -> None:

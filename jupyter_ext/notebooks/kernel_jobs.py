@@ -1,7 +1,8 @@
-"""Code of the agent in kernels that no client of the notebook runs it in: jobs, which outlive whoever asked for them.
+"""Jobs: code of the agent that the server itself runs in a notebook's kernel. A job can outlive the turn that started
+it.
 
 A job runs in the main shell of an idle kernel and never queues behind the person's code. It is interrupted only while
-the kernel says that it executes this job.
+the kernel reports that it executes this job.
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ from agent_kernel.sandbox.worker.output import BoundedOutput
 from jupyter_ext.notebooks.kernel_shell import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
 
 HANDED_OVER_S = 60.0
-"""A call waits so long for its job; then the job goes on by itself."""
+"""How long a tool call waits for its job; then the call returns and the job goes on by itself."""
 STOPS_WITHIN_S = 5.0
 SETTLED_S = 0.3
 ALIVE_EVERY_S = 1.0
 RESTARTED_WITHIN_S = 4.0
-"""Jupyter looks for dead kernels every 3 s; it is heard first, because it knows more."""
+"""Jupyter polls for dead kernels every 3 s. Its report is awaited first, because it says why the kernel ended."""
 KEPT_CHARS = 200_000
-"""Of what a job says; of more, head and tail."""
+"""Output kept of a job; of longer output, the beginning and the end."""
 PASSED_CHARS = 100_000
-"""Of one call, shown while it runs."""
+"""Output of one call that is shown while the call runs."""
 RESULT_CHARS = 4_000
 MAX_IMAGES = 8
 MAX_IMAGE_BYTES = 8 << 20
 KEPT_JOBS = 20
-"""Of a kernel; of those that have ended the oldest go."""
+"""Jobs kept for each kernel; the oldest finished ones are dropped."""
 IMAGES = ("image/png", "image/jpeg")
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @dataclass(slots=True, eq=False)
-class Job:
-    """``status`` is None while it runs. ``listener`` hears (stream, text) while somebody waits for it. ``outcome`` is
-    what the kernel's magic says of code that it ran in a draft."""
+class KernelJob:
+    """``status`` is None while the job runs. ``listener`` receives (stream, text) while a call waits for the job.
+    ``outcome`` is the report of the kernel's magic about code that it ran in a draft."""
 
     id: str
     code: str
@@ -58,13 +59,13 @@ class Job:
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     status: Status | None = None
-    said: BoundedOutput = field(default_factory=lambda: BoundedOutput(KEPT_CHARS))
+    output: BoundedOutput = field(default_factory=lambda: BoundedOutput(KEPT_CHARS))
     values: list[str] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
     error: str = ""
     title: str = ""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    lost: str = ""
+    lost_reason: str = ""
     stopping: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     listener: Callable[[str, str], None] = lambda stream, text: None
@@ -72,40 +73,40 @@ class Job:
     interrupting: asyncio.Task[None] | None = None
 
     def begin(self) -> Coroutine[Any, Any, None]:
-        """Sends it to the kernel; what is returned follows it to its end, whatever that is."""
-        self.execution = self.shell.execute(self.code, self._take)
+        """Send the code to the kernel and return a coroutine that follows the job to its end, however it ends."""
+        self.execution = self.shell.execute(self.code, self._on_message)
         return self._follow(self.execution)
 
     async def _follow(self, execution: Execution) -> None:
-        alive = asyncio.create_task(self._while_alive())
+        alive = asyncio.create_task(self._wait_until_dead())
         try:
             ends: list[asyncio.Future[Any]] = [execution.reply, alive]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if execution.reply.done() and not execution.reply.cancelled():
-                await _within(LAST_WORDS_S, execution.idle)
+                await _wait_within(LAST_WORDS_S, execution.idle)
                 self._end(execution.reply.result())
             else:
-                self.lose(self.lost or "the kernel died")
+                self.mark_lost(self.lost_reason or "the kernel died")
         finally:
             alive.cancel()
 
     async def stop(self) -> None:
-        """Interrupts it, and waits a moment for its end. Code that the agent did not start is never interrupted: a job
-        whose turn in the shell has not come is interrupted when it comes."""
+        """Interrupt the job and wait a moment for its end. Code that the agent did not start is never interrupted: a
+        job that is still queued in the shell is interrupted once it runs."""
         self.stopping = True
         if self.execution is None or self.ended.is_set():
             return
         if self.interrupting is None or self.interrupting.done():
             self.interrupting = asyncio.create_task(self._interrupt_when_it_runs(self.execution))
-        await _within(STOPS_WITHIN_S, self.ended)
+        await _wait_within(STOPS_WITHIN_S, self.ended)
 
-    def lose(self, reason: str) -> None:
+    def mark_lost(self, reason: str) -> None:
         if self.status is None:
-            self.lost = reason
+            self.lost_reason = reason
             self._close("interrupted")
 
     @property
-    def line(self) -> str:
+    def summary(self) -> str:
         first = (self.title or self.code).strip().partition("\n")[0][:80]
         return f"job {self.id} ({self.state}): {first}"
 
@@ -114,14 +115,14 @@ class Job:
         took = f"{self.seconds if self.status else time.monotonic() - self.started:.0f} s"
         if self.status is None:
             return f"still running after {took}"
-        return f"{self.lost or {'success': 'done', 'error': 'failed'}.get(self.status, 'stopped')}, {took}"
+        return f"{self.lost_reason or {'success': 'done', 'error': 'failed'}.get(self.status, 'stopped')}, {took}"
 
     @property
     def text(self) -> str:
-        """What the model reads of it."""
+        """The text of the job's result for the model."""
         figures = f"[{self._figures} figure(s) shown]" if self._figures else ""
-        said = [str(self.outcome["text"])] if self.outcome else [self.said.text().rstrip(), *self.values]
-        parts = [*said, self.error, "" if self.outcome else figures, self.lost and f"({self.lost})"]
+        said = [str(self.outcome["text"])] if self.outcome else [self.output.text().rstrip(), *self.values]
+        parts = [*said, self.error, "" if self.outcome else figures, self.lost_reason and f"({self.lost_reason})"]
         return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
     @property
@@ -137,7 +138,7 @@ class Job:
         if not self.ended.is_set() and not execution.reply.done():
             await ensure_async(self.manager.interrupt_kernel())
 
-    async def _while_alive(self) -> None:
+    async def _wait_until_dead(self) -> None:
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
             if not await ensure_async(self.manager.is_alive()):
@@ -160,26 +161,26 @@ class Job:
         self.seconds = time.monotonic() - self.started
         self.ended.set()
 
-    def _take(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         content = message["content"]
         match message["msg_type"]:
             case "stream":
-                self._say(str(content["name"]), str(content["text"]))
+                self._add_output(str(content["name"]), str(content["text"]))
             case "display_data" | "execute_result":
                 if isinstance(told := content["data"].get(OUTCOME), Mapping):
                     self.outcome = told
                 else:
-                    self._show(content["data"])
+                    self._add_display(content["data"])
             case "error":
                 lines = [ESCAPES.sub("", str(line)) for line in content["traceback"]]
                 self.error = shorten("\n".join(lines) or f"{content['ename']}: {content['evalue']}", RESULT_CHARS // 2)
                 self.listener("stderr", self.error + "\n")
 
-    def _say(self, stream: str, text: str) -> None:
-        self.said.add(text)
+    def _add_output(self, stream: str, text: str) -> None:
+        self.output.add(text)
         self.listener(stream, text)
 
-    def _show(self, data: Mapping[str, Any]) -> None:
+    def _add_display(self, data: Mapping[str, Any]) -> None:
         images = [mime for mime in IMAGES if mime in data]
         for mime in images:
             encoded = str(data[mime])
@@ -195,54 +196,55 @@ class Job:
             self.listener("stdout", text + "\n")
 
 
-class Jobs:
-    """Of all kernels of this server. ``manager_of`` finds a kernel's manager; KeyError: it is gone."""
+class KernelJobs:
+    """The jobs in all kernels of this server. ``manager_of`` returns a kernel's manager and raises KeyError if the
+    kernel is gone."""
 
     def __init__(self, manager_of: Callable[[str], Any], *, handed_over_s: float = HANDED_OVER_S) -> None:
         self._manager_of = manager_of
         self._handed_over_s = handed_over_s
         self._shells: dict[str, KernelShell] = {}
-        self._jobs: dict[str, list[Job]] = {}
+        self._jobs: dict[str, list[KernelJob]] = {}
         self._reborn: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
 
-    def of(self, kernel: str) -> list[Job]:
+    def jobs_of(self, kernel: str) -> list[KernelJob]:
         return self._jobs.get(kernel, [])
 
     def runs_in(self, kernel: str) -> bool:
-        return any(job.status is None for job in self.of(kernel))
+        return any(job.status is None for job in self.jobs_of(kernel))
 
     async def run(self, kernel: str, code: str, context: ToolContext, title: str = "") -> ToolOutput:
-        """The result, or after a while the job's name: it goes on. Nothing runs in a kernel that is busy. ``title`` is
-        what people read of the job in place of its code."""
+        """Run code in an idle kernel and return its result, or after a while the id of the job, which goes on.
+        ``title`` is shown to people in place of the code."""
         try:
-            if problem := await self.busy(kernel):
+            if problem := await self.busy_reason(kernel):
                 return ToolOutput(problem, "error")
             job = self._start(kernel, code, title)
         except KeyError:
             return ToolOutput("The kernel of this notebook is gone.", "error")
-        return await self._attended(job, context, self._handed_over_s, stop_with_turn=True)
+        return await self._wait_and_report(job, context, self._handed_over_s, stop_with_turn=True)
 
-    async def look(self, kernel: str, context: ToolContext) -> ToolOutput:
-        """At a job that was started here: what it has said, after waiting for it or stopping it."""
+    async def inspect(self, kernel: str, context: ToolContext) -> ToolOutput:
+        """Return the output of a job so far, after waiting for it or stopping it as the call asks."""
         arguments = context.call.arguments
-        jobs = self.of(kernel)
+        jobs = self.jobs_of(kernel)
         wanted = str(arguments.get("job") or "")
         job = next((job for job in reversed(jobs) if wanted in ("", job.id)), None)
         if job is None:
-            names = "; ".join(job.line for job in jobs) or "none was started"
+            names = "; ".join(job.summary for job in jobs) or "none was started"
             return ToolOutput(f"There is no such job: {names}.", "error")
         if arguments.get("stop"):
             await job.stop()
             if job.status is None:
-                return ToolOutput(f"{job.line}\nIt was interrupted, and has not ended yet.", details={"job": job.id})
-        return await self._attended(job, context, float(arguments.get("wait_s") or 0), stop_with_turn=False)
+                return ToolOutput(f"{job.summary}\nIt was interrupted, and has not ended yet.", details={"job": job.id})
+        return await self._wait_and_report(job, context, float(arguments.get("wait_s") or 0), stop_with_turn=False)
 
     async def evaluate(self, kernel: str, expression: str, within_s: float) -> ToolOutput:
-        """The text of an expression in an idle kernel."""
+        """Return the text of an expression evaluated in an idle kernel."""
         try:
-            if problem := await self.busy(kernel):
+            if problem := await self.busy_reason(kernel):
                 return ToolOutput(problem, "error")
             return ToolOutput(await self._shell(kernel).evaluate(expression, within_s))
         except KeyError:
@@ -250,26 +252,26 @@ class Jobs:
         except TimeoutError:
             return ToolOutput("The kernel did not answer in time.", "timeout")
 
-    async def busy(self, kernel: str) -> str:
-        """Why nothing can be run now; empty: the main shell is idle. Raises KeyError."""
-        running = next((job for job in self.of(kernel) if job.status is None), None)
+    async def busy_reason(self, kernel: str) -> str:
+        """Return why no code can run in the kernel now; empty if its main shell is idle. Raises KeyError."""
+        running = next((job for job in self.jobs_of(kernel) if job.status is None), None)
         if running is not None:
-            return f"The kernel is busy with {running.line}. Look at it with running(job={running.id!r})."
+            return f"The kernel is busy with {running.summary}. Look at it with running(job={running.id!r})."
         shell = self._shell(kernel)
         if await shell.is_idle():
             return ""
-        if not shell.answered:
+        if not shell.has_answered:
             return (
                 "The kernel does not answer: it starts, or is busy with code that you did not start. Nothing was run."
             )
-        what = f": {shell.runs}" if shell.runs else ""
+        what = f": {shell.running_code}" if shell.running_code else ""
         return f"The kernel is busy with code that you did not start{what}. Nothing was run; try again when it is idle."
 
-    def life_ended(self, kernel: str, reason: str) -> None:
-        """The kernel was restarted or is gone, and with it all that ran there."""
+    def on_life_end(self, kernel: str, reason: str) -> None:
+        """Mark the jobs of a kernel as lost because it was restarted or is gone."""
         self._reborn[kernel] = time.monotonic()
-        for job in self.of(kernel):
-            job.lose(reason)
+        for job in self.jobs_of(kernel):
+            job.mark_lost(reason)
         if shell := self._shells.pop(kernel, None):
             shell.close()
 
@@ -278,9 +280,9 @@ class Jobs:
         self._reborn.pop(kernel, None)
 
     async def aclose(self) -> None:
-        """Jobs in kernels that outlive the server go on there, unheard."""
+        """Stop following all jobs. Jobs in kernels that outlive the server go on there without a reader."""
         for kernel in list(self._shells):
-            self.life_ended(kernel, "the server was stopped")
+            self.on_life_end(kernel, "the server was stopped")
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -291,8 +293,8 @@ class Jobs:
             self._shells[kernel] = KernelShell(manager, reborn=reborn)
         return self._shells[kernel]
 
-    def _start(self, kernel: str, code: str, title: str = "") -> Job:
-        job = Job(f"j{next(self._numbers)}", code, self._shell(kernel), self._manager_of(kernel), title=title)
+    def _start(self, kernel: str, code: str, title: str = "") -> KernelJob:
+        job = KernelJob(f"j{next(self._numbers)}", code, self._shell(kernel), self._manager_of(kernel), title=title)
         jobs = self._jobs.setdefault(kernel, [])
         jobs.append(job)
         for old in [job for job in jobs if job.status is not None][: max(0, len(jobs) - KEPT_JOBS)]:
@@ -302,7 +304,9 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
         return job
 
-    async def _attended(self, job: Job, context: ToolContext, wait_s: float, *, stop_with_turn: bool) -> ToolOutput:
+    async def _wait_and_report(
+        self, job: KernelJob, context: ToolContext, wait_s: float, *, stop_with_turn: bool
+    ) -> ToolOutput:
         passed = 0
 
         def listen(stream: str, text: str) -> None:
@@ -314,7 +318,7 @@ class Jobs:
 
         job.listener = listen
         try:
-            await _within(wait_s, job.ended)
+            await _wait_within(wait_s, job.ended)
         except asyncio.CancelledError:
             if stop_with_turn:
                 await asyncio.shield(job.stop())
@@ -324,16 +328,18 @@ class Jobs:
         details = {"job": job.id, "seconds": round(job.seconds, 3)}
         details |= {"drafted": job.outcome["drafted"]} if job.outcome.get("drafted") else {}
         if job.status is None:
-            context.emit(Notice("info", f"{job.line} — it goes on in your kernel; interrupting the kernel stops it."))
-            so_far = f"Output so far:\n{job.text}" if job.said.total or job.values else "No output so far."
-            return ToolOutput(
-                f"{job.line}\n{so_far}\nrunning(job={job.id!r}) waits for it or stops it.", details=details
+            context.emit(
+                Notice("info", f"{job.summary} — it goes on in your kernel; interrupting the kernel stops it.")
             )
-        text = job.text if stop_with_turn else f"{job.line}\n{job.text}"
+            so_far = f"Output so far:\n{job.text}" if job.output.total or job.values else "No output so far."
+            return ToolOutput(
+                f"{job.summary}\n{so_far}\nrunning(job={job.id!r}) waits for it or stops it.", details=details
+            )
+        text = job.text if stop_with_turn else f"{job.summary}\n{job.text}"
         return ToolOutput(text, job.status, tuple(job.media), details=details)
 
 
-async def _within(seconds: float, event: asyncio.Event) -> None:
+async def _wait_within(seconds: float, event: asyncio.Event) -> None:
     if event.is_set() or seconds <= 0:
         return
     try:

@@ -1,6 +1,7 @@
-"""This server's own client of one kernel's main shell: asks whether it is idle, executes, evaluates.
+"""The server's own client of a kernel's main shell: checks whether it is idle, executes code, evaluates expressions.
 
-It has a session of its own: two clients with one ZMQ identity take each other's messages away without an error.
+The client has its own Jupyter session, because two clients with the same ZMQ identity receive each other's messages
+without any error.
 """
 
 from __future__ import annotations
@@ -22,24 +23,26 @@ IDLE_WITHIN_S = 1.0
 CONNECT_WITHIN_S = 20.0
 """A kernel that has just been started answers after a few seconds."""
 LAST_WORDS_S = 1.0
-"""After its reply an execution has said all that it says, or it got lost on a crowded channel."""
+"""How long to wait after the reply for the rest of the output; on a crowded channel, output can be lost altogether."""
 
 Message = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class Execution:
-    """``take`` gets each message it publishes. ``reply`` is the content of its answer; ``began``: the shell runs it."""
+    """``on_message`` receives each message that the execution publishes. ``reply`` is the content of the shell
+    reply. ``began`` is set when the shell starts to run the code."""
 
-    take: Callable[[Message], None]
+    on_message: Callable[[Message], None]
     reply: asyncio.Future[Mapping[str, Any]]
     began: asyncio.Event = field(default_factory=asyncio.Event)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class KernelShell:
-    """``manager`` is the kernel's. ``runs`` is the first line of what somebody else executes, as far as it was seen;
-    ``answered``: it has been idle since this client is connected; ``reborn``: it was restarted just now."""
+    """``manager`` is the kernel's manager. ``running_code`` is the first line of code that another client runs, as
+    far as known. ``has_answered``: the shell has been idle since this client connected. ``reborn``: the kernel was
+    just restarted."""
 
     def __init__(self, manager: Any, *, reborn: bool = False) -> None:
         self._manager = manager
@@ -47,11 +50,11 @@ class KernelShell:
         self._client: Any = None
         self._readers: list[asyncio.Task[None]] = []
         self._executions: dict[str, Execution] = {}
-        self.runs = ""
-        self.answered = False
+        self.running_code = ""
+        self.has_answered = False
 
     async def is_idle(self) -> bool:
-        """Whether the main shell answers now; connects first."""
+        """Return whether the main shell answers now. Connects first if needed."""
         if self._client is None:
             self._connect()
         started = asyncio.get_running_loop().time()
@@ -59,11 +62,12 @@ class KernelShell:
             waited = asyncio.get_running_loop().time() - started
             if waited >= (CONNECT_WITHIN_S if self._may_be_starting else IDLE_WITHIN_S):
                 return False
-        self.answered = True
+        self.has_answered = True
         return True
 
     def execute(self, code: str, take: Callable[[Message], None]) -> Execution:
-        """As a cell without a number: no history, no input, and an error of it leaves what is queued alone."""
+        """Run code like a cell, but without history, execution count or input, and without aborting queued cells on
+        an error."""
         content = {
             "code": code,
             "silent": False,
@@ -75,7 +79,8 @@ class KernelShell:
         return self._send("execute_request", content, take)
 
     async def evaluate(self, expression: str, within_s: float) -> str:
-        """The text that an expression comes to; nothing is published. Raises TimeoutError, AgentKernelError."""
+        """Return the text of the value of an expression; nothing is published. Raises TimeoutError,
+        AgentKernelError."""
         content = {
             "code": "",
             "silent": True,
@@ -84,7 +89,7 @@ class KernelShell:
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        reply = await asyncio.wait_for(self._send("execute_request", content, _nothing).reply, within_s)
+        reply = await asyncio.wait_for(self._send("execute_request", content, _ignore).reply, within_s)
         told = reply.get("user_expressions", {}).get("told", {})
         if told.get("status") != "ok":
             raise AgentKernelError(f"{told.get('ename', 'Error')}: {told.get('evalue', 'the kernel did not answer')}")
@@ -94,7 +99,7 @@ class KernelShell:
             raise AgentKernelError("The kernel shows text in a way of its own; it can not be read.") from error
 
     def close(self) -> None:
-        """What was waited for is not coming any more."""
+        """Close the channels and cancel every awaited reply."""
         for reader in self._readers:
             reader.cancel()
         self._readers = []
@@ -108,9 +113,9 @@ class KernelShell:
 
     @property
     def _may_be_starting(self) -> bool:
-        """It has not answered yet, and Jupyter has not heard that it executes something. Of a kernel that was just
-        restarted Jupyter may only know what its last life did."""
-        return not self.answered and (self._reborn or getattr(self._manager, "execution_state", "") != "busy")
+        """Whether the kernel has not answered yet and Jupyter has not seen it execute anything. After a restart,
+        what Jupyter has seen may be from the kernel's former process."""
+        return not self.has_answered and (self._reborn or getattr(self._manager, "execution_state", "") != "busy")
 
     def _connect(self) -> None:
         session = self._manager.session
@@ -118,13 +123,13 @@ class KernelShell:
         self._client = self._manager.client(session=own)
         self._client.start_channels(stdin=False, hb=False)
         self._readers = [
-            asyncio.create_task(self._read(self._client.get_iopub_msg, self._published), name="iopub of a kernel"),
-            asyncio.create_task(self._read(self._client.get_shell_msg, self._replied), name="shell of a kernel"),
+            asyncio.create_task(self._read(self._client.get_iopub_msg, self._on_iopub), name="iopub of a kernel"),
+            asyncio.create_task(self._read(self._client.get_shell_msg, self._on_reply), name="shell of a kernel"),
         ]
 
     async def _answers(self, within_s: float) -> bool:
         # Until the subscription has come through, what the kernel publishes is missed.
-        probe = self._send("kernel_info_request", {}, _nothing)
+        probe = self._send("kernel_info_request", {}, _ignore)
         try:
             async with asyncio.timeout(within_s):
                 await probe.reply
@@ -155,16 +160,16 @@ class KernelShell:
                 continue
             take(message)
 
-    def _published(self, message: Message) -> None:
+    def _on_iopub(self, message: Message) -> None:
         kind, content = message["msg_type"], message["content"]
         if kind == "status" and content["execution_state"] == "starting":
-            self._lives_anew()
+            self._on_restart()
         execution = self._executions.get(str(message["parent_header"].get("msg_id")))
         if execution is None:
             if kind == "execute_input":
-                self.runs = str(content.get("code", "")).strip().partition("\n")[0][:200]
+                self.running_code = str(content.get("code", "")).strip().partition("\n")[0][:200]
             elif kind == "status" and message["parent_header"].get("msg_type") == "execute_request":
-                self.runs = self.runs if content["execution_state"] == "busy" else ""
+                self.running_code = self.running_code if content["execution_state"] == "busy" else ""
             return
         if kind == "execute_input":
             execution.began.set()
@@ -172,19 +177,19 @@ class KernelShell:
             if content["execution_state"] == "idle":
                 execution.idle.set()
         else:
-            execution.take(message)
+            execution.on_message(message)
 
-    def _lives_anew(self) -> None:
-        """The kernel is another process now; what the last one ran has no answer."""
+    def _on_restart(self) -> None:
+        """Cancel the replies of code that ran in the kernel's former process."""
         for execution in self._executions.values():
             if execution.began.is_set() and not execution.reply.done():
                 execution.reply.cancel()
 
-    def _replied(self, message: Message) -> None:
+    def _on_reply(self, message: Message) -> None:
         execution = self._executions.get(str(message["parent_header"].get("msg_id")))
         if execution is not None and not execution.reply.done():
             execution.reply.set_result(message["content"])
 
 
-def _nothing(message: Message) -> None:
+def _ignore(message: Message) -> None:
     pass

@@ -1,7 +1,8 @@
-"""The kernels of this server: their credentials, their lives, and the ``%%agent`` magic in those that run IPython.
+"""The kernels of this server: their credentials, their restarts and ends, and the ``%%agent`` magic in those that run
+IPython.
 
-Kernels are met where the kernel manager prepares them, because only there a kernel's environment and arguments can
-still be chosen, whoever asked for it (sessions, kernels API, other extensions).
+This module wraps the kernel manager's ``pre_start_kernel``, because it is the only place where the environment and
+arguments of a kernel can be set whoever starts it (sessions, the kernels API, other extensions).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_core.utils import ensure_async
 
-from jupyter_ext.notebooks.kernel_credentials import Credentials
+from jupyter_ext.notebooks.kernel_credentials import KernelCredentials
 
 EXTENSION_ARGUMENT = "--ext=agent_kernel"
 IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})
@@ -32,22 +33,22 @@ class OnEnd(Protocol):
 
 @dataclass(slots=True)
 class Kernel:
-    """``epoch`` names its present life. ``sessions`` are those it made or a person let it use; ``searches``: a person
-    lets it search all of the namespace. ``own``: it has started this server for itself, so it may use what a user may.
-    """
+    """``epoch`` identifies the kernel's present process. ``sessions`` are those that the kernel created or a person
+    let it use. ``may_search``: a person allowed it to search the whole namespace. ``starts_server``: the kernel
+    started this server for itself, so it may do what a user may do."""
 
     id: str
     namespace: str
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
     sessions: set[str] = field(default_factory=set)
-    searches: bool = False
-    own: bool = False
+    may_search: bool = False
+    starts_server: bool = False
 
 
 class Kernels:
-    """``url`` gives this server's address as a kernel on this machine reaches it, ``namespace`` that of the request
-    being served, ``on_end`` hears of each life's end: restart, shutdown or death; ``on_gone`` of kernels that will have
-    no other life. ``told`` are more variables for their environment."""
+    """``url`` returns this server's address as kernels on this machine reach it, ``namespace`` that of the current
+    request. ``on_end`` is called at each restart, shutdown or death of a kernel, ``on_gone`` when a kernel has ended
+    for good. ``told`` are additional environment variables for kernels."""
 
     def __init__(
         self,
@@ -64,8 +65,8 @@ class Kernels:
         self._namespace = namespace
         self._on_end = on_end
         self._on_gone = on_gone
-        self._told = told
-        self._credentials = Credentials()
+        self._extra_env = told
+        self._credentials = KernelCredentials()
         self._kernels: dict[str, Kernel] = {}
         self._prepare = manager.pre_start_kernel
         self._remove = manager.remove_kernel
@@ -73,25 +74,26 @@ class Kernels:
         manager.pre_start_kernel = self._pre_start_kernel  # type: ignore[method-assign]  # no hook exists for this
         manager.remove_kernel = self._remove_kernel  # type: ignore[method-assign]  # hears of kernels that died
 
-    def adopt(self, kernel: str, token: str) -> None:
-        """A kernel that this server does not manage, and that has started it."""
+    def add_unmanaged(self, kernel: str, token: str) -> None:
+        """Register a kernel that no Jupyter server manages and that has started this server."""
         self._credentials.accept(kernel, token)
-        self._kernels[kernel] = Kernel(kernel, self._namespace(), searches=True, own=True)
+        self._kernels[kernel] = Kernel(kernel, self._namespace(), may_search=True, starts_server=True)
 
     def get(self, kernel: str) -> Kernel | None:
         return self._kernels.get(kernel)
 
     def of_token(self, token: str) -> Kernel | None:
-        """The kernel whose present credential this is."""
+        """Return the kernel whose present credential this is."""
         return self._kernels.get(self._credentials.kernel(token) or "")
 
     def touch(self, kernel: str, now: Any) -> None:
-        """Counts as activity, so that a culler leaves the kernel alone."""
+        """Record activity of the kernel, so that a culler leaves it alone."""
         if kernel in self._manager and hasattr(manager := self._manager.get_kernel(kernel), "last_activity"):
             manager.last_activity = now
 
-    def busy(self) -> set[str]:
-        """Kernels that execute something, as far as Jupyter has heard; one that has not been connected to is not."""
+    def busy_ids(self) -> set[str]:
+        """Return the kernels that execute code as far as Jupyter knows; a kernel that no client has connected to is
+        not included."""
         managers = {kernel: self._manager.get_kernel(kernel) for kernel in self._manager.list_kernel_ids()}
         return {kernel for kernel, manager in managers.items() if getattr(manager, "execution_state", "") == "busy"}
 
@@ -99,7 +101,8 @@ class Kernels:
         return kernel in self._manager and runs_ipykernel(self._manager.get_kernel(kernel))
 
     def interpreter(self, kernel: str) -> str:
-        """Of a kernel that runs IPython, as its specification says; empty if that is not known."""
+        """Return the Python interpreter of a kernel that runs IPython, from its kernel spec; empty if it is not
+        known."""
         if kernel not in self._manager or not runs_ipykernel(manager := self._manager.get_kernel(kernel)):
             return ""
         first = manager.kernel_spec.argv[0] if manager.kernel_spec else ""
@@ -107,7 +110,7 @@ class Kernels:
         return first if os.path.isabs(first) else sys.executable if first.startswith("python") else ""
 
     def close(self) -> None:
-        """Kernels that start from now on are none of ours."""
+        """Restore the kernel manager. Kernels that start later are not registered."""
         self._manager.pre_start_kernel = self._prepare  # type: ignore[method-assign]
         self._manager.remove_kernel = self._remove  # type: ignore[method-assign]
 
@@ -126,7 +129,7 @@ class Kernels:
             "AGENT_KERNEL_URL": self._url(),
             "AGENT_KERNEL_ID": kernel,
             "AGENT_KERNEL_TOKEN": self._credentials.issue(kernel),
-            **self._told,
+            **self._extra_env,
         }
 
     def _watch(self, manager: Any, kernel: Kernel, *, credential: bool) -> None:

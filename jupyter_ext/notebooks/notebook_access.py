@@ -1,4 +1,4 @@
-"""The notebook of a turn as this server reaches it: the file through the contents manager, the kernel by jobs."""
+"""The notebook of a turn as this server reaches it: the file through the contents manager, the kernel through jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_kernel.notebook.kernel import inspection, variables
 from agent_kernel.notebook.kernel.changed_names import modified_in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
-from jupyter_ext.notebooks.kernel_jobs import Jobs
+from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 
 MAX_NOTEBOOK_BYTES = 50 << 20
@@ -38,7 +38,7 @@ def _answer(what, arguments):
         return last_error(shell, ran)
     return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
 """
-"""The kernel's end of an inspection; its own AgentMagics knows more than the shell, where it has them."""
+"""Runs in the kernel for an inspection. The kernel's own AgentMagics, where loaded, knows more than the shell."""
 
 
 UNFIT = """
@@ -61,13 +61,13 @@ def _sizes():
         if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
     }})
 """
-"""The newest of the person's variables; a value is asked for nothing but its size."""
+"""Lists the person's newest variables. Of a value, only the size is read."""
 
 
 class LiveKernel:
-    """Runs a turn's calls in one kernel, by their names."""
+    """Runs the tool calls of a turn in one kernel."""
 
-    def __init__(self, jobs: Jobs, kernel: str) -> None:
+    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
         self._jobs = jobs
         self._kernel = kernel
 
@@ -77,31 +77,31 @@ class LiveKernel:
             return await self._run(str(arguments["code"]), context)
         if name in ("variables", "last_error", "executions"):
             try:
-                return await self._jobs.evaluate(self._kernel, looking(name, arguments), LOOK_WITHIN_S)
+                return await self._jobs.evaluate(self._kernel, inspection_expression(name, arguments), LOOK_WITHIN_S)
             except AgentKernelError as error:
                 return ToolOutput(str(error), "error")
         return ToolOutput(f"This server runs no {name} in a kernel.", "error")
 
     async def _run(self, code: str, context: ToolContext) -> ToolOutput:
-        """With the names of the variables that it made or changed, where the kernel tells."""
+        """Run the code and add the names of the variables that it created or changed, where the kernel reports them."""
         before = await self._variables()
         if before is not None and before.status == "error":
             return before  # it is busy, or gone: asked again, it would say so again
         output = await self._jobs.run(self._kernel, code, context)
-        changed = _changed(before, await self._variables(), code) if before else []
+        changed = _changed_names(before, await self._variables(), code) if before else []
         return replace(output, details={**output.details, "variables": changed}) if changed else output
 
     async def _variables(self) -> ToolOutput | None:
         try:
-            return await self._jobs.evaluate(self._kernel, apart(SIZES, "_sizes"), LOOK_WITHIN_S)
+            return await self._jobs.evaluate(self._kernel, isolated_call(SIZES, "_sizes"), LOOK_WITHIN_S)
         except AgentKernelError:
             return None
 
 
 class DraftKernel:
-    """Runs a turn's code in a draft of one kernel, by the magic of that kernel."""
+    """Runs the code of a turn in a draft of one kernel, through the magic of that kernel."""
 
-    def __init__(self, jobs: Jobs, kernel: str) -> None:
+    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
         self._jobs = jobs
         self._kernel = kernel
 
@@ -111,28 +111,30 @@ class DraftKernel:
 
     async def unfit(self) -> str:
         try:
-            told = await self._jobs.evaluate(self._kernel, apart(UNFIT, "_unfit"), LOOK_WITHIN_S)
+            told = await self._jobs.evaluate(self._kernel, isolated_call(UNFIT, "_unfit"), LOOK_WITHIN_S)
         except AgentKernelError as error:
             return error.message
         return told.text if told.status == "success" else ""
 
 
 class StartedJobs:
-    """What the agent started in one kernel."""
+    """The jobs that the agent started in one kernel."""
 
-    def __init__(self, jobs: Jobs, kernel: str) -> None:
+    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
         self._jobs = jobs
         self._kernel = kernel
 
     async def offer(self, context: ToolContext) -> ToolOutput:
-        return await self._jobs.look(self._kernel, context)
+        return await self._jobs.inspect(self._kernel, context)
 
 
 class AttachedNotebook:
-    """``path`` is empty for a kernel without a notebook. ``runs``: the server itself may run code in the kernel for
-    this turn: a person asked for it, not the kernel's own credential, and the kernel runs IPython."""
+    """``path`` is empty for a kernel without a notebook. ``runs``: the server may run code in the kernel for this
+    turn, because a person asked for it (not the kernel's own credential) and the kernel runs IPython."""
 
-    def __init__(self, path: str, kernel: str, jobs: Jobs, contents: Any, notebooks: Notebooks, *, runs: bool) -> None:
+    def __init__(
+        self, path: str, kernel: str, jobs: KernelJobs, contents: Any, notebooks: Notebooks, *, runs: bool
+    ) -> None:
         self._path = path
         self._contents = contents
         self._notebooks = notebooks
@@ -142,8 +144,8 @@ class AttachedNotebook:
 
     @property
     def path(self) -> str:
-        """As it is called now: a rename during the turn is followed."""
-        return self._notebooks.present_path(self._path) if self._path else ""
+        """The present path; follows a rename during the turn."""
+        return self._notebooks.current_path(self._path) if self._path else ""
 
     async def document(self) -> SavedNotebook:
         path = self.path
@@ -164,15 +166,12 @@ class AttachedNotebooks:
 
     notebooks: Notebooks
     kernels: Kernels
-    jobs: Jobs
+    jobs: KernelJobs
     contents: Any
 
     def of_turn(self, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
-        """Return the notebook of a turn, or None for a turn without a kernel.
-
-        Only a user's turn may make the server run code in the kernel: a turn that the kernel itself started runs its
-        code there anyway.
-        """
+        """Return the notebook of a turn; None for a turn without a kernel. The server runs code in a kernel only for
+        turns that a person started: a kernel's own turns run their code in the kernel themselves."""
         if kernel is None:
             return None
         path = "" if place.startswith(KERNEL) else place
@@ -187,8 +186,8 @@ class AttachedNotebooks:
         return AttachedNotebook(path, "", self.jobs, self.contents, self.notebooks, runs=False)
 
 
-def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:
-    """Names that are new, bound anew, of another size, or changed in place as far as the code tells."""
+def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:
+    """Return the names that are new, rebound, of a different size, or changed in place as far as the code shows."""
     if before.status != "success" or after is None or after.status != "success":
         return []
     try:
@@ -199,14 +198,14 @@ def _changed(before: ToolOutput, after: ToolOutput | None, code: str) -> list[st
     return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
 
 
-def looking(what: str, arguments: Mapping[str, Any]) -> str:
-    """An expression that comes to what is asked, in a kernel that may have nothing of ours."""
-    return apart(_source(), "_answer", what, dict(arguments))
+def inspection_expression(what: str, arguments: Mapping[str, Any]) -> str:
+    """Return an expression that evaluates to the inspection's result in a kernel that may have none of our modules."""
+    return isolated_call(_source(), "_answer", what, dict(arguments))
 
 
-def apart(source: str, function: str, *arguments: object) -> str:
-    """An expression that comes to what a function of the source returns. It meets none of the person's names, who may
-    have an ``id`` of their own, and leaves none."""
+def isolated_call(source: str, function: str, *arguments: object) -> str:
+    """Return an expression that evaluates to the result of a function of ``source``. It neither uses nor leaves
+    names in the person's namespace, where for example ``id`` may be redefined."""
     name = {"__name__": "agent_kernel_inspection"}
     return (
         f"(lambda names: (__import__('builtins').exec({source!r}, names), "
@@ -216,7 +215,7 @@ def apart(source: str, function: str, *arguments: object) -> str:
 
 @cache
 def _source() -> str:
-    """The modules that look, as one, without what they import of each other."""
+    """Return the inspection modules as one source text, without their imports of each other."""
     return "\n".join(["from __future__ import annotations", *map(_portable, (variables, inspection)), ANSWER])
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_ext.notebooks.bindings import Notebooks
-from jupyter_ext.notebooks.cleared_outputs import Cleared
+from jupyter_ext.notebooks.cleared_outputs import ClearedOutputs
 from jupyter_ext.notebooks.sidecar import Sidecars
-from jupyter_ext.notebooks.sidecar_import import Reunion
+from jupyter_ext.notebooks.sidecar_import import SidecarImport
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,30 +20,30 @@ class NotebookFiles:
     namespace: Callable[[], str]
     notebooks: Notebooks
     sidecars: Sidecars
-    sidecar_imports: Reunion
-    cleared_outputs: Cleared
+    sidecar_imports: SidecarImport
+    cleared_outputs: ClearedOutputs
 
     async def renamed(self, old: str, new: str) -> None:
-        await self.notebooks.renamed(old, new)
-        await self.sidecars.renamed(old, new)
+        await self.notebooks.on_renamed(old, new)
+        await self.sidecars.on_renamed(old, new)
 
     async def deleted(self, path: str) -> None:
-        await self.sidecars.deleted(self.namespace(), path)
-        await self.notebooks.deleted(path)
+        await self.sidecars.on_deleted(self.namespace(), path)
+        await self.notebooks.on_deleted(path)
 
     async def saved(self, path: str) -> None:
-        self.notebooks.created(path)
+        self.notebooks.on_created(path)
 
     async def copied(self, source: str, path: str) -> None:
-        self.notebooks.created(path)
-        await self.sidecar_imports.copied(self.namespace(), source, path)
+        self.notebooks.on_created(path)
+        await self.sidecar_imports.on_copied(self.namespace(), source, path)
 
     def before_save(self, model: dict[str, Any], path: str, **kwargs: Any) -> None:
         """Look at what a client sent, before the contents manager writes it."""
         if model.get("type") == "notebook":
-            self.cleared_outputs.saw(self.namespace(), path.strip("/"), model.get("content"))
+            self.cleared_outputs.on_saving(self.namespace(), path.strip("/"), model.get("content"))
 
     def after_save(self, os_path: str, model: dict[str, Any], **kwargs: Any) -> None:
         """Note that the sidecar is to be written; the save does not wait for that."""
         if model["type"] == "notebook":
-            self.sidecars.mark(self.namespace(), os_path)
+            self.sidecars.on_saved(self.namespace(), os_path)

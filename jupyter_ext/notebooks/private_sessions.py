@@ -1,4 +1,4 @@
-"""Private sessions of this server and what they have beside the store: all of it goes with them."""
+"""Private sessions of this server, and what they have outside of the store. All of it is deleted with them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from jupyter_ext.notebooks.kernels import Kernel
 log = logging.getLogger(__name__)
 TRIES = 50
 PAUSE_S = 0.2
-"""A turn of a kernel that is gone is being stopped: it takes a moment until its session can be deleted."""
+"""Delay between attempts to delete a session: a turn of a kernel that is gone takes a moment to stop."""
 
 
 class PrivateSessions:
-    """One lives until a person ends it, its last notebook's kernel is shut down, or the server stops."""
+    """A private session lives until a person ends it, the kernel of its last notebook is shut down, or the server
+    stops."""
 
     def __init__(self, store: SessionStore, sandbox: Sandbox) -> None:
         self._store = store
@@ -31,25 +32,25 @@ class PrivateSessions:
         return len(self._known)
 
     def add(self, key: SessionKey) -> None:
-        """Any session that is made; only private ones count."""
+        """Register a session that was created; sessions that are not private are ignored."""
         if is_private(key.id):
             self._known.add(key)
 
     async def forget(self, key: SessionKey) -> bool:
-        """With its work directory. Raises SessionBusy while a turn runs."""
+        """Delete the session and its work directory. Raises SessionBusy while a turn runs."""
         existed = await self._store.delete(key)
         await self._sandbox.close(key, remove=True)
         self._known.discard(key)
         return existed
 
-    def kernel_gone(self, kernel: Kernel) -> None:
+    def on_kernel_gone(self, kernel: Kernel) -> None:
         for id in filter(is_private, kernel.sessions):
             task = asyncio.create_task(self._forget(SessionKey(kernel.namespace, id)), name=f"forgetting {id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def aclose(self) -> None:
-        """Sessions themselves go with the store, which is in memory."""
+        """Remove the work directories. The sessions themselves are in memory and end with the store."""
         if self._tasks:
             await asyncio.wait(self._tasks)
         for key in self._known:

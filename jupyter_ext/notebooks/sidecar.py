@@ -1,7 +1,7 @@
-"""NAME.agent.json beside NAME.ipynb: the conversation that travels with the file.
+"""Sidecars: NAME.agent.json beside NAME.ipynb, the conversation that travels with the notebook file.
 
 Saving a notebook only marks it; one writer, off the event loop, brings sidecars up to date. A file that this store
-neither wrote nor knows is never written over: the new one goes to NAME.agent.conflict.json.
+neither wrote nor knows is never overwritten: the new document goes to NAME.agent.conflict.json.
 """
 
 from __future__ import annotations
@@ -30,40 +30,41 @@ from jupyter_ext.notebooks.sidecar_file import Outcome, SidecarFile
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.2
-"""Saves and ends of turns that come together are written once."""
+"""Saves and ends of turns within this time are written once."""
 LOCK_S = 10.0
 """How long another server of the same user may take to write a sidecar."""
 MAX_VALUES = 20_000_000
-"""Of a sidecar that is read to know it again; what comes into the store has a tighter limit."""
+"""Limit on JSON values of a sidecar that is only compared with the store; the limit for an import is lower."""
 UNREADABLE = "unreadable"
-"""Instead of the hash of what can not be read."""
+"""Used in place of the hash of a file that cannot be read."""
 _TRIES = 3
 MB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A notebook whose sidecar may be out of date; whose session it is bound to."""
+class SidecarMark:
+    """A notebook whose sidecar may be out of date, and the namespace of the session that it is bound to."""
 
     namespace: str
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """``time`` in seconds since the epoch, ``size`` in bytes, without media beside it."""
+class SidecarStat:
+    """``time`` in seconds since the epoch; ``size`` in bytes, without media files."""
 
     time: float
     size: int
 
 
-class Overtaken(Exception):
-    """Another server of this store has written a later revision meanwhile."""
+class NewerRevision(Exception):
+    """Another server of this store has written a later revision in the meantime."""
 
 
 class Sidecars:
-    """``is_hidden`` is the contents manager's; ``local`` says that its notebooks are files of this machine. What could
-    not be written stays marked until the next save or turn; ``problem`` says so meanwhile."""
+    """``is_hidden`` is the contents manager's. ``local`` says whether its notebooks are files of this machine. A
+    sidecar that could not be written stays marked until the next save or turn; ``problem`` describes the failure
+    until then."""
 
     def __init__(
         self,
@@ -84,10 +85,10 @@ class Sidecars:
         self._is_hidden = is_hidden
         self._settle_s = settle_s
         self._root = Path(notebooks.root)
-        self._marked: set[Mark] = set()
-        self._without_bak: set[Mark] = set()
-        self._problems: dict[Mark, str] = {}
-        self._conflicts: set[Mark] = set()
+        self._marked: set[SidecarMark] = set()
+        self._without_bak: set[SidecarMark] = set()
+        self._problems: dict[SidecarMark, str] = {}
+        self._conflicts: set[SidecarMark] = set()
         self._written: dict[str, str] = {}
         """path -> SHA-256 of what this server wrote there last"""
         self._touches: set[asyncio.Task[None]] = set()
@@ -100,19 +101,20 @@ class Sidecars:
             log.warning("notebooks are not files of this machine: conversations are in the store only")
         self._writer = asyncio.create_task(self._keep_writing(), name="sidecar writer")
 
-    def mark(self, namespace: str, os_path: str) -> None:
-        """The notebook was saved."""
+    def on_saved(self, namespace: str, os_path: str) -> None:
+        """Mark a notebook that was saved."""
         path = Path(os_path)
         if self._export != "off" and path.suffix == SUFFIX and path.is_relative_to(self._root):
-            self._mark(Mark(namespace, path.relative_to(self._root).as_posix()))
+            self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
 
-    def turn_ended(self, key: SessionKey) -> None:
+    def on_turn_end(self, key: SessionKey) -> None:
         task = asyncio.create_task(self.touch(key))
         self._touches.add(task)
         task.add_done_callback(self._touches.discard)
 
     async def touch(self, key: SessionKey, *, forget: bool = False) -> None:
-        """The session has changed: its notebooks that were saved before get it. ``forget``: the version before goes."""
+        """Mark the notebooks of a session that has changed, if they were saved before. ``forget``: also delete the
+        backup."""
         if self._export == "off" or is_private(key.id):
             return
         try:
@@ -122,12 +124,12 @@ class Sidecars:
             return
         for path in paths:
             if await asyncio.to_thread((self._root / path).is_file):
-                self._without_bak |= {Mark(key.namespace, path)} if forget else set()
-                self._mark(Mark(key.namespace, path))
+                self._without_bak |= {SidecarMark(key.namespace, path)} if forget else set()
+                self._mark(SidecarMark(key.namespace, path))
 
     def problem(self, namespace: str, path: str | None) -> str:
-        """Why the notebook's sidecar is out of date or another one, if it is."""
-        mark = Mark(namespace, path or "")
+        """Return why the notebook's sidecar is out of date or holds another conversation; empty if all is well."""
+        mark = SidecarMark(namespace, path or "")
         if path and mark in self._conflicts:
             file = self._file(path)
             return (
@@ -136,25 +138,26 @@ class Sidecars:
         away = "Notebooks of this server are not files of this machine: the conversation is in the store only."
         return self._problems.get(mark, away if path and self._away else "")
 
-    async def renamed(self, old: str, new: str) -> None:
-        """Sidecars beside the notebooks of a renamed directory have moved with it."""
+    async def on_renamed(self, old: str, new: str) -> None:
+        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it."""
         if old.endswith(SUFFIX) and new.endswith(SUFFIX) and self._export != "off":
             async with self._files:
                 await self._change(partial(self._file(old).move, self._file(new)))
         for mark in [mark for mark in (*self._marked, *self._problems) if mark.path == old]:
             self._marked.discard(mark)
             self._problems.pop(mark, None)
-            self._mark(Mark(mark.namespace, new))
+            self._mark(SidecarMark(mark.namespace, new))
 
-    async def deleted(self, namespace: str, path: str) -> None:
-        """A sidecar goes with its notebook, unless it holds what the store does not; the session stays."""
+    async def on_deleted(self, namespace: str, path: str) -> None:
+        """Delete the sidecar of a deleted notebook, unless it holds content that the store does not. The session
+        stays."""
         if path.endswith(SUFFIX) and self._export != "off":
             async with self._files:
-                known = await self._known(namespace, path, None)
+                known = await self._is_known_check(namespace, path, None)
                 await self._change(partial(self._file(path).remove, known))
 
     async def aclose(self) -> None:
-        """Writes what is marked."""
+        """Write all marked sidecars."""
         if self._touches:
             await asyncio.wait(self._touches)
         if self._writer is not None:
@@ -169,31 +172,32 @@ class Sidecars:
                 await self._write(mark)
 
     def file(self, path: str) -> SidecarFile | None:
-        """Of a notebook, where sidecars are written."""
+        """Return the sidecar file of a notebook; None where sidecars are not written."""
         return None if self._export == "off" else self._file(path)
 
-    async def saved(self, path: str) -> Saved | None:
-        """When the document beside a notebook was written, by whomever; None where there is none."""
+    async def stat(self, path: str) -> SidecarStat | None:
+        """Return time and size of the document beside a notebook, whoever wrote it; None if there is none."""
         file = self.file(path)
 
-        def look() -> Saved | None:
+        def look() -> SidecarStat | None:
             try:
                 facts = file.main.stat() if file else None
             except OSError:
                 return None
-            return Saved(facts.st_mtime, facts.st_size) if facts else None
+            return SidecarStat(facts.st_mtime, facts.st_size) if facts else None
 
         return await asyncio.to_thread(look)
 
-    def parsed(self, path: Path) -> tuple[Transcript | None, str]:
-        """(what a sidecar says, the hash of its bytes); None for what is no document of ours. Blocking."""
+    def parse_file(self, path: Path) -> tuple[Transcript | None, str]:
+        """Return (transcript, SHA-256 of the file). The transcript is None for a file that is not a document of
+        ours. Blocking."""
         try:
             body = SidecarFile(path).read(4 * self._max_bytes)
         except OSError:
             return None, UNREADABLE
-        return (None, "") if body is None else (_parsed(body), hashlib.sha256(body).hexdigest())
+        return (None, "") if body is None else (_parse(body), hashlib.sha256(body).hexdigest())
 
-    def _mark(self, mark: Mark) -> None:
+    def _mark(self, mark: SidecarMark) -> None:
         self._marked.add(mark)
         self._wake.set()
 
@@ -204,41 +208,43 @@ class Sidecars:
             self._wake.clear()
             await self.write_marked()
 
-    async def _write(self, mark: Mark) -> None:
+    async def _write(self, mark: SidecarMark) -> None:
         try:
             for _ in range(_TRIES):
-                with contextlib.suppress(Overtaken):
+                with contextlib.suppress(NewerRevision):
                     await self._write_once(mark)
                     return
             self._mark(mark)
         except AgentKernelError as error:
-            self._failed(mark, error.message)
+            self._record_failure(mark, error.message)
         except Timeout:
-            self._failed(mark, "another server is writing")
+            self._record_failure(mark, "another server is writing")
         except OSError as error:
-            self._failed(mark, error.strerror or str(error))
+            self._record_failure(mark, error.strerror or str(error))
 
-    async def _write_once(self, mark: Mark) -> None:
-        key = await self._notebooks.bound(mark.namespace, mark.path)
+    async def _write_once(self, mark: SidecarMark) -> None:
+        key = await self._notebooks.bound_session(mark.namespace, mark.path)
         if key is None or is_private(key.id) or await ensure_async(self._is_hidden(mark.path)):
             return
-        whole = await self._whole(key)
+        whole = await self._read_transcript(key)
         if whole is None:
             return
         exported = await asyncio.to_thread(export, whole)
         size = len(exported.document) + sum(map(len, exported.files.values()))
         if size > self._max_bytes:
-            self._failed(mark, f"it has {size / MB:,.0f} MB, more than export_max_mb = {self._max_bytes // MB}")
+            self._record_failure(mark, f"it has {size / MB:,.0f} MB, more than export_max_mb = {self._max_bytes // MB}")
             return
-        known = await self._known(mark.namespace, mark.path, whole.session)
-        self._wrote(mark, exported, await asyncio.to_thread(self._locked, self._file(mark.path), exported, known))
+        known = await self._is_known_check(mark.namespace, mark.path, whole.session)
+        self._record_outcome(
+            mark, exported, await asyncio.to_thread(self._write_locked, self._file(mark.path), exported, known)
+        )
 
-    def _locked(self, file: SidecarFile, exported: Exported, known: Callable[[bytes], bool]) -> Outcome:
-        """One server of this user at a time looks and writes."""
+    def _write_locked(self, file: SidecarFile, exported: Exported, known: Callable[[bytes], bool]) -> Outcome:
+        """Compare and write under the lock shared by all servers of this user."""
         with _lock(self._data_dir):
             return file.write(exported.document, exported.files, known)
 
-    def _wrote(self, mark: Mark, exported: Exported, outcome: Outcome) -> None:
+    def _record_outcome(self, mark: SidecarMark, exported: Exported, outcome: Outcome) -> None:
         self._problems.pop(mark, None)
         file = self._file(mark.path)
         if outcome == "conflict":
@@ -252,8 +258,8 @@ class Sidecars:
             self._without_bak.discard(mark)
             file.forget_bak()
 
-    def _failed(self, mark: Mark, reason: str) -> None:
-        """Told once, and again when it is another reason."""
+    def _record_failure(self, mark: SidecarMark, reason: str) -> None:
+        """Record the failure and log it, but not again while the reason stays the same."""
         problem = (
             f"The conversation was not saved beside {PurePosixPath(mark.path).name}: {reason}. It is in the store."
         )
@@ -261,26 +267,26 @@ class Sidecars:
             log.warning("%s: %s", self._file(mark.path).main, problem)
         self._problems[mark] = problem
 
-    async def _whole(self, key: SessionKey) -> Transcript | None:
-        """None for an empty session, and while a turn runs: its calls may have no answer yet, and its end marks the
-        notebook again."""
+    async def _read_transcript(self, key: SessionKey) -> Transcript | None:
+        """Return None for an empty session, and while a turn runs: its calls may have no result yet, and its end
+        marks the notebook again."""
         whole = await read_snapshot(self._store, key)
         if whole is None or not whole.items or any(turn.state == "open" for turn in whole.turns):
             return None
         return whole
 
     def _file(self, path: str) -> SidecarFile:
-        """In ``data_dir`` mode, roots are kept apart by their hash."""
+        """In ``data_dir`` mode, each contents root has a directory named by its hash."""
         name = f"{path.removesuffix(SUFFIX)}.agent.json"
         if self._export == "on":
             return SidecarFile(self._root / name)
         root = hashlib.sha256(str(self._root).encode()).hexdigest()[:16]
         return SidecarFile(self._data_dir / "transcripts" / root / name, make_parents=True)
 
-    async def _known(self, namespace: str, path: str, ours: Session | None) -> Callable[[bytes], bool]:
-        """Tells whether a sidecar holds nothing that is not in the store: this server wrote it, it was imported, or it
-        names a session of the store and no later revision of it. Raises Overtaken for a later one of ``ours`` that is
-        in the store too."""
+    async def _is_known_check(self, namespace: str, path: str, ours: Session | None) -> Callable[[bytes], bool]:
+        """Return a function that checks whether a sidecar holds only content that the store has: this server wrote
+        it, it was imported, or it names a session of the store in no later revision. The function raises
+        NewerRevision for a later revision of ``ours`` that the store has too."""
         present = await asyncio.to_thread(_read, self._file(path).main)
         session = await self._store.info(SessionKey(namespace, present.session.key.id)) if present else None
         written, origin = self._written.get(path), origin_of(ours) if ours else None
@@ -289,11 +295,11 @@ class Sidecars:
             digest = hashlib.sha256(body).hexdigest()
             if digest in (written, origin):
                 return True
-            found = _parsed(body)
+            found = _parse(body)
             if found is None or session is None or found.session.key.id != session.key.id:
                 return False
             if ours and ours.key == session.key and ours.revision < found.session.revision <= session.revision:
-                raise Overtaken
+                raise NewerRevision
             return found.session.revision <= session.revision
 
         return known
@@ -307,7 +313,8 @@ class Sidecars:
 
 @contextlib.contextmanager
 def _lock(data_dir: Path) -> Iterator[None]:
-    """Without a place for a lock there is no store on disk either, and so no second server of it. Raises Timeout."""
+    """Lock the sidecars of a data directory. Without the directory there is no store on disk, so there is no second
+    server that could write. Raises Timeout."""
     if not data_dir.is_dir():
         yield
         return
@@ -316,11 +323,11 @@ def _lock(data_dir: Path) -> Iterator[None]:
 
 
 def origin_of(session: Session) -> str | None:
-    """The hash of the document that the session was imported from."""
+    """Return the hash of the document that the session was imported from."""
     return (session.imported or {}).get("sha256")
 
 
-def _parsed(body: bytes) -> Transcript | None:
+def _parse(body: bytes) -> Transcript | None:
     try:
         return parse(body, max_values=MAX_VALUES)
     except InvalidRequest:
@@ -329,6 +336,6 @@ def _parsed(body: bytes) -> Transcript | None:
 
 def _read(path: Path) -> Transcript | None:
     try:
-        return _parsed(path.read_bytes()) if path.is_file() else None
+        return _parse(path.read_bytes()) if path.is_file() else None
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""The files of one sidecar on disk: written whole or not at all, never over something unknown. Blocking."""
+"""The files of one sidecar on disk: written completely or not at all, never over unknown content. Blocking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_kernel.core import process_identity
 from agent_kernel.sessions import atomic_file
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
-"""Temporary files end with the pid of their writer."""
+"""The names of temporary files end with the process id of their writer."""
 BLOB = re.compile(r"[0-9a-f]{64}")
 
 Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
@@ -26,7 +26,7 @@ Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """``main`` is NAME.agent.json; the others are named after it."""
+    """``main`` is NAME.agent.json; the names of the other files derive from it."""
 
     main: Path
     make_parents: bool = False
@@ -41,12 +41,15 @@ class SidecarFile:
 
     @property
     def blobs(self) -> Path:
-        """A directory, with one file per large medium, named by its hash."""
+        """The directory of large media, one file each, named by its hash."""
         return self.main.with_name(self.main.name.removesuffix(".json"))
 
     def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
-        """``known`` tells whether what is there may be replaced. Raises OSError; then everything is as it was. Media
-        that no document beside the notebook names any more are taken away."""
+        """Write the document and its media. ``known`` returns whether the present content may be replaced.
+
+        Media that no document beside the notebook names any more are deleted. Raises OSError, and then nothing has
+        changed.
+        """
         present = _read(self.main)
         if present == body:
             return "unchanged"
@@ -72,7 +75,7 @@ class SidecarFile:
         return "conflict" if conflict else "written"
 
     def move(self, new: SidecarFile) -> None:
-        """To another name; a sidecar that lies there already stays, and so does this one. Raises OSError."""
+        """Rename the sidecar; does nothing if there is one of the new name already. Raises OSError."""
         if not self.main.exists() or new.main.exists():
             return
         if new.make_parents:
@@ -83,7 +86,7 @@ class SidecarFile:
                 old_path.rename(new_path)
 
     def remove(self, known: Callable[[bytes], bool]) -> None:
-        """Goes with its notebook, except for what the store does not know. Raises OSError."""
+        """Delete the sidecar unless it holds content that the store does not know. Raises OSError."""
         present = _read(self.main)
         if present is None or not known(present):
             return
@@ -93,18 +96,19 @@ class SidecarFile:
             shutil.rmtree(self.blobs, ignore_errors=True)
 
     def read(self, max_bytes: int) -> bytes | None:
-        """What lies there; None for nothing. Raises OSError, also for more than ``max_bytes``."""
+        """Return the content; None if there is no file. Raises OSError, also for more than ``max_bytes``."""
         if self.main.exists() and self.main.stat().st_size > max_bytes:
             raise OSError(errno.EFBIG, "is too large", str(self.main))
         return _read(self.main)
 
     def forget_bak(self) -> None:
-        """The version before holds what was to be forgotten. Raises OSError."""
+        """Delete the backup, which still holds content that was to be deleted. Raises OSError."""
         self.bak.unlink(missing_ok=True)
         self.collect()
 
     def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
-        """Media beside the document, by their hash; none that would make it more than ``max_bytes``, and no link."""
+        """Return the media beside the document by hash, up to ``max_bytes`` in total. Symbolic links are not
+        followed."""
         found: dict[str, bytes] = {}
         if self.blobs.is_symlink():
             return found
@@ -119,7 +123,7 @@ class SidecarFile:
         return found
 
     def collect(self) -> None:
-        """Takes away media that neither the document nor its earlier or conflicting version names."""
+        """Delete media that neither the document nor its backup or conflict version names."""
         if not self.blobs.is_dir() or self.blobs.is_symlink():
             return
         documents = [_read(path) or b"" for path in (self.main, self.bak, self.conflict)]
@@ -130,7 +134,7 @@ class SidecarFile:
             self.blobs.rmdir()  # only when nothing is left
 
     def _sweep(self) -> None:
-        """Removes what a writer that was killed left half-written."""
+        """Delete partial files of writers that were killed."""
         stem = glob.escape(self.main.name.removesuffix(".json"))
         for path in (*self.main.parent.glob(f".{stem}.*"), *self.blobs.glob(".*.tmp")):
             writer = LEFT_OVER.search(path.name)
@@ -146,7 +150,8 @@ class SidecarFile:
             _write_temporary(path, data).replace(path)
 
     def _keep(self, present: bytes) -> None:
-        """A hard link where the file system has them: the sidecar's name is never without a file."""
+        """Keep the present version as the backup; as a hard link where possible, so that the sidecar's name always
+        has a file."""
         spare = self.bak.with_name(f".{self.bak.name}.{os.getpid()}")
         spare.unlink(missing_ok=True)
         try:
@@ -159,7 +164,7 @@ class SidecarFile:
 
 
 def _read(path: Path) -> bytes | None:
-    """Of a plain file; a pipe or a device would never end. Raises OSError."""
+    """Return the content of a regular file; reading a pipe or a device could block forever. Raises OSError."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "is no plain file", str(path))
@@ -169,5 +174,5 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write_temporary(target: Path, body: bytes) -> Path:
-    """Beside the target, hidden from file browsers; as readable as other files of the person."""
+    """Write a hidden temporary file beside the target, with the permissions of the person's other files."""
     return atomic_file.write_synced(target.with_name(f".{target.name}.{os.getpid()}.tmp"), body, 0o666)

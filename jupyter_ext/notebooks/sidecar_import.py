@@ -1,6 +1,7 @@
-"""A notebook meets the conversation that lies beside it: moved here, copied here, or from somewhere else.
+"""Import of the sidecar that a notebook brings along when it was moved, copied, or came from another place.
 
-The id in a sidecar is a hint, never a right: a session is taken up only when the document holds what the store holds.
+The session id in a sidecar is a hint, not a permission: a session is bound only if the document holds what the store
+holds of it.
 """
 
 from __future__ import annotations
@@ -21,59 +22,62 @@ from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.sidecar import Sidecars, origin_of
 
 log = logging.getLogger(__name__)
-Kind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "foreign", "unreadable"]
-ARRIVING: tuple[Kind, ...] = ("foreign", "ahead")
-"""What may be brought in."""
+SidecarKind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "foreign", "unreadable"]
+ARRIVING: tuple[SidecarKind, ...] = ("foreign", "ahead")
+"""The kinds that can be imported."""
 REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What lies there. ``own``: the notebook's session, or what it was imported from. ``moved`` and ``copied``: a
-    session of the store whose notebook is gone, or is another one. ``ahead``: such a session, further than the store
-    knows. ``foreign``: one that the store does not have."""
+class FoundSidecar:
+    """The sidecar found beside a notebook.
 
-    kind: Kind
+    ``own``: it belongs to the notebook's session, or the session was imported from it. ``moved`` and ``copied``: it
+    belongs to a session of the store whose former notebook is gone, or still exists. ``ahead``: as these, but with
+    turns that the store does not have. ``foreign``: its session is not in the store.
+    """
+
+    kind: SidecarKind
     transcript: Transcript | None = None
     sha256: str = ""
 
 
-class Reunion:
+class SidecarImport:
     def __init__(self, store: SessionStore, notebooks: Notebooks, sidecars: Sidecars) -> None:
         self._store = store
         self._notebooks = notebooks
         self._sidecars = sidecars
         self._seen: dict[str, tuple[tuple[int, int, int], Transcript | None, str]] = {}
 
-    async def arriving(self, namespace: str, place: str) -> SessionKey | None:
-        """The session of a notebook that has none yet: that of its sidecar where the store knows both, else None.
-        Never fails: a notebook begins a new session rather than none."""
+    async def find_arriving_session(self, namespace: str, place: str) -> SessionKey | None:
+        """Return the session for a notebook without one: that of its sidecar if the store knows it, else None.
+        Errors are logged and give None, so that the notebook starts a new session."""
         try:
-            found = await self.look(namespace, place)
+            found = await self.inspect(namespace, place)
             if found.kind not in ("moved", "copied") or found.transcript is None:
                 return None
             key = SessionKey(namespace, found.transcript.session.key.id)
             if found.kind == "copied":
-                key = await self._copied(key, place)
+                key = await self._copy(key, place)
             await self._notebooks.bind(key, place)
         except AgentKernelError as error:
             log.warning("what lies beside %s was not taken up: %s", place, error)
             return None
         return key
 
-    async def copied(self, namespace: str, source: str, path: str) -> None:
-        """A copy of a notebook goes on with a copy of its conversation."""
-        key = await self._notebooks.bound(namespace, source) if is_notebook(path) else None
-        if key is None or is_private(key.id) or await self._notebooks.bound(namespace, path):
+    async def on_copied(self, namespace: str, source: str, path: str) -> None:
+        """Bind a copied notebook to a copy of its conversation."""
+        key = await self._notebooks.bound_session(namespace, source) if is_notebook(path) else None
+        if key is None or is_private(key.id) or await self._notebooks.bound_session(namespace, path):
             return
         try:
-            await self._notebooks.bind(await self._copied(key, path), path)
+            await self._notebooks.bind(await self._copy(key, path), path)
         except AgentKernelError as error:
             log.warning("the conversation of %s was not copied: %s", source, error)
 
-    async def document(self, place: str) -> tuple[bytes, dict[str, bytes]] | None:
-        """What lies beside a notebook, with its media, to be imported. Raises InvalidRequest for what is no document
-        of ours or is too large."""
+    async def read_document(self, place: str) -> tuple[bytes, dict[str, bytes]] | None:
+        """Return the document beside a notebook and its media, for an import. Raises InvalidRequest if it is not a
+        document of ours or is too large."""
         file = self._sidecars.file(place) if is_notebook(place) else None
         if file is None:
             return None
@@ -86,29 +90,29 @@ class Reunion:
         except OSError as error:
             raise InvalidRequest(f"{file.main.name} can not be read: {error.strerror or error}.") from error
 
-    async def look(self, namespace: str, place: str) -> Beside:
+    async def inspect(self, namespace: str, place: str) -> FoundSidecar:
         file = self._sidecars.file(place) if is_notebook(place) else None
         if file is None:
-            return Beside("nothing")
-        found, digest = await asyncio.to_thread(self._read, place, file.main)
+            return FoundSidecar("nothing")
+        found, digest = await asyncio.to_thread(self._read_cached, place, file.main)
         if not digest:
-            return Beside("nothing")
+            return FoundSidecar("nothing")
         if found is None:
-            return Beside("unreadable", sha256=digest)
-        bound = await self._notebooks.bound(namespace, place)
+            return FoundSidecar("unreadable", sha256=digest)
+        bound = await self._notebooks.bound_session(namespace, place)
         key = SessionKey(namespace, found.session.key.id)
         kept = await self._store.info(key)
-        return Beside(await self._kind(bound, kept, found, digest, place), found, digest)
+        return FoundSidecar(await self._kind(bound, kept, found, digest, place), found, digest)
 
     async def _kind(
         self, bound: SessionKey | None, kept: Session | None, found: Transcript, digest: str, place: str
-    ) -> Kind:
+    ) -> SidecarKind:
         mine = await self._store.info(bound) if bound else None
         if mine and origin_of(mine) == digest:
             return "own"
         if kept is not None and kept.key == bound and found.session.revision <= kept.revision:
             return "own"
-        if kept is None or is_private(kept.key.id) or not await self._holds(kept.key, found):
+        if kept is None or is_private(kept.key.id) or not await self._matches_store(kept.key, found):
             return "foreign"
         if found.session.revision > kept.revision:
             return "ahead"
@@ -119,9 +123,9 @@ class Reunion:
         there = await asyncio.to_thread(lambda: any((root / path).is_file() for path in others))
         return "copied" if there else "moved"
 
-    async def _holds(self, key: SessionKey, found: Transcript) -> bool:
-        """The document says nothing of that session but what the store says, and something: who has the document has
-        read it."""
+    async def _matches_store(self, key: SessionKey, found: Transcript) -> bool:
+        """Return whether the document has items and all of them equal those in the store: whoever has the document
+        has then read the session."""
         whole = await self._store.whole(key)
         if whole is None or not found.items:
             return False
@@ -129,13 +133,14 @@ class Reunion:
         common = [item for item in found.items if item.seq <= whole.session.head]
         return bool(common) and all(known.get(item.seq) == item for item in common)
 
-    async def _copied(self, key: SessionKey, path: str) -> SessionKey:
+    async def _copy(self, key: SessionKey, path: str) -> SessionKey:
         target = SessionKey(key.namespace, new_id("session"))
         await copy_session(self._store, key, target, title=Path(path).stem)
         return target
 
-    def _read(self, place: str, path: Path) -> tuple[Transcript | None, str]:
-        """(what it says, its hash); without a hash nothing lies there. Read again only when the file has changed."""
+    def _read_cached(self, place: str, path: Path) -> tuple[Transcript | None, str]:
+        """Return (transcript, hash); the hash is empty if there is no file. The file is read again only after it has
+        changed."""
         try:
             facts = path.stat()
         except OSError:
@@ -143,15 +148,15 @@ class Reunion:
         stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
         cached = self._seen.get(place)
         if cached is None or cached[0] != stamp:
-            cached = (stamp, *self._sidecars.parsed(path))
+            cached = (stamp, *self._sidecars.parse_file(path))
             self._seen[place] = cached
             while len(self._seen) > REMEMBERED:
                 self._seen.pop(next(iter(self._seen)))
         return cached[1], cached[2]
 
 
-def note_of(found: Beside, name: str) -> str:
-    """One line to the person about it, if there is something to do or to know."""
+def sidecar_note(found: FoundSidecar, name: str) -> str:
+    """Return one line for the person about the sidecar; empty if there is nothing to do."""
     session = found.transcript.session if found.transcript else None
     told = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
     match found.kind:

@@ -1,1 +1,1 @@
-"""What the server sends to open pages over the socket."""
+"""The messages that the server sends to open pages over the socket, and their connections."""

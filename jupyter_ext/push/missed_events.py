@@ -1,4 +1,4 @@
-"""What happened in a session while nobody looked: one card's worth."""
+"""A summary of what happened in a session while no page was open, for one card in the panel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.notebooks.sidecar import Sidecars
-from jupyter_ext.push.notifications import Target, concerns, waiting
-from jupyter_ext.turns.turn_versions import Versions
+from jupyter_ext.push.notifications import WatchTarget, concerns, waiting_message
+from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import Turns
 
 LOOKED_AT = 50
-"""The newest turns of the current branch."""
+"""How many of the newest turns of the current branch are considered."""
 PROMPT_CHARS = 200
 
 
@@ -27,42 +27,40 @@ class MissedEvents:
 
     runtime: Runtime
     turns: Turns
-    turn_versions: Versions
+    turn_versions: TurnVersions
     notebooks: Notebooks
     sidecars: Sidecars
 
     async def since(self, key: SessionKey, since: float, kernel: Kernel | None) -> dict[str, Any]:
-        """Return what happened in a session after ``since``, in seconds since the epoch.
-
-        The answer holds the turns that ended (``more``: there may be earlier ones), and as they are now: the approvals
-        that wait, the variables that are lost, and the problems with the files of the session's notebooks.
-        """
+        """Return the turns that ended after ``since`` (seconds since the epoch; ``more``: there may be earlier
+        ones), the approvals that wait now, the variables that are lost, and the problems with the files of the
+        session's notebooks."""
         newest = await self.runtime.store.turns(key, LOOKED_AT)
         ended = [turn for turn in newest if turn.closed is not None and turn.closed > since and turn.state != "open"]
-        target = Target(key.namespace, "session", key.id)
+        target = WatchTarget(key.namespace, "session", key.id)
         running = {turn.id: turn for turn in self.turns.running if concerns(turn, target)}
         asked = [asked for asked in self.runtime.approvals.waiting if asked.question.turn in running]
         problems = [self.sidecars.problem(key.namespace, path) for path in await self.notebooks.paths(key)]
         return {
             "session": key.id,
             "since": since,
-            "turns": [await self._ended(turn) for turn in ended],
+            "turns": [await self._describe_ended(turn) for turn in ended],
             "more": len(ended) == LOOKED_AT,
             "running": list(running),
-            "approvals": [waiting(running[one.question.turn], one.required) for one in asked],
-            "lost": await self._lost(key, newest, kernel),
+            "approvals": [waiting_message(running[one.question.turn], one.required) for one in asked],
+            "lost": await self._describe_lost(key, newest, kernel),
             "problems": [problem for problem in problems if problem],
         }
 
-    async def _ended(self, turn: Turn) -> dict[str, Any]:
-        said = await self.turn_versions.said(turn)
+    async def _describe_ended(self, turn: Turn) -> dict[str, Any]:
+        said = await self.turn_versions.messages(turn)
         asked = next((message.text for message in said if message.role == "user" and not message.hidden), "")
         facts = {"turn": turn.id, "cell": turn.cell, "state": turn.state, "reason": turn.reason, "closed": turn.closed}
         return {**facts, "prompt": asked[:PROMPT_CHARS]}
 
-    async def _lost(self, key: SessionKey, newest: list[Turn], kernel: Kernel | None) -> dict[str, Any]:
-        """Why variables are gone, empty where they are not; ``pieces`` of code would make those of the sandbox again. A
-        kernel's own are made again by its notebook alone."""
+    async def _describe_lost(self, key: SessionKey, newest: list[Turn], kernel: Kernel | None) -> dict[str, Any]:
+        """Return why variables are lost, empty where they are not. ``pieces`` counts the code that would rebuild
+        those of the sandbox; those of a kernel are rebuilt by its notebook only."""
         reason = self.runtime.sandbox.lost(key)
         found = await find_rebuild_steps(self.runtime.store, key) if reason else []
         epochs = [turn.epoch for turn in newest if turn.epoch and turn.state != "open"]

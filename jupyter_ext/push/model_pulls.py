@@ -1,4 +1,4 @@
-"""Model downloads that were asked for over HTTP: one process per model, followed by any number of readers."""
+"""Model downloads started over HTTP: one process for each model, with any number of readers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FINAL = frozenset({"done", "failed"})
 
 
 @dataclass(slots=True, eq=False)
-class Pull:
-    """``last`` is the newest line of each stage, in order: what a reader that comes late is told."""
+class ModelDownload:
+    """``last`` is the newest line of each stage, in order: what a late reader gets first."""
 
     name: str
     last: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Pull:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
-    def tell(self, line: Mapping[str, Any]) -> None:
+    def publish(self, line: Mapping[str, Any]) -> None:
         stage = str(line.get("stage"))
         self.last.pop(stage, None)
         self.last[stage] = line
@@ -37,7 +37,7 @@ class Pull:
         changed.set()
 
     async def follow(self) -> AsyncIterator[Mapping[str, Any]]:
-        """Progress as it comes, to the line with stage ``done`` or ``failed``; a slow reader misses some of it."""
+        """Yield progress up to the line with stage ``done`` or ``failed``. A slow reader misses intermediate lines."""
         told: dict[str, Mapping[str, Any]] = {}
         while True:
             changed = self.changed
@@ -51,20 +51,21 @@ class Pull:
                 await changed.wait()
 
 
-class Pulls:
-    """A reader that leaves ends nothing; ``aclose`` ends the downloads, which go on where they were next time."""
+class ModelDownloads:
+    """A reader that leaves does not end a download. ``aclose`` ends all downloads; they resume where they were when
+    started again."""
 
     def __init__(self, settings: Settings, command: tuple[str, ...] = (sys.executable, "-m", "agent_kernel")) -> None:
         self._settings = settings
         self._command = command
-        self._pulls: dict[str, Pull] = {}
+        self._pulls: dict[str, ModelDownload] = {}
 
-    def start(self, name: str) -> Pull:
-        """The running download of this model, or a new one. ``name`` is one of the catalog, or an id of a hub: it
-        becomes an argument of a command."""
+    def start(self, name: str) -> ModelDownload:
+        """Return the running download of this model, or start one. ``name`` is a name of the catalog or an id of a
+        model hub; it becomes an argument of a command."""
         pull = self._pulls.get(name)
         if pull is None or pull.ended:
-            pull = self._pulls[name] = Pull(name)
+            pull = self._pulls[name] = ModelDownload(name)
             pull.task = asyncio.create_task(self._run(pull), name=f"pull of {name}")
         return pull
 
@@ -79,7 +80,7 @@ class Pulls:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _run(self, pull: Pull) -> None:
+    async def _run(self, pull: ModelDownload) -> None:
         process = await asyncio.create_subprocess_exec(
             *self._command,
             *("model", "pull", pull.name, "--yes", "--json"),
@@ -96,7 +97,7 @@ class Pulls:
         finally:
             await _end(process)
             if not pull.ended:
-                pull.tell(_failed(f"The download of {pull.name} {end}.", errors))
+                pull.publish(_failed_event(f"The download of {pull.name} {end}.", errors))
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -107,19 +108,19 @@ class Pulls:
         }
 
 
-async def _read_lines(stream: asyncio.StreamReader | None, pull: Pull) -> None:
+async def _read_lines(stream: asyncio.StreamReader | None, pull: ModelDownload) -> None:
     assert stream is not None
     async for raw in stream:
         try:
             line = json.loads(raw)
         except ValueError:
             continue  # a library that prints is no progress
-        if told := _told(line):
-            pull.tell(told)
+        if told := _to_event(line):
+            pull.publish(told)
 
 
-def _told(line: Any) -> dict[str, Any] | None:
-    """A line of ``agent-kernel model pull --json`` as clients get it."""
+def _to_event(line: Any) -> dict[str, Any] | None:
+    """Convert a line of ``agent-kernel model pull --json`` to the event for clients."""
     match line:
         case {"type": "progress", "stage": str(stage), **rest} if stage not in FINAL:
             return {
@@ -154,6 +155,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _failed(message: str, errors: str) -> dict[str, Any]:
+def _failed_event(message: str, errors: str) -> dict[str, Any]:
     error = PullFailed(message, hint="Ask again: it goes on where it was.", details={"output": errors})
     return {"stage": "failed", "error": error.to_json()}

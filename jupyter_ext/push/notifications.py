@@ -1,5 +1,5 @@
-"""What happens in sessions and with kernels, told to the pages that watch them: turns that run, begin, wait for a
-person and end, sessions that change. The events of a turn itself are in its log."""
+"""Notifications to pages about sessions and kernels that they watch: turns that start, wait for a person and end,
+and sessions that change. The events of a turn itself are in its log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent_kernel.core.session import SessionKey
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.turns.turns import LiveTurn
 
-Told: TypeAlias = Callable[[Mapping[str, Any]], None]
+Notify: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A session or a kernel, of one namespace."""
+class WatchTarget:
+    """A session or a kernel (``kind``) of one namespace."""
 
     namespace: str
     kind: str
@@ -25,21 +25,21 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class WatchListener:
     page: object
-    told: Told
+    notify: Notify
 
 
 @dataclass(slots=True)
-class News:
-    """Belongs to one event loop. A listener must not block and not raise. A page that watches a session and the kernel
-    that it belongs to hears of a turn once."""
+class Notifications:
+    """Belongs to one event loop. A listener must neither block nor raise. A page that watches both a session and its
+    kernel is notified of a turn once."""
 
-    _listeners: dict[Target, list[Listener]] = field(default_factory=dict)
+    _listeners: dict[WatchTarget, list[WatchListener]] = field(default_factory=dict)
 
-    def watch(self, target: Target, page: object, told: Told) -> Callable[[], None]:
-        """Returns what ends it."""
-        listener = Listener(page, told)
+    def watch(self, target: WatchTarget, page: object, told: Notify) -> Callable[[], None]:
+        """Register a listener and return a function that removes it."""
+        listener = WatchListener(page, told)
         self._listeners.setdefault(target, []).append(listener)
 
         def end() -> None:
@@ -51,71 +51,71 @@ class News:
 
         return end
 
-    def kernels(self, namespace: str) -> list[str]:
-        """Those that are watched."""
+    def watched_kernels(self, namespace: str) -> list[str]:
+        """Return the ids of the kernels that are watched."""
         return [seen.id for seen in self._listeners if (seen.namespace, seen.kind) == (namespace, "kernel")]
 
-    def began(self, turn: LiveTurn) -> None:
-        self._tell(turn, opened(turn))
+    def on_turn_begin(self, turn: LiveTurn) -> None:
+        self._notify(turn, opened_message(turn))
 
-    def ended(self, turn: LiveTurn) -> None:
-        self._tell(turn, {**opened(turn), "type": "turn.closed", "state": turn.state})
+    def on_turn_end(self, turn: LiveTurn) -> None:
+        self._notify(turn, {**opened_message(turn), "type": "turn.closed", "state": turn.state})
 
-    def said(self, turn: LiveTurn, body: EventBody) -> None:
-        """Of what a turn announces only that somebody is waited for."""
+    def on_turn_body(self, turn: LiveTurn, body: EventBody) -> None:
+        """Notify of approvals that are required or resolved; ignore all other events of the turn."""
         if isinstance(body, ApprovalRequired):
-            self._tell(turn, waiting(turn, body))
+            self._notify(turn, waiting_message(turn, body))
         elif isinstance(body, ApprovalResolved):
             resolved = {"approval": body.approval, "call": body.call, "decision": body.decision}
-            self._tell(turn, {**_place(turn), "type": "approval.resolved", **resolved})
+            self._notify(turn, {**_turn_place(turn), "type": "approval.resolved", **resolved})
 
-    def changed(self, key: SessionKey, what: str) -> None:
-        """``what``: title, described, branch, undone, cleared, outputs, compacted, deleted."""
+    def on_session_changed(self, key: SessionKey, what: str) -> None:
+        """``what`` is one of title, described, branch, undone, cleared, outputs, compacted, deleted."""
         told = {"type": "session.changed", "session": key.id, "what": what}
-        for listener in self._listeners.get(Target(key.namespace, "session", key.id), ()):
-            listener.told(told)
+        for listener in self._listeners.get(WatchTarget(key.namespace, "session", key.id), ()):
+            listener.notify(told)
 
-    def bound(self, namespace: str, kernel: str, session: str | None) -> None:
-        """The notebook of a kernel has another session now, or none."""
-        for listener in self._listeners.get(Target(namespace, "kernel", kernel), ()):
-            listener.told({"type": "binding.changed", "kernel": kernel, "session": session})
+    def on_bound(self, namespace: str, kernel: str, session: str | None) -> None:
+        """Notify that the notebook of a kernel is bound to another session, or to none."""
+        for listener in self._listeners.get(WatchTarget(namespace, "kernel", kernel), ()):
+            listener.notify({"type": "binding.changed", "kernel": kernel, "session": session})
 
-    def _tell(self, turn: LiveTurn, told: Mapping[str, Any]) -> None:
-        for listener in {listener.page: listener for listener in _of(self._listeners, turn)}.values():
-            listener.told(told)
-
-
-def _of(listeners: Mapping[Target, list[Listener]], turn: LiveTurn) -> Iterator[Listener]:
-    key = turn.order.key
-    yield from listeners.get(Target(key.namespace, "session", key.id), ())
-    if turn.order.kernel:
-        yield from listeners.get(Target(key.namespace, "kernel", turn.order.kernel), ())
+    def _notify(self, turn: LiveTurn, told: Mapping[str, Any]) -> None:
+        for listener in {listener.page: listener for listener in _listeners_of(self._listeners, turn)}.values():
+            listener.notify(told)
 
 
-def concerns(turn: LiveTurn, target: Target) -> bool:
-    key = turn.order.key
-    place = key.id if target.kind == "session" else turn.order.kernel
+def _listeners_of(listeners: Mapping[WatchTarget, list[WatchListener]], turn: LiveTurn) -> Iterator[WatchListener]:
+    key = turn.spec.key
+    yield from listeners.get(WatchTarget(key.namespace, "session", key.id), ())
+    if turn.spec.kernel:
+        yield from listeners.get(WatchTarget(key.namespace, "kernel", turn.spec.kernel), ())
+
+
+def concerns(turn: LiveTurn, target: WatchTarget) -> bool:
+    key = turn.spec.key
+    place = key.id if target.kind == "session" else turn.spec.kernel
     return (key.namespace, place) == (target.namespace, target.id)
 
 
-def opened(turn: LiveTurn) -> dict[str, Any]:
-    return {"type": "turn.opened", **_place(turn), "cell": turn.order.request.cell}
+def opened_message(turn: LiveTurn) -> dict[str, Any]:
+    return {"type": "turn.opened", **_turn_place(turn), "cell": turn.spec.request.cell}
 
 
-def waiting(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
-    """That a person is waited for, not for what: the whole question is an event of the turn."""
+def waiting_message(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
+    """Say that an approval waits, without its details: the complete question is an event of the turn."""
     names = ("approval", "call", "name", "kind", "label", "target", "until")
-    return {"type": "approval.waiting", **_place(turn), **{name: getattr(asked, name) for name in names}}
+    return {"type": "approval.waiting", **_turn_place(turn), **{name: getattr(asked, name) for name in names}}
 
 
-def _place(turn: LiveTurn) -> dict[str, str]:
-    return {"turn": turn.id, "session": turn.order.key.id, "kernel": turn.order.kernel}
+def _turn_place(turn: LiveTurn) -> dict[str, str]:
+    return {"turn": turn.id, "session": turn.spec.key.id, "kernel": turn.spec.kernel}
 
 
-async def announce_binding(notifications: News, notebooks: Notebooks, namespace: str, place: str) -> None:
+async def announce_binding(notifications: Notifications, notebooks: Notebooks, namespace: str, place: str) -> None:
     """Tell the pages that watch a kernel of the notebook which session the notebook has now."""
-    kernels = [kernel for kernel in notifications.kernels(namespace) if await notebooks.place(kernel) == place]
+    kernels = [kernel for kernel in notifications.watched_kernels(namespace) if await notebooks.place(kernel) == place]
     if kernels:
-        key = await notebooks.bound(namespace, place)
+        key = await notebooks.bound_session(namespace, place)
         for kernel in kernels:
-            notifications.bound(namespace, kernel, key.id if key else None)
+            notifications.on_bound(namespace, kernel, key.id if key else None)

@@ -1,8 +1,8 @@
-"""What is on its way to one page, in order, and never more than a little of it.
+"""The outgoing messages of one page, in order, with a bound.
 
-Events wait with their readers: the next one is taken when the page has room, so a page that reads slowly holds its own
-readers up and nothing else. News can not wait: a page that leaves too much of it unread is given up, and so is one that
-reads nothing at all. It may come back and go on where it was.
+Events of turns wait in their readers: the next one is taken when the page has room, so a slow page delays only its own
+readers. Notifications cannot wait: a page that leaves too many of them unread, or reads nothing at all, is
+disconnected. It can reconnect and continue from where it was.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 MAX_NEWS = 500
-"""Messages that wait to be written."""
+"""Maximum number of messages that wait to be written."""
 STALLED_S = 60.0
-"""A page that takes nothing of one message for so long is given up."""
+"""A page that reads nothing of a message for this long is disconnected."""
 TOO_SLOW = 4008
-"""The close code of a page that was given up."""
+"""The close code for a page that is too slow."""
 
 log = logging.getLogger(__name__)
 
 
 class PageGone(Exception):
-    """Nothing can be said to this page any more."""
+    """The page is disconnected."""
 
 
 class Outbox:
-    """``write`` returns when the message has left this process, ``give_up`` closes the connection with a code and a
+    """``write`` returns when the message has left this process; ``give_up`` closes the connection with a code and a
     reason. Belongs to one event loop."""
 
     def __init__(
@@ -46,34 +46,34 @@ class Outbox:
         self._stalled_s = stalled_s
         self._waiting: deque[tuple[str, bool]] = deque()
         self._place = asyncio.Semaphore(1)
-        self._some = asyncio.Event()
+        self._not_empty = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
     def waiting(self) -> int:
-        """How many messages were not written yet."""
+        """The number of messages that are not written yet."""
         return len(self._waiting)
 
     async def send(self, said: Mapping[str, Any]) -> None:
-        """Waits until there is room. Raises PageGone."""
+        """Wait for room, then queue the message. Raises PageGone."""
         await self._place.acquire()
         if self._closed:
             self._place.release()
             raise PageGone
         self._put(said, held=True)
 
-    def tell(self, said: Mapping[str, Any]) -> None:
-        """At once; nothing when the page is gone."""
+    def send_now(self, said: Mapping[str, Any]) -> None:
+        """Queue the message at once; does nothing if the page is gone."""
         if self._closed:
             return
         if len(self._waiting) >= self._max_news:
-            self._lose("it did not read what was sent")
+            self._give_up_page("it did not read what was sent")
             return
         self._put(said, held=False)
 
     def close(self) -> None:
-        """What waits is dropped; whoever waits for room hears that the page is gone."""
+        """Drop the queued messages. Callers that wait for room get PageGone."""
         self._closed = True
         self._waiting.clear()
         self._place.release()
@@ -85,33 +85,33 @@ class Outbox:
             json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
         )  # half a pair of a model
         self._waiting.append((text, held))
-        self._some.set()
+        self._not_empty.set()
         if self._writer is None:
             self._writer = asyncio.create_task(self._keep_writing(), name="writes to a page")
-            self._writer.add_done_callback(self._broken)
+            self._writer.add_done_callback(self._on_writer_done)
 
     async def _keep_writing(self) -> None:
         while not self._closed:
-            await self._some.wait()
+            await self._not_empty.wait()
             while self._waiting and not self._closed:
                 text, held = self._waiting.popleft()
                 try:
                     async with asyncio.timeout(self._stalled_s):
                         await self._write(text)
                 except TimeoutError:
-                    self._lose("it has stopped reading")
+                    self._give_up_page("it has stopped reading")
                 except PageGone:
                     self.close()
                 if held:
                     self._place.release()
-            self._some.clear()
+            self._not_empty.clear()
 
-    def _broken(self, writer: asyncio.Task[None]) -> None:
-        """A page whose writer has failed would wait for ever."""
+    def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
+        """Disconnect a page whose writer has failed; it would wait forever otherwise."""
         if not writer.cancelled() and (error := writer.exception()) is not None:
             log.error("a page can not be written to", exc_info=error)
-            self._lose("it can not be written to")
+            self._give_up_page("it can not be written to")
 
-    def _lose(self, reason: str) -> None:
+    def _give_up_page(self, reason: str) -> None:
         self.close()
         self._give_up(TOO_SLOW, f"The page is too slow: {reason}.")

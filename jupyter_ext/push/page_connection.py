@@ -1,5 +1,5 @@
-"""One open page: the turns it follows, the sessions and kernels it watches, the calls it can run. All of it ends with
-the page; no turn does."""
+"""The connection of one open page: the turns it follows, the sessions and kernels it watches, the calls it can run.
+All of it ends with the page, except for the turns."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agent_kernel.core.events import Event
 from jupyter_ext.push.outbox import Outbox, PageGone
 
 MAX_HELD = 200
-"""Turns followed, targets watched and kernels served by one page, together."""
+"""Maximum number of turns followed, targets watched and kernels served by one page, together."""
 
 GOING_AWAY = 1001
-"""The close code of a server that stops."""
+"""The close code when the server stops."""
 
 log = logging.getLogger(__name__)
 
 Held: TypeAlias = tuple[str, str]
-"""What is held (session, kernel, serve) and its id."""
+"""The kind of a subscription (session, kernel, serve) and its id."""
 
 
-class Page:
+class PageConnection:
     """Belongs to one event loop."""
 
     def __init__(self, outbox: Outbox) -> None:
@@ -34,28 +34,29 @@ class Page:
         self._ends: dict[Held, Callable[[], None]] = {}
 
     @property
-    def held(self) -> int:
+    def held_count(self) -> int:
         return len(self._followed) + len(self._ends)
 
     def follow(self, turn: str, events: AsyncIterator[Event], about: Mapping[str, str], number: int = 0) -> None:
-        """A turn that is followed already is followed from the new place: ``following``, with the page's ``number``,
-        comes behind what was on its way and before the first event of there. ``about`` is told with an error. Raises
-        QuotaExceeded."""
+        """Send the events of a turn to the page. A turn that is followed already continues from the new place:
+        ``following``, with the page's ``number``, is sent after the events that were queued and before the first new
+        one. ``about`` is sent with an error. Raises QuotaExceeded."""
         self.unfollow(turn)
-        self._room()
-        self.outbox.tell({"type": "following", "turn": turn, "number": number})
+        self._check_room()
+        self.outbox.send_now({"type": "following", "turn": turn, "number": number})
         task = asyncio.create_task(self._send(events, about), name=f"a page follows {turn}")
         self._followed[turn] = task
-        task.add_done_callback(lambda done: self._done(turn, done, about))
+        task.add_done_callback(lambda done: self._on_follow_done(turn, done, about))
 
     def unfollow(self, turn: str) -> None:
         if task := self._followed.pop(turn, None):
             task.cancel()
 
     def hold(self, held: Held, begin: Callable[[], Callable[[], None]]) -> None:
-        """``begin`` returns what ends it; what was held in its place ends. Raises QuotaExceeded."""
+        """Add a subscription, replacing one with the same key. ``begin`` starts it and returns a function that ends
+        it. Raises QuotaExceeded."""
         self.drop(held)
-        self._room()
+        self._check_room()
         self._ends[held] = begin()
 
     def drop(self, held: Held) -> None:
@@ -79,31 +80,31 @@ class Page:
                 except AgentKernelError as error:
                     await self.outbox.send({"type": "error", "error": error.to_json(), "about": dict(about)})
 
-    def _done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
-        """A turn that came to its end leaves the table, unless the page follows it anew."""
+    def _on_follow_done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
+        """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a turn can not be told to a page", exc_info=error)
             told = AgentKernelError("This turn can not be shown.", hint="The log of the Jupyter server has more.")
-            self.outbox.tell({"type": "error", "error": told.to_json(), "about": dict(about)})
+            self.outbox.send_now({"type": "error", "error": told.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:
             del self._followed[turn]
 
-    def _room(self) -> None:
-        if self.held >= MAX_HELD:
+    def _check_room(self) -> None:
+        if self.held_count >= MAX_HELD:
             raise QuotaExceeded(f"One page follows at most {MAX_HELD} turns, sessions and kernels at once.")
 
 
-class Pages:
-    """The pages that are open now."""
+class PageConnections:
+    """The connections of all pages that are open now."""
 
     def __init__(self) -> None:
-        self._leave: dict[Page, Callable[[int, str], None]] = {}
+        self._leave: dict[PageConnection, Callable[[int, str], None]] = {}
 
-    def add(self, page: Page, leave: Callable[[int, str], None]) -> None:
+    def add(self, page: PageConnection, leave: Callable[[int, str], None]) -> None:
         """``leave`` closes the connection of the page with a code and a reason."""
         self._leave[page] = leave
 
-    def remove(self, page: Page) -> None:
+    def remove(self, page: PageConnection) -> None:
         self._leave.pop(page, None)
         page.close()
 
@@ -111,6 +112,6 @@ class Pages:
         return len(self._leave)
 
     def close(self) -> None:
-        """The server stops: pages are told so, that they may look for it again."""
+        """Disconnect all pages with a code that lets them reconnect when the server is back."""
         for leave in [*self._leave.values()]:
             leave(GOING_AWAY, "The server stops.")

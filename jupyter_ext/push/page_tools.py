@@ -1,4 +1,5 @@
-"""Which pages can run calls for the notebook of a kernel; turns of that notebook may offer them meanwhile."""
+"""The tools that open pages can run for the notebook of a kernel; turns of that notebook can use them while a page
+is open."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ RUNS = frozenset({"run_cells"})
 
 
 @dataclass(slots=True)
-class Serving:
+class PageTools:
     """Belongs to one event loop."""
 
     _pages: dict[tuple[str, str], list[frozenset[str]]] = field(default_factory=dict)
 
     def add(self, namespace: str, kernel: str, tools: Collection[str]) -> Callable[[], None]:
-        """Returns what ends it."""
+        """Register the tools of a page and return a function that removes them."""
         key, served = (namespace, kernel), frozenset(tools)
         self._pages.setdefault(key, []).append(served)
 
@@ -29,6 +30,7 @@ class Serving:
         return end
 
     def tools(self, namespace: str, kernel: str, *, by_kernel: bool = False) -> frozenset[str]:
-        """``by_kernel``: for a turn of a cell, which keeps the kernel busy; nothing can be run there beside it."""
+        """``by_kernel``: for a turn of a cell. Such a turn keeps the kernel busy, so tools that run cells are left
+        out."""
         served: frozenset[str] = frozenset().union(*self._pages.get((namespace, kernel), ()))
         return served - RUNS if by_kernel else served

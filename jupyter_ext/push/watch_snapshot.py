@@ -1,4 +1,5 @@
-"""What a page hears first of what it begins to watch: how it stands, so that it knows what it has missed."""
+"""The state that a page gets first of a session or kernel that it starts to watch, so that it knows what it has
+missed."""
 
 from __future__ import annotations
 
@@ -9,51 +10,54 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
-from jupyter_ext.push.notifications import Target, Told, concerns, opened, waiting
+from jupyter_ext.push.notifications import Notify, WatchTarget, concerns, opened_message, waiting_message
 from jupyter_ext.turns.turns import Turns
 
 
-class Standing:
-    """What one begins to watch, from the first moment on: news that come before the page knows how it stands wait
-    until it does."""
+class WatchSnapshot:
+    """Holds notifications back until the page has the state: the watch begins before the state is read, so that
+    nothing in between is lost."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, told: Notify) -> None:
+        self._notify = told
         self._early: list[Mapping[str, Any]] | None = []
 
-    def hear(self, said: Mapping[str, Any]) -> None:
+    def notify(self, said: Mapping[str, Any]) -> None:
         if self._early is None:
-            self._told(said)
+            self._notify(said)
         else:
             self._early.append(said)
 
-    def known(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """The page was told that; the rest follows."""
+    def release(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Send the notifications held back, without those that ``state`` contains, and pass on later ones directly."""
         early, self._early = self._early or [], None
         for said in early:
             if said not in state:
-                self._told(said)
+                self._notify(said)
 
 
-async def state_of(target: Target, runtime: Runtime, turns: Turns, notebooks: Notebooks) -> list[Mapping[str, Any]]:
-    """``watching``, then a ``turn.opened`` for each turn that runs and an ``approval.waiting`` for each question."""
+async def read_watch_state(
+    target: WatchTarget, runtime: Runtime, turns: Turns, notebooks: Notebooks
+) -> list[Mapping[str, Any]]:
+    """Return a ``watching`` message, a ``turn.opened`` for each running turn and an ``approval.waiting`` for each
+    approval that waits."""
     first = await (_session(runtime.store, target) if target.kind == "session" else _kernel(notebooks, target))
     running = {turn.id: turn for turn in turns.running if concerns(turn, target)}
     questions = [asked for asked in runtime.approvals.waiting if asked.question.turn in running]
     return [
         {"type": "watching", **first, "running": list(running)},
-        *map(opened, running.values()),
-        *(waiting(running[asked.question.turn], asked.required) for asked in questions),
+        *map(opened_message, running.values()),
+        *(waiting_message(running[asked.question.turn], asked.required) for asked in questions),
     ]
 
 
-async def _session(store: SessionStore, target: Target) -> dict[str, Any]:
-    """``revision`` is null for a session that is not there (yet)."""
+async def _session(store: SessionStore, target: WatchTarget) -> dict[str, Any]:
+    """``revision`` is None for a session that does not exist yet."""
     session = await store.info(SessionKey(target.namespace, target.id))
     revision, branch = (session.revision, session.branch) if session else (None, "")
     return {"session": target.id, "kernel": "", "revision": revision, "branch": branch}
 
 
-async def _kernel(notebooks: Notebooks, target: Target) -> dict[str, Any]:
-    key = await notebooks.bound(target.namespace, await notebooks.place(target.id))
+async def _kernel(notebooks: Notebooks, target: WatchTarget) -> dict[str, Any]:
+    key = await notebooks.bound_session(target.namespace, await notebooks.place(target.id))
     return {"session": key.id if key else None, "kernel": target.id, "revision": None, "branch": ""}

@@ -1,4 +1,4 @@
-"""Who may ask an engine now: its slots go round by user, not to whoever came first."""
+"""A fair queue for an engine: its slots go to the users in turn instead of first come, first served."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 NEAR = 10
-"""A waiting turn hears of each place up to this one; farther back of every fifth of the way."""
+"""A waiting turn is notified of every position up to this one; further back, only after it moved by a fifth."""
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One model call in line. ``number`` is that of its turn; ``position`` >= 1 while it waits."""
+    """One model call in the queue. ``number`` is that of its turn; ``position`` is 1 or more while it waits."""
 
     user: str
     number: int
@@ -24,13 +24,14 @@ class Ticket:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def positions(self) -> AsyncGenerator[int, None]:
-        """Its position now and whenever that changes much, until it is served; nothing where it need not wait."""
+        """Yield the position now and after each notable change, until the call is served; yields nothing if it need
+        not wait."""
         while not self.served:
             self.changed.clear()
             yield self.position
             await self.changed.wait()
 
-    def moved(self, position: int) -> None:
+    def set_position(self, position: int) -> None:
         told = self.position
         if position != told and (not told or position > told or position <= max(NEAR, told * 4 // 5)):
             self.position = position
@@ -38,11 +39,12 @@ class Ticket:
 
 
 class FairQueue:
-    """``slots`` of one engine, 0 = no bound. Used in one event loop.
+    """``slots`` is the number of concurrent calls of one engine, 0 for no limit. Used in one event loop.
 
-    The next slot goes to the user who holds the fewest, of those to the one whose last call ended, or who came, longest
-    ago; a user's calls are served by the number of their turn, so that an earlier turn is not passed by a later one.
-    Whoever waits is passed by each other user once at most, however much those ask.
+    The next slot goes to the user who holds the fewest slots; among those, to the user who has waited longest since
+    their last call ended or since they arrived. The calls of one user are served by the number of their turn, so that a
+    later turn does not overtake an earlier one. A waiting user is overtaken by each other user at most once, however
+    much those ask.
     """
 
     def __init__(self, slots: int) -> None:
@@ -57,15 +59,16 @@ class FairQueue:
         return sum(map(len, self._waiting.values()))
 
     @property
-    def taken(self) -> int:
+    def in_use(self) -> int:
         return self._held.total()
 
     @contextmanager
     def ticket(self, user: str, number: int) -> Iterator[Ticket]:
-        """In line from here on. Whoever leaves, served or not, whyever, takes nothing along."""
+        """Wait in the queue within this context. Leaving it, for any reason, frees the slot or the place in the
+        queue."""
         ticket = Ticket(user, number)
         if user not in self._places:
-            self._to_the_end(user)
+            self._move_to_end(user)
         insort(self._waiting.setdefault(user, []), ticket, key=lambda other: other.number)
         self._advance()
         try:
@@ -76,7 +79,7 @@ class FairQueue:
     def _leave(self, ticket: Ticket) -> None:
         if ticket.served:
             self._held[ticket.user] -= 1
-            self._to_the_end(ticket.user)
+            self._move_to_end(ticket.user)
         else:
             self._remove(ticket)
         if not self._held[ticket.user] and ticket.user not in self._waiting:
@@ -84,10 +87,10 @@ class FairQueue:
         self._advance()
 
     def _advance(self) -> None:
-        while self._waiting and (not self._slots or self.taken < self._slots):
+        while self._waiting and (not self._slots or self.in_use < self._slots):
             self._serve(next(self._in_order()))
         for position, ticket in enumerate(self._in_order(), 1):
-            ticket.moved(position)
+            ticket.set_position(position)
 
     def _serve(self, ticket: Ticket) -> None:
         self._remove(ticket)
@@ -96,7 +99,8 @@ class FairQueue:
         ticket.changed.set()
 
     def _in_order(self) -> Iterator[Ticket]:
-        """As they would be served if nobody left: the n-th of a user comes when that user holds n more."""
+        """Yield the tickets in the order in which they would be served if no call ended: the n-th call of a user
+        counts as if that user held n more slots."""
         places = [
             (self._held[user] + behind, self._places[user], ticket)
             for user, tickets in self._waiting.items()
@@ -104,7 +108,7 @@ class FairQueue:
         ]
         return (ticket for _, _, ticket in sorted(places, key=lambda place: place[:2]))
 
-    def _to_the_end(self, user: str) -> None:
+    def _move_to_end(self, user: str) -> None:
         self._clock += 1
         self._places[user] = self._clock
 

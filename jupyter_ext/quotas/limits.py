@@ -1,5 +1,5 @@
-"""What each user may ask of a server that several use: turns begun in a minute, turns at once, tokens of an hour and of
-a day; and how long the line before an engine gets."""
+"""Limits of each user on a shared server: turns per minute, concurrent turns, tokens per hour and per day; and the
+length of the queue before an engine."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from agent_kernel.core.errors import BudgetSpent, EngineBusy, TooManyRequests
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.settings import Settings
 from jupyter_ext.quotas.fair_queue import FairQueue
-from jupyter_ext.quotas.metered_engine import Metered
-from jupyter_ext.quotas.token_usage import DAY, HOUR, Account, Spending
+from jupyter_ext.quotas.metered_engine import MeteredEngine
+from jupyter_ext.quotas.token_usage import DAY, HOUR, QuotaAccount, TokenSpending
 
 MINUTE_S = 60.0
 SOON_S = 2.0
-"""When to ask again, where nobody can know."""
+"""The suggested delay before a retry where the time cannot be computed."""
 MANY = 1_000
-"""Accounts; beyond that those that asked nothing for a minute are forgotten."""
+"""Number of accounts above which accounts without a turn in the last minute are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Of one account; 0 = no limit."""
+    """The limits of one account; 0 means no limit."""
 
     requests_per_minute: int = 0
     turns_at_once: int = 0
@@ -41,44 +41,48 @@ class Allowance:
         return Allowance(*(math.ceil(getattr(self, item.name) * share) for item in fields(self)))
 
     @property
-    def budgets(self) -> bool:
+    def has_budget(self) -> bool:
         return bool(self.tokens_per_hour or self.tokens_per_day)
 
 
-class Entry:
-    """A turn that was let in. ``leave`` when it is over, ``undo`` if it never began; both may come again."""
+class CountedTurn:
+    """A turn that counts towards the limits. Call ``leave`` when it is over, or ``undo`` if it never began; repeated
+    calls do nothing."""
 
-    def __init__(self, limits: Limits, accounts: tuple[Account, ...], began: float, engine: Engine) -> None:
+    def __init__(self, limits: Limits, accounts: tuple[QuotaAccount, ...], began: float, engine: Engine) -> None:
         self._limits = limits
         self._accounts = accounts
         self._began = began
         self._engine = engine
         self.number = next(limits.numbers)
-        self.inside = True
+        self.counted = True
         self.in_line = True
 
-    def arrived(self) -> None:
-        """Its first model call stands in the line before the engine, and counts there from now on."""
+    def on_queued(self) -> None:
+        """Record that the turn's first model call is in the engine's queue, and counts there from now on."""
         if self.in_line:
             self.in_line = False
             self._limits.expected[id(self._engine)] -= 1
 
     def leave(self) -> None:
-        self.arrived()
-        if self.inside:
-            self.inside = False
+        self.on_queued()
+        if self.counted:
+            self.counted = False
             self._limits.running.subtract(self._accounts)
 
     def undo(self) -> None:
-        if self.inside:
+        if self.counted:
             self._limits.take_back(self._accounts, self._began)
         self.leave()
 
 
 class Limits:
-    """Of one server; all of it is off by default. Requests and turns are counted here, tokens in ``spending``."""
+    """The limits of one server; all of them are off by default. Requests and turns are counted here, tokens in
+    ``spending``."""
 
-    def __init__(self, settings: Settings, spending: Spending, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: Settings, spending: TokenSpending, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         user = Allowance(
             settings.user_requests_per_minute,
             settings.user_turns_at_once,
@@ -89,30 +93,30 @@ class Limits:
         self._slots, self._most_waiting = settings.turns_at_once, settings.turns_waiting
         self._spending = spending
         self._clock = clock
-        self._began: dict[Account, deque[float]] = {}
+        self._began: dict[QuotaAccount, deque[float]] = {}
         self._queues: dict[int, FairQueue] = {}
-        self._taken: Counter[Account] = Counter()
+        self._taken: Counter[QuotaAccount] = Counter()
         self._call_ended = asyncio.Event()
         self.expected: Counter[int] = Counter()
-        self.running: Counter[Account] = Counter()
+        self.running: Counter[QuotaAccount] = Counter()
         self.numbers: Iterator[int] = itertools.count(1)
 
     async def aclose(self) -> None:
-        """What was spent is on the disk."""
+        """Write the token counts to disk."""
         await self._spending.aclose()
 
     # ------------------------------------------------------------------------------------------------ turns
 
     async def check(self, namespace: str, token: str) -> None:
-        """Whether a turn could begin now; counts nothing. Raises TooManyRequests, StoreError."""
+        """Check whether a turn could start now; counts nothing. Raises TooManyRequests, BudgetSpent, StoreError."""
         now = self._clock()
         for account in accounts_of(namespace, token):
             self._check_rate(account, now)
             self._check_running(account)
         await self.check_budget(namespace, token)
 
-    def enter(self, namespace: str, token: str, engine: Engine) -> Entry:
-        """Lets a turn in and counts it, or counts nothing. Raises TooManyRequests, EngineBusy."""
+    def enter(self, namespace: str, token: str, engine: Engine) -> CountedTurn:
+        """Count a new turn. Raises TooManyRequests or EngineBusy, and then counts nothing."""
         accounts, now = accounts_of(namespace, token), self._clock()
         for account in accounts:
             self._check_rate(account, now)
@@ -123,37 +127,37 @@ class Limits:
             self._began.setdefault(account, deque()).append(now)
         self.running.update(accounts)
         self.expected[id(engine)] += 1
-        return Entry(self, accounts, now, engine)
+        return CountedTurn(self, accounts, now, engine)
 
     @property
     def waiting(self) -> int:
-        """Model calls that wait for a place at an engine."""
+        """The number of model calls that wait for a slot of an engine."""
         return sum(queue.waiting for queue in self._queues.values())
 
-    def take_back(self, accounts: tuple[Account, ...], began: float) -> None:
+    def take_back(self, accounts: tuple[QuotaAccount, ...], began: float) -> None:
         for account in accounts:
             if began in self._began.get(account, ()):
                 self._began[account].remove(began)
 
-    def _check_rate(self, account: Account, now: float) -> None:
+    def _check_rate(self, account: QuotaAccount, now: float) -> None:
         limit, began = self.allowance(account).requests_per_minute, self._began.get(account, deque())
         while began and began[0] <= now - MINUTE_S:
             began.popleft()
         if limit and len(began) >= limit:
             wait = began[-limit] + MINUTE_S - now
             raise TooManyRequests(
-                f"{whose(account)} has begun {len(began)} turns in the last minute; {limit} are allowed.",
+                f"{account_label(account)} has begun {len(began)} turns in the last minute; {limit} are allowed.",
                 hint=f"Ask again in {math.ceil(wait)} s.",
-                details=told("user_requests_per_minute", limit, len(began), wait),
+                details=limit_details("user_requests_per_minute", limit, len(began), wait),
             )
 
-    def _check_running(self, account: Account) -> None:
+    def _check_running(self, account: QuotaAccount) -> None:
         limit, running = self.allowance(account).turns_at_once, self.running[account]
         if limit and running >= limit:
             raise TooManyRequests(
-                f"{whose(account)} has {running} turns that are not over; {limit} are allowed at once.",
+                f"{account_label(account)} has {running} turns that are not over; {limit} are allowed at once.",
                 hint="Wait for one of them, or stop one.",
-                details=told("user_turns_at_once", limit, running, SOON_S),
+                details=limit_details("user_turns_at_once", limit, running, SOON_S),
             )
 
     def _check_line(self, engine: Engine) -> None:
@@ -162,7 +166,7 @@ class Limits:
             raise EngineBusy(
                 f"{waiting} turns wait for {engine.info().model} already; no more are taken.",
                 hint="Ask again in a moment.",
-                details=told("turns_waiting", self._most_waiting, waiting, SOON_S),
+                details=limit_details("turns_waiting", self._most_waiting, waiting, SOON_S),
             )
 
     def _forget(self, now: float) -> None:
@@ -172,14 +176,14 @@ class Limits:
 
     # ------------------------------------------------------------------------------------------------ tokens
 
-    async def check_budget(self, namespace: str, token: str) -> dict[Account, int]:
-        """How many tokens are left to each account that has a budget. Raises BudgetSpent, StoreError."""
-        left: dict[Account, int] = {}
+    async def check_budget(self, namespace: str, token: str) -> dict[QuotaAccount, int]:
+        """Return the number of tokens left to each account that has a budget. Raises BudgetSpent, StoreError."""
+        left: dict[QuotaAccount, int] = {}
         for account in accounts_of(namespace, token):
             allowed = self.allowance(account)
-            if not allowed.budgets:
+            if not allowed.has_budget:
                 continue
-            spent = await self._spending.of(account)
+            spent = await self._spending.spent_by(account)
             await self._check_spent(account, "hour", spent.hour, allowed.tokens_per_hour, HOUR)
             await self._check_spent(account, "day", spent.day, allowed.tokens_per_day, DAY)
             windows = ((allowed.tokens_per_hour, spent.hour), (allowed.tokens_per_day, spent.day))
@@ -188,8 +192,11 @@ class Limits:
 
     @asynccontextmanager
     async def within_budget(self, namespace: str, token: str, tokens: int) -> AsyncGenerator[None, None]:
-        """For one model call that may take about so many ``tokens``. Where those that run already may use up what is
-        left, it waits for their end, so that no more than the last one goes over. Raises BudgetSpent, StoreError."""
+        """Reserve about ``tokens`` tokens for one model call.
+
+        Where the running calls may use up what is left, it waits for them to end, so that at most the last call exceeds
+        the budget. Raises BudgetSpent, StoreError.
+        """
         while True:
             changed = self._call_ended
             left = await self.check_budget(namespace, token)
@@ -208,31 +215,32 @@ class Limits:
             ended, self._call_ended = self._call_ended, asyncio.Event()
             ended.set()
 
-    async def _check_spent(self, account: Account, window: str, spent: int, limit: int, minutes: int) -> None:
+    async def _check_spent(self, account: QuotaAccount, window: str, spent: int, limit: int, minutes: int) -> None:
         if not limit or spent < limit:
             return
-        wait = await self._spending.below(account, minutes, limit)
+        wait = await self._spending.seconds_until_below(account, minutes, limit)
         raise BudgetSpent(
-            f"{whose(account)} has spent {spent} tokens in the last {window}; {limit} are allowed.",
-            hint=f"There are some again in {span(wait)}.",
-            details=told(f"user_tokens_per_{window}", limit, spent, wait),
+            f"{account_label(account)} has spent {spent} tokens in the last {window}; {limit} are allowed.",
+            hint=f"There are some again in {format_span(wait)}.",
+            details=limit_details(f"user_tokens_per_{window}", limit, spent, wait),
         )
 
     def charge(self, namespace: str, token: str, tokens: int) -> None:
-        accounts = [account for account in accounts_of(namespace, token) if self.allowance(account).budgets]
+        accounts = [account for account in accounts_of(namespace, token) if self.allowance(account).has_budget]
         self._spending.charge(accounts, tokens)
 
     # ------------------------------------------------------------------------------------------------ engines
 
     def queue(self, engine: Engine) -> FairQueue:
-        """Engines are kept by ``NamedEngines``, so that each is always the same object."""
+        """Return the queue of the engine. ``NamedEngines`` keeps engines, so that the same engine is always the same
+        object."""
         return self._queues.setdefault(id(engine), FairQueue(self._slots))
 
-    def metered(self, engine: Engine, namespace: str, token: str, entry: Entry | None = None) -> Engine:
-        """The engine as that user may use it: by turns with the others, as long as there are tokens."""
+    def meter(self, engine: Engine, namespace: str, token: str, entry: CountedTurn | None = None) -> Engine:
+        """Return the engine wrapped for this user: each call waits in the fair queue and is charged to the budget."""
         number = entry.number if entry else next(self.numbers)
-        arrived = entry.arrived if entry else lambda: None
-        return Metered(
+        arrived = entry.on_queued if entry else lambda: None
+        return MeteredEngine(
             engine,
             lambda: self.queue(engine).ticket(user_of(namespace), number),
             arrived=arrived,
@@ -242,18 +250,18 @@ class Limits:
 
     # ------------------------------------------------------------------------------------------------ told
 
-    def allowance(self, account: Account) -> Allowance:
+    def allowance(self, account: QuotaAccount) -> Allowance:
         return self._allowed[bool(account.token)]
 
     async def state(self, namespace: str, token: str = "") -> dict[str, Any]:
-        """Of the user and, where a token is given, of that too: what is ``allowed`` (0 = no limit) and ``used``.
-        Tokens are counted only where there is a budget. Raises StoreError."""
+        """Return what is ``allowed`` (0 = no limit) and ``used`` of each limit, for the user and for ``token`` if
+        given. Tokens are counted only where there is a budget. Raises StoreError."""
         rows = [await self._state(account) for account in accounts_of(namespace, token)]
         return {"user": user_of(namespace), **rows[0], "token": {"id": token, **rows[1]} if token else None}
 
-    async def _state(self, account: Account) -> dict[str, Any]:
+    async def _state(self, account: QuotaAccount) -> dict[str, Any]:
         allowed, now = self.allowance(account), self._clock()
-        spent = asdict(await self._spending.of(account)) if allowed.budgets else {"hour": None, "day": None}
+        spent = asdict(await self._spending.spent_by(account)) if allowed.has_budget else {"hour": None, "day": None}
         begun = sum(began > now - MINUTE_S for began in self._began.get(account, ()))
         return {
             "requests_per_minute": {"allowed": allowed.requests_per_minute, "used": begun},
@@ -263,24 +271,25 @@ class Limits:
         }
 
 
-def accounts_of(namespace: str, token: str) -> tuple[Account, ...]:
-    """What a scoped token uses, its user uses too, also where it has a namespace of its own."""
+def accounts_of(namespace: str, token: str) -> tuple[QuotaAccount, ...]:
+    """Return the accounts that a request counts towards. What a scoped token uses also counts for its user, even if
+    the token has a namespace of its own."""
     user = user_of(namespace)
-    return (Account(user), Account(user, token)) if token else (Account(user),)
+    return (QuotaAccount(user), QuotaAccount(user, token)) if token else (QuotaAccount(user),)
 
 
 def user_of(namespace: str) -> str:
     return namespace.partition(TOKEN_NAMESPACE_MARK)[0]
 
 
-def whose(account: Account) -> str:
+def account_label(account: QuotaAccount) -> str:
     return "This token" if account.token else "This user"
 
 
-def told(limit: str, allowed: int, used: int, wait: float) -> dict[str, Any]:
+def limit_details(limit: str, allowed: int, used: int, wait: float) -> dict[str, Any]:
     return {"limit": limit, "allowed": allowed, "used": used, "retry_after_s": math.ceil(wait)}
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     minutes = math.ceil(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{math.ceil(minutes / 60)} h"

@@ -1,4 +1,4 @@
-"""An engine as one turn may use it: each model call waits for its user's share, and what it cost is charged."""
+"""An engine wrapped for one turn: each model call waits for its share of the engine, and its cost is charged."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from jupyter_ext.quotas.fair_queue import Ticket
 
 TURN_OF_OTHERS = "others use the engine"
 ANSWER_TOKENS = 512
-"""Of an answer whose length nobody bounds, while it is not known."""
+"""Estimated tokens of an answer whose length is not limited, while it is not known."""
 
 
-class Metered:
-    """A slot is held by a model call, never by a tool that runs or a person who is asked. A call that was cut off by
-    its reader or by an error is charged by an estimate once it said something: the engine does not tell what that cost.
+class MeteredEngine:
+    """Holds a slot only during a model call, never while a tool runs or a person is asked.
+
+    A call that its reader or an error cut off is charged by an estimate if it has produced text, because the engine
+    does not report the cost of such a call.
     """
 
     def __init__(
@@ -50,18 +52,18 @@ class Metered:
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Raises EngineError, BudgetSpent."""
-        cost = Cost(request)
+        cost = CallCost(request)
         async with self._budget(cost.expected):
             with self._ticket() as ticket:
                 self._arrived()
                 async with aclosing(ticket.positions()) as positions:
                     async for position in positions:
                         yield WaitChunk(TURN_OF_OTHERS, position=position)
-                async with aclosing(self._charged(request, cost)) as chunks:
+                async with aclosing(self._stream_charged(request, cost)) as chunks:
                     async for chunk in chunks:
                         yield chunk
 
-    async def _charged(self, request: EngineRequest, cost: Cost) -> AsyncGenerator[Chunk, None]:
+    async def _stream_charged(self, request: EngineRequest, cost: CallCost) -> AsyncGenerator[Chunk, None]:
         try:
             async with aclosing(self._engine.stream(request)) as chunks:
                 async for chunk in chunks:
@@ -71,11 +73,11 @@ class Metered:
             self._spent(cost.tokens)
 
     async def aclose(self) -> None:
-        """The engine is others' too."""
+        """Do nothing: other turns use the engine too."""
 
 
-class Cost:
-    """Of one model call, in tokens of its prompt and its answer."""
+class CallCost:
+    """The cost of one model call, in tokens of its prompt and its answer."""
 
     def __init__(self, request: EngineRequest) -> None:
         self._request = request
@@ -84,7 +86,7 @@ class Cost:
 
     @property
     def expected(self) -> int:
-        """Before it begins."""
+        """The estimated cost before the call begins."""
         answer = self._request.sampling.max_tokens or ANSWER_TOKENS
         return math.ceil(total_chars(self._request.messages) / CHARS_PER_TOKEN) + answer
 
@@ -99,7 +101,7 @@ class Cost:
 
     @property
     def tokens(self) -> int:
-        """0 of a call that said nothing before it ended badly."""
+        """The cost so far; 0 for a call that failed before it produced text."""
         if self._end is not None:
             return self._end.usage.prompt_tokens + self._end.usage.completion_tokens
         if not self._chars:

@@ -1,5 +1,5 @@
-"""The small file of what outlives this server beside the sessions: tokens spent, and requests that were answered under
-a key. Servers that share a data directory share it."""
+"""The database for data that outlives this server but belongs to no session: tokens spent and idempotency keys.
+Servers that share a data directory share it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ CREATE INDEX answered_began ON answered (user, began);
 STEPS = (SPENT, ANSWERED)
 
 
-def records(path: Path | None) -> Database:
-    """``path`` None: in memory. Opened at its first use."""
+def open_server_db(path: Path | None) -> Database:
+    """Return the database at ``path``, in memory for None. The file is opened at first use."""
     return Database(path, STEPS, name=str(path or "The record of requests"))

@@ -1,4 +1,4 @@
-"""Tokens that users have spent in the last hour and the last day."""
+"""The tokens that users have spent in the last hour and the last day."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agent_kernel.sessions.store.database import Database
 
 log = logging.getLogger(__name__)
 HOUR, DAY = 60, 24 * 60
-"""Minutes. Tokens are summed by minute, so that the last hour is 59 to 60 minutes."""
+"""Minutes. Tokens are summed by minute, so the last hour covers 59 to 60 minutes."""
 TIDY_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class QuotaAccount:
     """A user, or one scoped token of a user."""
 
     user: str
@@ -29,26 +29,26 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Tokens."""
+class TokensSpent:
+    """Numbers of tokens."""
 
     hour: int = 0
     day: int = 0
 
 
-class Spending:
-    """``charge`` counts at once and is on the disk a moment later; what can not be written now counts all the same, and
-    is written with the next one."""
+class TokenSpending:
+    """``charge`` counts at once and writes to disk a moment later. Tokens that cannot be written count all the same,
+    and are written together with the next ones."""
 
     def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
         self._records = records
         self._clock = clock
-        self._unsaved: Counter[tuple[Account, int]] = Counter()
+        self._unsaved: Counter[tuple[QuotaAccount, int]] = Counter()
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tidied = float("-inf")
 
-    def charge(self, accounts: Iterable[Account], tokens: int) -> None:
+    def charge(self, accounts: Iterable[QuotaAccount], tokens: int) -> None:
         if tokens <= 0:
             return
         for account in accounts:
@@ -56,15 +56,15 @@ class Spending:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._save_all(), name="tokens spent")
 
-    async def of(self, account: Account) -> Spent:
+    async def spent_by(self, account: QuotaAccount) -> TokensSpent:
         """Raises StoreError."""
         rows = await self._rows(account)
         now = self._minute
-        return Spent(sum(n for minute, n in rows if minute > now - HOUR), sum(n for _, n in rows))
+        return TokensSpent(sum(n for minute, n in rows if minute > now - HOUR), sum(n for _, n in rows))
 
-    async def below(self, account: Account, minutes: int, limit: int) -> float:
-        """Seconds until less than ``limit`` (1 or more) tokens were spent in the last ``minutes``; 0: now. Raises
-        StoreError."""
+    async def seconds_until_below(self, account: QuotaAccount, minutes: int, limit: int) -> float:
+        """Return the seconds until fewer than ``limit`` (1 or more) tokens were spent in the last ``minutes``; 0 if
+        that is so now. Raises StoreError."""
         rows = [row for row in await self._rows(account) if row[0] > self._minute - minutes]
         left = sum(tokens for _, tokens in rows)
         until = 0.0
@@ -83,8 +83,8 @@ class Spending:
     def _minute(self) -> int:
         return int(self._clock() // 60)
 
-    async def _rows(self, account: Account) -> list[tuple[int, int]]:
-        """(minute, tokens) of the last day, oldest first."""
+    async def _rows(self, account: QuotaAccount) -> list[tuple[int, int]]:
+        """Return (minute, tokens) of the last day, oldest first."""
         since = self._minute - DAY
 
         def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:
@@ -110,8 +110,8 @@ class Spending:
                 self._unsaved.subtract(batch)
                 self._unsaved = +self._unsaved
 
-    def _write(self, batch: dict[tuple[Account, int], int], connection: sqlite3.Connection) -> None:
-        """On the thread of the file."""
+    def _write(self, batch: dict[tuple[QuotaAccount, int], int], connection: sqlite3.Connection) -> None:
+        """Runs on the thread of the database."""
         connection.executemany(
             "INSERT INTO spent VALUES (?, ?, ?, ?) "
             "ON CONFLICT (user, token, minute) DO UPDATE SET tokens = tokens + excluded.tokens",

@@ -1,5 +1,8 @@
-"""What a caller may use: a user all sessions of their namespace; a kernel those bound to its notebook, those it made,
-and those a person let it use."""
+"""Access checks: which sessions, turns, notebooks, kernels and engines a caller may use.
+
+A user may use every session of their namespace. A kernel may use the sessions bound to its notebook, those it created,
+and those that a person allowed it to use.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,29 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.turns.engine_choices import Choices
+from jupyter_ext.turns.engine_choices import EngineChoices
 from jupyter_ext.turns.stored_events import find_turn
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
+    """The lookups in this class raise NotFound, or an error derived from it, also where the object exists in another
+    namespace, so that ids of others cannot be probed."""
+
     store: SessionStore
     kernels: Kernels
     notebooks: Notebooks
     turns: Turns
-    choices: Choices
+    choices: EngineChoices
     private: PrivateSessions
     engines: NamedEngines
     allow_urls: bool
 
     def kernel(self, caller: Caller, kernel: str = "") -> Kernel | None:
-        """The kernel a request is about: the caller, or one a user names. Raises NotFound, Forbidden."""
-        if caller.confined and kernel:
+        """Return the kernel that a request is about: the calling kernel, or the one that a user names. Raises
+        NotFound, Forbidden."""
+        if caller.is_confined and kernel:
             raise Forbidden(CONFINED)
         if caller.kernel:
             if kernel not in ("", caller.kernel.id):
@@ -44,74 +51,76 @@ class Access:
         return found
 
     async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
-        """The notebook or kernel a request is about, if it is about one."""
+        """Return the notebook path or kernel place that a request is about, or None if it is about neither."""
         if found := self.kernel(caller, kernel):
             return await self.notebooks.place(found.id)
         path = path.strip("/")
-        if caller.confined and path:
+        if caller.is_confined and path:
             raise Forbidden(CONFINED)
         if path and not is_notebook(path):
             raise InvalidRequest("path names a notebook below the contents root.")
         return path or None
 
     async def may_use(self, caller: Caller, session: str) -> bool:
-        """Whether the caller may read and write the session, which need not exist."""
-        if caller.kernel is None or caller.kernel.own or session in caller.kernel.sessions:
+        """Return whether the caller may read and write the session. The session need not exist."""
+        if caller.kernel is None or caller.kernel.starts_server or session in caller.kernel.sessions:
             return True
-        bound = await self.notebooks.bound(caller.namespace, await self.notebooks.place(caller.kernel.id))
+        bound = await self.notebooks.bound_session(caller.namespace, await self.notebooks.place(caller.kernel.id))
         if bound is None or bound.id != session:
             return False
         caller.kernel.sessions.add(session)
         return True
 
     async def readable(self, caller: Caller) -> frozenset[str] | None:
-        """The sessions whose text the caller may read; None: all of the namespace."""
-        if caller.kernel is None or caller.kernel.searches:
+        """Return the ids of the sessions whose text the caller may read; None means every session of the namespace."""
+        if caller.kernel is None or caller.kernel.may_search:
             return None
-        bound = await self.notebooks.bound(caller.namespace, await self.notebooks.place(caller.kernel.id))
+        bound = await self.notebooks.bound_session(caller.namespace, await self.notebooks.place(caller.kernel.id))
         return frozenset(caller.kernel.sessions) | ({bound.id} if bound else set())
 
     async def session(self, caller: Caller, session: str) -> Session:
-        """Raises SessionNotFound, Forbidden."""
+        """Return the session. Raises SessionNotFound, Forbidden."""
         key = SessionKey(caller.namespace, session)
         found = await self.store.info(key)
         if found is None:
             raise SessionNotFound(f"There is no session {session}.")
         if not await self.may_use(caller, session):
-            raise foreign(session)
+            raise session_forbidden(session)
         return found
 
     async def claim_id(self, caller: Caller, session: str) -> bool:
-        """A session with this id may be made or used by the caller; True if it has to be made. Raises Forbidden."""
+        """Check that the caller may create or use a session with this id; return True if it does not exist yet.
+        Raises Forbidden."""
         exists = await self.store.info(SessionKey(caller.namespace, session)) is not None
         if not await self.may_use(caller, session):
             if exists:
-                raise foreign(session)
+                raise session_forbidden(session)
             assert caller.kernel is not None, "a user may use every session of the namespace"
             caller.kernel.sessions.add(session)
         self.private.add(SessionKey(caller.namespace, session))
         return not exists
 
     async def turn(self, caller: Caller, turn: str) -> LiveTurn:
-        """A turn whose log is here. Raises TurnNotFound, also for a turn that the caller may not know of."""
+        """Return a turn whose event log this server still holds. Raises TurnNotFound, also where the caller may not
+        use the turn's session."""
         live = self.turns.get(turn)
-        if live is None or live.order.key.namespace != caller.namespace:
+        if live is None or live.spec.key.namespace != caller.namespace:
             raise TurnNotFound("There is no such turn.")
-        mine = caller.kernel is not None and live.order.kernel == caller.kernel.id
-        if not mine and not await self.may_use(caller, live.order.key.id):
+        mine = caller.kernel is not None and live.spec.kernel == caller.kernel.id
+        if not mine and not await self.may_use(caller, live.spec.key.id):
             raise TurnNotFound("There is no such turn.")
         return live
 
     async def stored_turn(self, caller: Caller, turn: str, session: str | None) -> Turn:
-        """Raises TurnNotFound, also for a turn that the caller may not know of."""
+        """Return a turn from the store. Raises TurnNotFound, also where the caller may not use the turn's session."""
         stored = await find_turn(self.store, caller.namespace, turn, session)
         if not await self.may_use(caller, stored.key.id):
             raise TurnNotFound("There is no such turn.")
         return stored
 
     async def engine(self, caller: Caller, key: SessionKey, model: str | None = None) -> str:
-        """The name of the engine that a turn of the session goes to: the one it names, else the session's choice, else
-        the server's own (empty). Raises UnknownModel, Forbidden."""
+        """Return the name of the engine for a turn of the session: ``model`` if given, else the session's choice,
+        else the server's default (empty). Raises UnknownModel, Forbidden."""
         chosen = await self.choices.get(key)
         name = model or chosen
         if name != chosen and not self.may_choose(caller, name):
@@ -131,20 +140,24 @@ class Access:
         return name
 
     def may_choose(self, caller: Caller, engine: str) -> bool:
-        """Code in a kernel could send a conversation anywhere by a URL, so there a person says yes first; a token with
-        less than all names none."""
+        """Return whether the caller may choose this engine without a confirmation.
+
+        An engine that is a URL can receive a whole conversation, so code in a kernel needs a person's confirmation for
+        it, and a token with less than the scope ``all`` cannot choose one at all.
+        """
         if self.allow_urls or not is_url(engine):
             return True
-        return caller.kernel.own if caller.kernel else not caller.confined
+        return caller.kernel.starts_server if caller.kernel else not caller.is_confined
 
     def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
-        """A turn whose calls the caller may run: of its kernel, or its token, for a user any. Raises TurnNotFound."""
+        """Return a live turn whose client-side calls the caller may run: a kernel's own turns, a token's own turns,
+        any turn for a user. Raises TurnNotFound."""
         live = self.turns.get(turn)
-        if live is None or live.order.key.namespace != caller.namespace:
+        if live is None or live.spec.key.namespace != caller.namespace:
             raise TurnNotFound("There is no such turn.")
-        if caller.kernel is not None and live.order.kernel != caller.kernel.id:
+        if caller.kernel is not None and live.spec.kernel != caller.kernel.id:
             raise TurnNotFound("There is no such turn.")
-        if caller.confined and live.order.by != caller.by:
+        if caller.is_confined and live.spec.started_by != caller.started_by:
             raise TurnNotFound("There is no such turn.")
         return live
 
@@ -152,7 +165,7 @@ class Access:
 CONFINED = "Notebooks and kernels are for tokens with the scope all."
 
 
-def foreign(session: str) -> Forbidden:
+def session_forbidden(session: str) -> Forbidden:
     return Forbidden(
         f"This notebook may not use session {session}.", hint="Bind the notebook to it; a person has to confirm."
     )

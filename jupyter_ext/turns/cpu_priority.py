@@ -1,4 +1,4 @@
-"""The models of this server give way while a kernel computes for its person, and only then."""
+"""Lower the CPU priority of local model workers while a user's kernel is executing code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from jupyter_ext.turns.turns import Turns
 LOOK_S = 1.0
 
 
-class Neighbours:
-    """Looks every LOOK_S seconds: Jupyter tells no extension when a kernel begins to compute."""
+class CpuPriority:
+    """Polls the kernels every LOOK_S seconds, because Jupyter does not notify extensions when a kernel starts to
+    execute."""
 
     def __init__(self, kernels: Kernels, turns: Turns, engines: NamedEngines) -> None:
         self._kernels = kernels
@@ -22,24 +23,24 @@ class Neighbours:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._keep_looking(), name="kernels that compute")
+        self._task = asyncio.create_task(self._keep_updating(), name="kernels that compute")
 
     async def aclose(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def look(self) -> bool:
-        """Whether a kernel is busy with something else than waiting, in a cell, for a turn of ours; the engines are
-        told."""
-        waiting = {turn.order.by for turn in self._turns.running}
-        computing = bool(self._kernels.busy() - waiting)
+    def update(self) -> bool:
+        """Set the priority of the local engines and return whether a kernel is computing. A kernel that only waits
+        in a cell for one of our turns does not count."""
+        waiting = {turn.spec.started_by for turn in self._turns.running}
+        computing = bool(self._kernels.busy_ids() - waiting)
         for engine in self._engines.local_engines:
             if isinstance(engine, LocalEngine):
                 engine.give_way(computing)
         return computing
 
-    async def _keep_looking(self) -> None:
+    async def _keep_updating(self) -> None:
         while True:
-            self.look()
+            self.update()
             await asyncio.sleep(LOOK_S)

@@ -1,4 +1,5 @@
-"""What a request of a dialect comes to, before anything of this server was looked up."""
+"""A parsed request of a dialect (chat completions, Responses, Messages), before anything is looked up on this
+server."""
 
 from __future__ import annotations
 
@@ -8,16 +9,16 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.request import TurnRequest
 
 AGENT = "agent/"
-"""Before the name of a model: the agent with the server's tools."""
+"""Prefix of a model name that selects the agent with the server's tools."""
 DEFAULT = "default"
-"""The server's own engine, whatever model that has."""
+"""The model name that stands for the server's default engine."""
 DISPATCH = "dispatch"
-"""The kind of a function whose calls the server sends to its dispatch_url."""
+"""The kind of a function whose calls the server sends to the function's ``dispatch_url``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A file that came with the request: the id of one that is here, or its name and bytes."""
+class SubmittedFile:
+    """A file of the request: the id of a file that the server has, or the name and bytes of a new one."""
 
     id: str = ""
     name: str = ""
@@ -26,51 +27,53 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """``model`` is the name as the client said it. ``groups`` are tools of the server that the request turns on by
-    itself where the model is a plain one. ``rounds``: it names a number of rounds, which turns on what the server has
-    from elsewhere (MCP, functions, dispatch). ``only``: nothing but ``groups``, whatever model and rounds say.
+class DialectRequest:
+    """``model`` is the model name as the client wrote it. ``groups`` are the server tools that the request enables by
+    itself for a plain model. ``only_groups``: enable nothing but ``groups``, whatever the model name and the number of
+    rounds say.
 
-    ``session`` is the one that the client names; empty: none, and nothing is listed. ``kept``: the session of such a
-    call lasts all the same, because it can be continued by another id later. ``streams``: somebody follows, who could
-    answer questions. ``spoken`` is the conversation without the traffic of the server's tools that the client
-    repeats, where it repeats any: a session that is here has that itself. ``route`` is the dialect's.
+    ``session`` is the id that the client names; empty means that the session stays unlisted. ``continuable``: an
+    unnamed session is stored all the same, because a later request can continue it by another id. ``streams``: a reader
+    follows the answer and can answer approval questions. ``own_messages`` is the conversation without the calls of
+    server tools that the client repeated; an existing session holds those calls itself. ``route`` names the dialect in
+    the metrics.
     """
 
     model: str
     request: TurnRequest
     groups: tuple[str, ...] = ()
     session: str = ""
-    files: tuple[Given, ...] = ()
+    files: tuple[SubmittedFile, ...] = ()
     streams: bool = False
-    kept: bool = False
+    continuable: bool = False
     route: str = ""
-    spoken: tuple[Message, ...] = ()
-    only: bool = False
+    own_messages: tuple[Message, ...] = ()
+    only_groups: bool = False
 
     @property
-    def agent(self) -> bool:
+    def is_agent(self) -> bool:
         return self.model.startswith(AGENT)
 
     @property
     def name(self) -> str:
-        """Of the engine or model; empty: the server's own."""
+        """The name of the engine or model; empty for the server's default."""
         name = self.model.removeprefix(AGENT)
         return "" if name == DEFAULT else name
 
     @property
-    def engaged(self) -> tuple[str, ...] | None:
-        """The tools of the server that the turn may have (None: all), as ``TurnRequest.tools``."""
-        if self.only:
+    def server_tools(self) -> tuple[str, ...] | None:
+        """The server tools that the turn may use, as in ``TurnRequest.tools``; None means all of them."""
+        if self.only_groups:
             return (*self.groups, *(spec.name for spec in self.request.functions if spec.kind == DISPATCH))
-        if self.agent:
+        if self.is_agent:
             return None
         elsewhere = ("mcp", "functions", "dispatch") if self.request.max_tool_rounds else ()
         return (*self.groups, *elsewhere)
 
-    def dispatched(self) -> Asked:
-        """The same request where the server runs the calls of its functions (``max_tool_rounds`` above 0), by its
-        dispatch_url; without rounds, or with 0, the client runs them and nothing changes."""
+    def with_dispatch(self) -> DialectRequest:
+        """Return the request with its functions dispatched by the server through their ``dispatch_url``. Applies
+        only where ``max_tool_rounds`` is above 0; otherwise the client runs the calls and the request is returned
+        unchanged."""
         if not self.request.max_tool_rounds:
             return self
         functions = tuple(replace(spec, kind=DISPATCH, where="server") for spec in self.request.functions)

@@ -1,4 +1,4 @@
-"""Which engine a session talks to when its turns name none: a person's choice, which outlives the server."""
+"""The engine that a person chose for a session; used where a turn names none. Choices outlive the server."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.sessions.store.private_store import is_private
 
 
-class Choices:
-    """``directory`` holds a small file for each session with a choice; None: nothing is kept. A URL, which no
-    configuration names, is chosen until the server stops: it is not taken up again by itself. Nor is the choice of a
-    private session kept."""
+class EngineChoices:
+    """``directory`` holds one small file for each session with a choice; with None, choices are kept in memory only.
+
+    The choice of a URL, and every choice of a private session, is kept in memory only: it must not take effect again
+    after a restart without a person's decision.
+    """
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._chosen: dict[SessionKey, str] = {}
 
     async def get(self, key: SessionKey) -> str:
-        """Empty where nothing was chosen."""
+        """Return the chosen engine; empty if there is none."""
         if key not in self._chosen:
             self._chosen[key] = await asyncio.to_thread(self._read, key)
         return self._chosen[key]
 
     async def set(self, key: SessionKey, engine: str) -> None:
-        """``engine`` empty takes the choice back."""
+        """Choose ``engine`` for the session. An empty name removes the choice."""
         self._chosen[key] = engine
         await asyncio.to_thread(self._write, key, "" if is_url(engine) or is_private(key.id) else engine)
 

@@ -1,7 +1,8 @@
-"""Sessions of calls that name none: in memory, in no list, gone by themselves.
+"""In-memory sessions of dialect requests that name no session. They are never listed, and they are deleted when unused.
 
-A conversation with the agent may go on: its client sends it whole with every request, and is found by what it says, so
-that its tools' state and traffic are there again. It is kept for IDLE_S after its last turn, MOST of them.
+A client of a dialect sends the whole conversation with every request; the server finds the session by comparing that
+text, so that the tool calls and the state of earlier turns are available again. A session is kept for IDLE_S seconds
+after its last turn; at most MOST sessions are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jupyter_ext.notebooks.private_sessions import PrivateSessions
 log = logging.getLogger(__name__)
 IDLE_S = 30 * 60.0
 MOST = 128
-"""As in mistral.rs."""
+"""The same default as in mistral.rs."""
 SWEEP_S = 60.0
 NAMED = f"{PREFIX}call_"
 
@@ -27,8 +28,8 @@ def is_ephemeral(session: str) -> bool:
     return session.startswith(NAMED)
 
 
-class Ephemeral:
-    """``close`` ends the sweeping; the sessions go with the store, which is in memory."""
+class EphemeralSessions:
+    """``close`` stops the periodic sweep. The sessions themselves live in the in-memory store and end with it."""
 
     def __init__(self, private: PrivateSessions, *, idle_s: float = IDLE_S, most: int = MOST) -> None:
         self._private = private
@@ -37,17 +38,17 @@ class Ephemeral:
         self._used: dict[SessionKey, float] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
-    def new(self, namespace: str) -> SessionKey:
+    def new_key(self, namespace: str) -> SessionKey:
         key = SessionKey(namespace, NAMED + new_id("session"))
         self._private.add(key)
         return key
 
-    def knows(self, key: SessionKey) -> bool:
-        """It was used before."""
+    def was_used(self, key: SessionKey) -> bool:
+        """Return whether the session has been used before."""
         return key in self._used
 
-    def keep(self, key: SessionKey) -> None:
-        """It was used, and may be again."""
+    def mark_used(self, key: SessionKey) -> None:
+        """Record that the session was used now; this restarts its idle time."""
         self._used.pop(key, None)
         self._used[key] = time.monotonic()
         if self._sweeper is None:
@@ -58,12 +59,12 @@ class Ephemeral:
         try:
             await self._private.forget(key)
         except SessionBusy:
-            self.keep(key)
+            self.mark_used(key)
         except AgentKernelError as error:
             log.warning("a session of a call could not be forgotten: %s", error)
 
     async def sweep(self) -> None:
-        """Those that were not used for long, and the oldest of too many."""
+        """Delete the sessions that were idle for too long, then the oldest ones above the maximum number."""
         now = time.monotonic()
         old = [key for key, used in self._used.items() if now - used > self._idle_s]
         excess = list(self._used)[: max(0, len(self._used) - self._most)]

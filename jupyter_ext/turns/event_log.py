@@ -1,7 +1,7 @@
-"""The numbered events of one turn, followed by any number of readers from any number on.
+"""The numbered events of one turn. Any number of readers can follow the log from any number.
 
-Text comes as deltas. They are joined to at most DELTAS_PER_S events a second before they are numbered, and joined
-further, once they are old, when the log would grow over its bound; a reader that comes late still gets all the text.
+Text arrives as deltas. The log joins deltas before numbering them, so that there are at most DELTAS_PER_S events a
+second, and joins old events further when the log would exceed its bound. A late reader still gets all of the text.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ DELTAS_PER_S = 20
 MAX_EVENTS = 10_000
 MAX_BYTES = 8 << 20
 OVERHEAD = 200
-"""Bytes counted for an event beside its text."""
+"""Bytes counted for each event in addition to its text."""
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallOutput
 
 
-def joins(first: EventBody, second: EventBody) -> bool:
-    """Both are deltas of the same stream."""
+def same_stream(first: EventBody, second: EventBody) -> bool:
+    """Return whether both events are deltas of the same stream."""
     if isinstance(first, CallOutput) and isinstance(second, CallOutput):
         return (first.call, first.stream) == (second.call, second.stream)
     return isinstance(first, TextDelta | ReasoningDelta) and type(first) is type(second)
 
 
 @dataclass(slots=True)
-class Entry:
-    """An event, or several deltas joined into one that has the number of the last.
+class LogEntry:
+    """One event, or several joined deltas under the number of the last of them.
 
-    ``marks`` are (seq, length of the text up to it) of the joined ones, so that a reader who has some gets the rest.
+    ``marks`` are (number, length of the text up to that number) of the joined deltas; with them, a reader that already
+    has some of the deltas gets only the rest.
     """
 
     event: Event
@@ -53,7 +54,7 @@ class Entry:
     marks: list[tuple[int, int]] = field(default_factory=list)
 
     def after(self, seq: int) -> Event:
-        """The event without what a reader that stopped at ``seq`` has."""
+        """Return the event without the text that a reader at number ``seq`` already has."""
         body = self.event.body
         place = bisect_right(self.marks, seq, key=lambda mark: mark[0])
         if not place or not isinstance(body, TextDelta | ReasoningDelta | CallOutput):
@@ -62,10 +63,9 @@ class Entry:
 
 
 class EventLog:
-    """Belongs to one event loop; ``append`` is called there.
+    """Belongs to one event loop; call ``append`` only there.
 
-    The log ends with TurnFinished; bodies that come after it are dropped, so that it is the last event whatever
-    happens.
+    The log ends with TurnFinished. Later events are dropped, so that TurnFinished is always the last one.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class EventLog:
         per_s: float = DELTAS_PER_S,
     ) -> None:
         self._stamp = EventNumbering(turn, session)
-        self._entries: list[Entry] = []
+        self._entries: list[LogEntry] = []
         self._size = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -91,34 +91,34 @@ class EventLog:
 
     @property
     def head(self) -> int:
-        """The number of the newest event, 0 = none."""
+        """The number of the newest event; 0 if there is none."""
         return self._stamp.seq
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size of the log in bytes."""
         return self._size
 
     def append(self, body: EventBody) -> None:
         if self.finished is not None:
             return
         if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
-            self._delta(body)
+            self._append_delta(body)
             return
         self._flush()
-        self._number(body)
+        self._append_numbered(body)
         if isinstance(body, TurnFinished):
             self.finished = body
         self._wake()
 
     def since(self, seq: int) -> Iterator[Event]:
-        """The events after number ``seq``."""
+        """Yield the events after number ``seq`` that exist now."""
         start = bisect_right(self._entries, seq, key=lambda entry: entry.event.seq)
         for entry in self._entries[start:]:
             yield entry.after(seq)
 
     async def follow(self, after: int = 0) -> AsyncIterator[Event]:
-        """The events after number ``after`` as they come, to the last one."""
+        """Yield the events after number ``after`` as they arrive, up to the last one of the turn."""
         while True:
             changed = self._changed
             for event in self.since(after):
@@ -129,9 +129,9 @@ class EventLog:
             if changed is self._changed:
                 await changed.wait()
 
-    def _delta(self, body: Delta) -> None:
-        """The first one at once, then what has gathered each interval."""
-        if self._pending and not joins(self._pending[0], body):
+    def _append_delta(self, body: Delta) -> None:
+        """Write the first delta at once, and the following ones together at each interval."""
+        if self._pending and not same_stream(self._pending[0], body):
             self._flush()
         self._pending.append(body)
         loop = asyncio.get_running_loop()
@@ -150,11 +150,11 @@ class EventLog:
         body = replace(self._pending[0], text="".join(delta.text for delta in self._pending))
         self._pending = []
         self._last_delta = asyncio.get_running_loop().time()
-        self._number(body)
+        self._append_numbered(body)
         self._wake()
 
-    def _number(self, body: EventBody) -> None:
-        entry = Entry(self._stamp(body), weight(body))
+    def _append_numbered(self, body: EventBody) -> None:
+        entry = LogEntry(self._stamp(body), event_size(body))
         self._entries.append(entry)
         self._size += entry.size
         if len(self._entries) > self._max_events or self._size > self._max_bytes:
@@ -165,29 +165,30 @@ class EventLog:
         changed.set()
 
     def _shrink(self) -> None:
-        """Joins neighbouring deltas; if that is not enough, leaves out what is kept elsewhere, oldest first.
+        """Join neighbouring deltas; if that is not enough, drop data that the store also holds, oldest first.
 
-        What can not be left out (answers) raises the bound, so that the work stays proportional to what comes.
+        Answers cannot be dropped, so they raise the bound: otherwise every further event would shrink the whole log
+        again.
         """
-        runs: list[list[Entry]] = []
+        runs: list[list[LogEntry]] = []
         for entry in self._entries:
-            if runs and joins(runs[-1][-1].event.body, entry.event.body):
+            if runs and same_stream(runs[-1][-1].event.body, entry.event.body):
                 runs[-1].append(entry)
             else:
                 runs.append([entry])
-        self._entries = [_joined(run) for run in runs]
+        self._entries = [_join(run) for run in runs]
         self._size = sum(entry.size for entry in self._entries)
-        self._shed(self._max_events // 2, self._max_bytes // 2)
+        self._drop_stored_data(self._max_events // 2, self._max_bytes // 2)
         self._max_events = max(self._max_events, 2 * len(self._entries))
         self._max_bytes = max(self._max_bytes, 2 * self._size)
 
-    def _shed(self, max_events: int, max_bytes: int) -> None:
-        """Output of calls is in their result, media (``sessions/{id}/blobs/{hash}``) and files (``files/{id}/content``)
-        are in the store."""
+    def _drop_stored_data(self, max_events: int, max_bytes: int) -> None:
+        """Drop data from the oldest events until both limits hold. The store still has it: the output of a call is
+        in its result, media are at ``sessions/{id}/blobs/{hash}`` and files at ``files/{id}/content``."""
         events, size = len(self._entries), self._size
-        kept: list[Entry] = []
+        kept: list[LogEntry] = []
         for entry in self._entries:
-            light = entry if events <= max_events and size <= max_bytes else _lighter(entry)
+            light = entry if events <= max_events and size <= max_bytes else _without_stored_data(entry)
             size -= entry.size - (light.size if light else 0)
             if light is None:
                 events -= 1
@@ -196,8 +197,8 @@ class EventLog:
         self._entries, self._size = kept, size
 
 
-def weight(body: EventBody) -> int:
-    """About how many bytes an event takes."""
+def event_size(body: EventBody) -> int:
+    """Return the approximate size of an event in bytes."""
     if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
         return OVERHEAD + len(body.text)
     if isinstance(body, FileProduced):
@@ -207,8 +208,8 @@ def weight(body: EventBody) -> int:
     return OVERHEAD + sum(len(str(getattr(body, item.name))) for item in dataclasses.fields(body))
 
 
-def _joined(run: list[Entry]) -> Entry:
-    """One entry for neighbouring deltas of one stream."""
+def _join(run: list[LogEntry]) -> LogEntry:
+    """Join neighbouring deltas of one stream into one entry."""
     if len(run) == 1:
         return run[0]
     texts: list[str] = []
@@ -222,21 +223,21 @@ def _joined(run: list[Entry]) -> Entry:
         length += len(body.text)
     last = run[-1].event
     assert isinstance(last.body, TextDelta | ReasoningDelta | CallOutput)
-    return Entry(
+    return LogEntry(
         replace(last, body=replace(last.body, text="".join(texts))), OVERHEAD + length + 16 * len(marks), marks
     )
 
 
-def _lighter(entry: Entry) -> Entry | None:
-    """Without what is kept elsewhere; None when nothing of it is left."""
+def _without_stored_data(entry: LogEntry) -> LogEntry | None:
+    """Return the entry without data that the store also holds; None if nothing is left."""
     body = entry.event.body
     if isinstance(body, CallOutput):
         return None
     if isinstance(body, FileProduced):
         facts = {key: value for key, value in body.file.items() if key not in ("text", "data_base64")}
-        return Entry(replace(entry.event, body=replace(body, file=facts)), OVERHEAD + len(str(facts)))
+        return LogEntry(replace(entry.event, body=replace(body, file=facts)), OVERHEAD + len(str(facts)))
     if not isinstance(body, CallFinished):
         return entry
     media = tuple({key: value for key, value in medium.items() if key != "data"} for medium in body.media)
     light = replace(body, media=media)
-    return Entry(replace(entry.event, body=light), weight(light))
+    return LogEntry(replace(entry.event, body=light), event_size(light))

@@ -1,5 +1,7 @@
-"""A request that comes again under its key begins nothing: it is answered by the turn that it began the first time,
-while that runs, later from its log, and later still from what the session keeps of it."""
+"""Idempotency keys: a repeated request starts nothing and is answered by the turn that the first request started.
+
+The answer comes from the running turn, later from its event log, and after that from the items stored in the session.
+"""
 
 from __future__ import annotations
 
@@ -22,111 +24,118 @@ from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.turns.event_log import EventLog
-from jupyter_ext.turns.idempotency_rows import KEPT_S, PRIVATE, AnsweredRows, Key, Row
+from jupyter_ext.turns.idempotency_rows import KEPT_S, PRIVATE, IdempotencyKey, IdempotencyRow, IdempotencyRows
 from jupyter_ext.turns.stored_events import replay
-from jupyter_ext.turns.turn_versions import Versions
-from jupyter_ext.turns.turns import STOPPING, LiveTurn, Order, Turns
+from jupyter_ext.turns.turn_versions import TurnVersions
+from jupyter_ext.turns.turns import STOPPING, LiveTurn, Turns, TurnSpec
 
 log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-"""Of an answer that had begun before."""
+"""Response header that marks an answer whose turn an earlier request had started."""
 GRACE_S = 30.0
-"""A client that lost its connection comes back under the same key; its turn runs on so long without a reader."""
+"""How long a turn goes on without a reader, so that a client that lost its connection can come back under the same
+key."""
 LEFT = "the client left and did not come back"
 MOST_HELD, MOST_BYTES = 1_000, 64 << 20
-"""Logs of turns that are over, for answering again."""
+"""Limits, in entries and bytes, on the logs of finished turns that are kept for repeated requests."""
 BEGINS_WITHIN_S = 10.0
-"""Another server that shares the file and has taken the key has its turn in the store by then, or was killed."""
+"""Another server that shares the database and has claimed a key stores its turn within this time; a server that
+takes longer is assumed to have been killed."""
 POLL_S = 0.1
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """``facts`` are what the answer says beside the turn. ``again``: it had begun before."""
+class IdempotentStart:
+    """``facts`` are the fields of the answer beside the turn. ``replayed``: an earlier request had started the turn."""
 
     turn: LiveTurn
     facts: Mapping[str, Any] = field(default_factory=dict)
-    again: bool = False
+    replayed: bool = False
 
 
-class Entry:
-    """One key of this server. ``readers`` are the requests that are being answered now."""
+class KeyEntry:
+    """A key that this server knows. ``readers`` counts the requests that are being answered from its turn now."""
 
-    def __init__(self, key: Key, began: float) -> None:
+    def __init__(self, key: IdempotencyKey, began: float) -> None:
         self.key = key
         self.began = began
-        self.begun: asyncio.Future[Begun] = asyncio.get_running_loop().create_future()
+        self.start: asyncio.Future[IdempotentStart] = asyncio.get_running_loop().create_future()
         self.readers = 0
 
     @property
     def turn(self) -> LiveTurn | None:
-        """None while it is not begun."""
-        known = self.begun.done() and not self.begun.cancelled() and self.begun.exception() is None
-        return self.begun.result().turn if known else None
+        """The turn, or None while it is being started."""
+        known = self.start.done() and not self.start.cancelled() and self.start.exception() is None
+        return self.start.result().turn if known else None
 
 
-def key_of(caller: Caller, header: str | None, path: str, body: bytes) -> Key | None:
-    """None without the header. The same request has the same path, below whatever mount, and the same bytes. Raises
-    InvalidRequest."""
+def read_key(caller: Caller, header: str | None, path: str, body: bytes) -> IdempotencyKey | None:
+    """Return the idempotency key of a request, or None without the header. The key covers the path below the mount
+    point and the bytes of the body. Raises InvalidRequest."""
     if header is None:
         return None
     if not _KEY.fullmatch(header):
         raise InvalidRequest(f"{HEADER} has 1 to 255 printable ASCII characters.")
     request = hashlib.sha256(path.rpartition("/v1/")[2].encode() + b"\n" + body).hexdigest()
-    return Key(caller.namespace, subject(caller), hashlib.sha256(header.encode()).hexdigest(), request)
+    return IdempotencyKey(caller.namespace, subject(caller), hashlib.sha256(header.encode()).hexdigest(), request)
 
 
 class Idempotency:
-    """Of one server. ``close`` when turns have ended."""
+    """One instance for each server. Call ``aclose`` after the turns have ended."""
 
     def __init__(
         self, store: SessionStore, turns: Turns, records: Database, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._turns = turns
-        self._versions = Versions(store)
-        self._rows = AnsweredRows(records, clock)
-        self._entries: dict[tuple[str, str, str], Entry] = {}
+        self._versions = TurnVersions(store)
+        self._rows = IdempotencyRows(records, clock)
+        self._entries: dict[tuple[str, str, str], KeyEntry] = {}
         self._clock = clock
         self._ending: set[asyncio.Future[Any]] = set()
         self._reading: set[asyncio.Task[None]] = set()
 
-    async def once(self, key: Key, begin: Callable[[str], Awaitable[Begun | None]]) -> tuple[Entry, Begun] | None:
-        """What the request began, now or before; ``begin`` is given the id for its turn, and may find that nothing is
-        to be begun (None). Whoever comes meanwhile joins. Raises KeyReused, Conflict, StoreError, and what ``begin``
-        does: then the key is as if it had not come.
+    async def start_once(
+        self, key: IdempotencyKey, begin: Callable[[str], Awaitable[IdempotentStart | None]]
+    ) -> tuple[KeyEntry, IdempotentStart] | None:
+        """Return the entry of the key and what the request started, now or earlier.
 
-        A turn that failed before any tool began, was interrupted so, or was stopped so because its client left or its
-        server was stopped, has done nothing and said little: the request begins another.
+        ``begin`` receives the id for the new turn; it may return None if there is nothing to start. A request that
+        arrives in the meantime under the same key joins this one. Raises KeyReused, Conflict, StoreError, and what
+        ``begin`` raises; after an error from ``begin`` the key counts as unused.
+
+        A turn that failed, was interrupted, or was stopped because its client left or its server stopped counts as not
+        started if no tool had run by then: the request then starts another turn.
         """
-        entry = self._held(key)
+        entry = self._find_entry(key)
         if entry is not None and entry.key.request != key.request:
-            raise reused()
-        if entry is not None and not (entry.turn is not None and _idle(entry.turn)):
-            begun = await asyncio.shield(entry.begun)
-            await self._must_stand(begun.turn)
-            return entry, Begun(begun.turn, begun.facts, again=True)
+            raise key_reused()
+        if entry is not None and not (entry.turn is not None and _had_no_effect(entry.turn)):
+            begun = await asyncio.shield(entry.start)
+            await self._check_session_exists(begun.turn)
+            return entry, IdempotentStart(begun.turn, begun.facts, replayed=True)
         before = entry.turn if entry is not None else None
-        entry = self._entries[key.place] = Entry(key, self._clock())
+        entry = self._entries[key.identity] = KeyEntry(key, self._clock())
         try:
-            found = await self._first(key, begin, before)
+            found = await self._begin_or_recover(key, begin, before)
         except BaseException as error:
             self._drop(entry, error if isinstance(error, Exception) else Conflict("The first request was given up."))
             raise
         if found is None:
             self._drop(entry, Conflict("The first request began nothing.", hint="Send it again."))
             return None
-        entry.begun.set_result(found)
-        self._shed()
+        entry.start.set_result(found)
+        self._evict_finished()
         return entry, found
 
-    def joins(self, entry: Entry) -> None:
+    def add_reader(self, entry: KeyEntry) -> None:
         entry.readers += 1
 
-    def leaves(self, entry: Entry, *, stops: bool = True) -> None:
-        """A turn that nobody reads any more ``stops``, unless its client comes back in time."""
+    def remove_reader(self, entry: KeyEntry, *, stops: bool = True) -> None:
+        """Unregister a reader. If ``stops``, a turn without readers is cancelled after GRACE_S unless a reader
+        returns."""
         entry.readers -= 1
         turn = entry.turn
         if stops and turn is not None and turn.running and not entry.readers:
@@ -140,16 +149,17 @@ class Idempotency:
 
     # ------------------------------------------------------------------------------------------------ the first time
 
-    async def _first(
-        self, key: Key, begin: Callable[[str], Awaitable[Begun | None]], before: LiveTurn | None
-    ) -> Begun | None:
-        """From the file, where it knows the key; else begun. ``before`` did nothing."""
-        row = await self._rows.found(key)
+    async def _begin_or_recover(
+        self, key: IdempotencyKey, begin: Callable[[str], Awaitable[IdempotentStart | None]], before: LiveTurn | None
+    ) -> IdempotentStart | None:
+        """Return what the database knows about the key, else start the turn. ``before`` is an earlier turn that had
+        no effect."""
+        row = await self._rows.find(key)
         while True:
             if row is not None and row.request != key.request:
-                raise reused()
+                raise key_reused()
             idle = row is None or (before is not None and row.turn == before.id)
-            if row is not None and not idle and (known := await self._known(key, row)) is not None:
+            if row is not None and not idle and (known := await self._recover(key, row)) is not None:
                 return known
             turn = new_id("turn")
             other = await self._rows.claim(key, turn, row)
@@ -157,8 +167,10 @@ class Idempotency:
                 return await self._begin(key, turn, begin)
             row = other
 
-    async def _begin(self, key: Key, turn: str, begin: Callable[[str], Awaitable[Begun | None]]) -> Begun | None:
-        begun: Begun | None = None
+    async def _begin(
+        self, key: IdempotencyKey, turn: str, begin: Callable[[str], Awaitable[IdempotentStart | None]]
+    ) -> IdempotentStart | None:
+        begun: IdempotentStart | None = None
         try:
             begun = await begin(turn)
         finally:
@@ -167,32 +179,33 @@ class Idempotency:
         if begun is None:
             return None
         try:
-            await self._rows.began(key, turn, begun.turn.order.key.id, begun.facts)
+            await self._rows.mark_begun(key, turn, begun.turn.spec.key.id, begun.facts)
         except StoreError as error:
             log.warning("which turn answers a key is not on disk: %s", error)
         return begun
 
-    async def _known(self, key: Key, row: Row) -> Begun | None:
-        """The turn of a row; None: it never began, or did nothing. Raises Conflict for one whose answer is not kept."""
+    async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> IdempotentStart | None:
+        """Return the turn of a row; None if it was never started or had no effect. Raises KeyReused for a turn whose
+        answer is no longer stored."""
         if live := self._turns.get(row.turn):
-            return None if _idle(live) else Begun(live, row.facts, again=True)
-        stored = None if row.session == PRIVATE else await self._stored(key, row)
+            return None if _had_no_effect(live) else IdempotentStart(live, row.facts, replayed=True)
+        stored = None if row.session == PRIVATE else await self._find_stored(key, row)
         if stored is None:
             if not row.session:
                 return None
-            raise gone()
-        if await self._did_nothing(stored):
+            raise answer_not_kept()
+        if await self._stored_had_no_effect(stored):
             return None
-        return Begun(self._made_again(stored), row.facts, again=True)
+        return IdempotentStart(self._rebuild_turn(stored), row.facts, replayed=True)
 
-    async def _did_nothing(self, stored: Turn) -> bool:
-        """As ``_idle``. The calls are looked for among the messages, which are kept before a call runs: a turn that was
-        killed has no record of any."""
-        if not _cut_short(stored.state, stored.reason):
+    async def _stored_had_no_effect(self, stored: Turn) -> bool:
+        """As ``_had_no_effect``, for a stored turn. Looks for calls among the messages, which are stored before a
+        call runs: the record of a turn that was killed lists no calls."""
+        if not _was_cut_short(stored.state, stored.reason):
             return False
-        return not any(message.calls for message in await self._versions.said(stored))
+        return not any(message.calls for message in await self._versions.messages(stored))
 
-    async def _stored(self, key: Key, row: Row) -> Turn | None:
+    async def _find_stored(self, key: IdempotencyKey, row: IdempotencyRow) -> Turn | None:
         until = time.monotonic() + row.began + BEGINS_WITHIN_S - self._clock()
         while True:
             found = await self._store.turn(key.user, row.turn)
@@ -200,43 +213,44 @@ class Idempotency:
                 return found
             await asyncio.sleep(POLL_S)
 
-    def _made_again(self, stored: Turn) -> LiveTurn:
-        """Its events from what the session keeps of it; those of one that another server runs come when it ends."""
-        turn = LiveTurn(stored.id, Order(stored.key, TurnRequest()), EventLog(stored.id, stored.key.id))
-        turn.task = asyncio.create_task(_told(self._store, stored, turn.log), name=f"again {stored.id}")
+    def _rebuild_turn(self, stored: Turn) -> LiveTurn:
+        """Return a turn whose log is filled from the stored items. If another server still runs the turn, its events
+        arrive when it ends."""
+        turn = LiveTurn(stored.id, TurnSpec(stored.key, TurnRequest()), EventLog(stored.id, stored.key.id))
+        turn.task = asyncio.create_task(_replay_into(self._store, stored, turn.log), name=f"again {stored.id}")
         self._reading.add(turn.task)
         turn.task.add_done_callback(self._reading.discard)
         return turn
 
     # ------------------------------------------------------------------------------------------------ held
 
-    def _held(self, key: Key) -> Entry | None:
-        entry = self._entries.get(key.place)
+    def _find_entry(self, key: IdempotencyKey) -> KeyEntry | None:
+        entry = self._entries.get(key.identity)
         if entry is not None and entry.began <= self._clock() - KEPT_S and not (entry.turn and entry.turn.running):
-            del self._entries[key.place]
+            del self._entries[key.identity]
             return None
         return entry
 
-    async def _must_stand(self, turn: LiveTurn) -> None:
-        """What was deleted with its session is not said again. Raises KeyReused."""
-        key = turn.order.key
+    async def _check_session_exists(self, turn: LiveTurn) -> None:
+        """Refuse to repeat an answer whose session was deleted. Raises KeyReused."""
+        key = turn.spec.key
         if not is_private(key.id) and await self._store.info(key) is None:
-            raise gone()
+            raise answer_not_kept()
 
-    def _stop(self, entry: Entry, turn: LiveTurn) -> None:
+    def _stop(self, entry: KeyEntry, turn: LiveTurn) -> None:
         if turn.running and not entry.readers and self._turns.get(turn.id) is turn:
             stopping = asyncio.ensure_future(self._turns.cancel(turn, LEFT))
             self._ending.add(stopping)
             stopping.add_done_callback(self._ending.discard)
 
-    def _drop(self, entry: Entry, error: Exception) -> None:
-        if self._entries.get(entry.key.place) is entry:
-            del self._entries[entry.key.place]
-        entry.begun.set_exception(error)
-        entry.begun.exception()  # whoever joined is told; it need not be anybody
+    def _drop(self, entry: KeyEntry, error: Exception) -> None:
+        if self._entries.get(entry.key.identity) is entry:
+            del self._entries[entry.key.identity]
+        entry.start.set_exception(error)
+        entry.start.exception()  # whoever joined is told; it need not be anybody
 
-    def _shed(self) -> None:
-        """The oldest that are over, beyond what is held."""
+    def _evict_finished(self) -> None:
+        """Remove the oldest finished entries above the limits."""
         over = [entry for entry in self._entries.values() if entry.turn is not None and not entry.turn.running]
         size = sum(entry.turn.log.size for entry in over if entry.turn is not None)
         for entry in over:
@@ -245,34 +259,34 @@ class Idempotency:
             assert entry.turn is not None
             size -= entry.turn.log.size
             over = over[1:]
-            del self._entries[entry.key.place]
+            del self._entries[entry.key.identity]
 
 
-async def _told(store: SessionStore, stored: Turn, log: EventLog) -> None:
+async def _replay_into(store: SessionStore, stored: Turn, log: EventLog) -> None:
     events: AsyncIterator[Event] = replay(store, stored, 0, media=True)
     async with aclosing(events):  # type: ignore[type-var]  # an async generator
         async for event in events:
             log.append(event.body)
 
 
-def _cut_short(state: TurnState, reason: str) -> bool:
-    """Nobody wanted that end."""
+def _was_cut_short(state: TurnState, reason: str) -> bool:
+    """Return whether the turn ended without anybody having asked for that end."""
     return state in ("failed", "interrupted") or (state == "cancelled" and reason in (LEFT, STOPPING))
 
 
-def _idle(turn: LiveTurn) -> bool:
-    """It is over and has done nothing: it was cut short before any tool began."""
+def _had_no_effect(turn: LiveTurn) -> bool:
+    """Return whether the turn was cut short before any tool began."""
     end = turn.log.finished
-    if end is None or not _cut_short(end.state, end.reason):
+    if end is None or not _was_cut_short(end.state, end.reason):
         return False
     return not any(isinstance(event.body, CallStarted | CallOffered) for event in turn.log.since(0))
 
 
-def gone() -> KeyReused:
+def answer_not_kept() -> KeyReused:
     return KeyReused("This request was answered before; its answer is not kept.", hint="Send it under another key.")
 
 
-def reused() -> KeyReused:
+def key_reused() -> KeyReused:
     return KeyReused(
         f"This {HEADER} came with another request before.", hint="A key belongs to one request; send a new one."
     )

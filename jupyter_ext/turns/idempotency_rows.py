@@ -1,4 +1,5 @@
-"""Which turn answered the request of a key: rows that outlive the server. What was said is in the session alone."""
+"""The database rows that say which turn answered the request of an idempotency key. The answer itself is only in the
+session."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from agent_kernel.sessions.store.private_store import is_private
 
 KEPT_S = 24 * 3600.0
 MOST = 10_000
-"""Of one user; the oldest go."""
+"""Rows kept for each user; the oldest are deleted."""
 TIDY_S = 600.0
 PRIVATE = "private"
-"""In place of the id of a session that leaves nothing behind."""
+"""Stored in place of the id of a private session, which must leave no trace on disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """``user`` is the namespace, ``subject`` whose credential it is, ``key`` and ``request`` are hashes."""
+class IdempotencyKey:
+    """``user`` is the namespace and ``subject`` the credential; ``key`` and ``request`` are SHA-256 hashes."""
 
     user: str
     subject: str
@@ -30,14 +31,15 @@ class Key:
     request: str
 
     @property
-    def place(self) -> tuple[str, str, str]:
-        """Two requests of one place are the same one, or the second is refused."""
+    def identity(self) -> tuple[str, str, str]:
+        """The primary key of the row: two requests with the same identity are either the same request, or the second
+        is refused."""
         return self.user, self.subject, self.key
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """``session`` empty: the turn was about to begin. ``facts`` are what else the answer said."""
+class IdempotencyRow:
+    """An empty ``session`` means that the turn is about to start. ``facts`` are the other fields of the answer."""
 
     request: str
     turn: str
@@ -46,49 +48,54 @@ class Row:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class AnsweredRows:
-    """Of one file. All raise StoreError."""
+class IdempotencyRows:
+    """The rows of one database. All methods raise StoreError."""
 
     def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
         self._records = records
         self._clock = clock
         self._tidied = float("-inf")
 
-    async def claim(self, key: Key, turn: str, instead: Row | None = None) -> Row | None:
-        """Notes that ``turn`` is about to answer, in the place of the row ``instead``; the row of another request of
-        this place, if there is one: nothing was noted then."""
+    async def claim(
+        self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
+    ) -> IdempotencyRow | None:
+        """Record that ``turn`` is about to answer the request, replacing the row ``instead``, and return None.
 
-        def write(connection: sqlite3.Connection) -> Row | None:
-            self._tidy(connection, key.user)
-            found = _read(connection, key)
-            if found is not None and found.turn != (instead.turn if instead else "") and self._holds(found):
+        If another current row exists for the key, return that row and record nothing.
+        """
+
+        def write(connection: sqlite3.Connection) -> IdempotencyRow | None:
+            self._delete_old_rows(connection, key.user)
+            found = _select_row(connection, key)
+            if found is not None and found.turn != (instead.turn if instead else "") and self._is_current(found):
                 return found
-            values = (*key.place, key.request, turn, "", "{}", self._clock())
+            values = (*key.identity, key.request, turn, "", "{}", self._clock())
             connection.execute("INSERT OR REPLACE INTO answered VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
             return None
 
         return await self._records.write(write)
 
-    async def found(self, key: Key) -> Row | None:
-        row = await self._records.read(lambda connection: _read(connection, key))
-        return row if row is not None and self._holds(row) else None
+    async def find(self, key: IdempotencyKey) -> IdempotencyRow | None:
+        """Return the row of the key, unless it is older than KEPT_S."""
+        row = await self._records.read(lambda connection: _select_row(connection, key))
+        return row if row is not None and self._is_current(row) else None
 
-    async def began(self, key: Key, turn: str, session: str, facts: Mapping[str, Any]) -> None:
-        """The turn that was about to begin did."""
+    async def mark_begun(self, key: IdempotencyKey, turn: str, session: str, facts: Mapping[str, Any]) -> None:
+        """Record the session and facts of a claimed turn once it has started."""
         private = is_private(session)
-        values = (PRIVATE if private else session, "{}" if private else json.dumps(dict(facts)), *key.place, turn)
+        values = (PRIVATE if private else session, "{}" if private else json.dumps(dict(facts)), *key.identity, turn)
         question = "UPDATE answered SET session = ?, facts = ? WHERE user = ? AND subject = ? AND key = ? AND turn = ?"
         await self._records.write(lambda connection: connection.execute(question, values))
 
-    async def forget(self, key: Key, turn: str) -> None:
-        """The turn did not begin."""
+    async def forget(self, key: IdempotencyKey, turn: str) -> None:
+        """Delete the claim of a turn that did not start."""
         question = "DELETE FROM answered WHERE user = ? AND subject = ? AND key = ? AND turn = ?"
-        await self._records.write(lambda connection: connection.execute(question, (*key.place, turn)))
+        await self._records.write(lambda connection: connection.execute(question, (*key.identity, turn)))
 
-    def _holds(self, row: Row) -> bool:
+    def _is_current(self, row: IdempotencyRow) -> bool:
         return row.began > self._clock() - KEPT_S
 
-    def _tidy(self, connection: sqlite3.Connection, user: str) -> None:
+    def _delete_old_rows(self, connection: sqlite3.Connection, user: str) -> None:
         if (now := self._clock()) - self._tidied > TIDY_S:
             self._tidied = now
             connection.execute("DELETE FROM answered WHERE began <= ?", (now - KEPT_S,))
@@ -97,7 +104,7 @@ class AnsweredRows:
             connection.execute("DELETE FROM answered WHERE user = ? AND began <= ?", (user, found[0]))
 
 
-def _read(connection: sqlite3.Connection, key: Key) -> Row | None:
+def _select_row(connection: sqlite3.Connection, key: IdempotencyKey) -> IdempotencyRow | None:
     question = "SELECT request, turn, session, began, facts FROM answered WHERE user = ? AND subject = ? AND key = ?"
-    row = connection.execute(question, key.place).fetchone()
-    return None if row is None else Row(row[0], row[1], row[2], row[3], json.loads(row[4]))
+    row = connection.execute(question, key.identity).fetchone()
+    return None if row is None else IdempotencyRow(row[0], row[1], row[2], row[3], json.loads(row[4]))

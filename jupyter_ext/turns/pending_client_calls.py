@@ -1,5 +1,8 @@
-"""Calls that clients run, and the sessions that wait for their results: a client that names no session brings these
-under the ids it was given, also before there is any answer by which the conversation could be found."""
+"""Tool calls that a client has to run, and the sessions that wait for their results.
+
+A client that names no session sends results under the call ids. The call ids identify the session, also before there is
+any answer text by which the conversation could be found.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from agent_kernel.tools.base.caller_tools import AWAITED
 MOST = 2_000
 
 
-class HandedOver:
-    """In memory, the newest MOST calls; ``scope`` is as in ``sessions.matching``."""
+class PendingClientCalls:
+    """Holds the newest MOST calls in memory. ``scope`` is the same as in ``sessions.conversation_match``."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[tuple[str, str, str], SessionKey] = OrderedDict()
 
-    def keep(self, key: SessionKey, scope: str, messages: Iterable[Message]) -> None:
-        """The calls of these messages whose results are awaited."""
+    def add(self, key: SessionKey, scope: str, messages: Iterable[Message]) -> None:
+        """Add the calls of these messages that still wait for a result."""
         for said in messages:
             if said.role == "tool" and said.call_id and said.text == AWAITED:
                 name = (key.namespace, scope, said.call_id)
@@ -30,7 +33,7 @@ class HandedOver:
             self._sessions.popitem(last=False)
 
     def find(self, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
-        """The session whose calls the last results of these messages answer."""
+        """Return the session whose calls are answered by the results at the end of these messages."""
         for said in reversed(messages):
             if said.role == "assistant":
                 return None

@@ -1,4 +1,4 @@
-"""What a turn is asked that takes the place of another and says nothing itself: the same again."""
+"""Regenerate: build the request of a turn that replaces another one and brings no prompt of its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from agent_kernel.permissions.policy import STRICTNESS, strictest
 from agent_kernel.turn.history import LOST
 
 
-async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest, replaces: str) -> TurnRequest:
-    """With prompt, pictures, files and hidden notes of the turn ``replaces``, and no freer than it was, unless the
-    request has words of its own. Raises TurnNotFound where the session has no such turn, or one that was asked
-    nothing."""
+async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequest, replaces: str) -> TurnRequest:
+    """Return ``request`` with the prompt, media, files and hidden notes of the turn ``replaces``. A request that has a
+    prompt or messages of its own is returned unchanged.
+
+    The permission is the stricter one of the two turns. Raises TurnNotFound if the session has no such turn or its
+    prompt is not stored.
+    """
     turn = await store.turn(key.namespace, replaces)
     if turn is None or turn.key != key:
         raise TurnNotFound("There is no such turn in this session.")
@@ -26,8 +29,8 @@ async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest
     asked = next((message for message in said if not message.hidden), None)
     if asked is None or not (asked.text or asked.media):
         raise TurnNotFound("What this turn was asked is not kept.", hint="Ask again in words.")
-    media = [await _filled(store, key, medium) for medium in asked.media]
-    notes = tuple(Note("", text) for message in said if message.hidden and (text := _lasting(message)))
+    media = [await _load_medium(store, key, medium) for medium in asked.media]
+    notes = tuple(Note("", text) for message in said if message.hidden and (text := _without_kernel_state(message)))
     permissions = (request.permission, turn.record.get("permission"))
     permission = strictest(*(one for one in permissions if one in STRICTNESS))
     return replace(
@@ -40,10 +43,10 @@ async def asked_again(store: SessionStore, key: SessionKey, request: TurnRequest
     )
 
 
-async def _filled(store: SessionStore, key: SessionKey, medium: Media) -> Media:
+async def _load_medium(store: SessionStore, key: SessionKey, medium: Media) -> Media:
     return replace(medium, data=await store.blob(key, medium.hash))
 
 
-def _lasting(message: Message) -> str:
-    """Without what was true of the kernel at that time."""
+def _without_kernel_state(message: Message) -> str:
+    """Return the text without the note about the state of the kernel, which was true only at that time."""
     return message.text.removeprefix(LOST).strip()

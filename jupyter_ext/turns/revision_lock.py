@@ -1,5 +1,5 @@
-"""Changes of a session, one at a time, each of the revision that its client has seen: two windows do not overwrite
-each other."""
+"""Serialize the changes of a session and check the revision that the client has seen, so that two windows do not
+overwrite each other's changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 
 
-class Changes:
-    """Of this server. Another server on the same store may still come in between; what it changes is then kept by the
-    store's own rules, and the last one counts. ``told`` hears of each session that was changed here, and in what."""
+class RevisionLock:
+    """The locks of this server. Another server on the same store can still change the session in between; the
+    store's own rules then apply and the last write wins. ``told`` is called with the session and the kind of change
+    after each change."""
 
     def __init__(
         self, store: SessionStore, told: Callable[[SessionKey, str], None] = lambda session, what: None
@@ -25,9 +26,10 @@ class Changes:
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def of(self, key: SessionKey, revision: int | None, what: str) -> AsyncIterator[None]:
-        """``revision``: what the client has seen; None: whatever there is. ``what`` is told when it is done (of
-        ``news.py``). Raises Conflict for another revision."""
+    async def change(self, key: SessionKey, revision: int | None, what: str) -> AsyncIterator[None]:
+        """Hold the session's lock during a change. ``revision`` is the one that the client has seen; None skips the
+        check. ``what`` is the kind of change for ``Notifications.on_session_changed``. Raises Conflict if the
+        revision is another one."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             session = await self._store.info(key) if revision is not None else None

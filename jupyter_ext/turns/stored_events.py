@@ -1,4 +1,4 @@
-"""The events of a turn whose log is gone, made again from what the store keeps of it."""
+"""Rebuild the events of a turn whose live log is gone, from the items in the store."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.turn.changed_cells import stored_change
 from agent_kernel.turn.number_check.record import from_record
 from agent_kernel.turn.turn_annotations import MAX_CALLS, StoredAnnotations
-from jupyter_ext.turns.turn_versions import Versions
+from jupyter_ext.turns.turn_versions import TurnVersions
 
 POLL_S = 1.0
 GONE = "The live log of this turn is gone; its stored items can be read from the beginning."
 
 
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:
-    """Of ``session``, if one is named: forks have turns of the same id. Raises TurnNotFound."""
+    """Return the turn; of ``session`` if that is given, because a fork has turns with the same ids. Raises
+    TurnNotFound."""
     found = await store.turn(namespace, turn)
     if found is not None and session not in (None, found.key.id):
         turns, _ = await store.everything(SessionKey(namespace, session or ""))
@@ -61,11 +62,12 @@ async def replay(
     media: bool = False,
     whole: bool = False,
 ) -> AsyncIterator[Event]:
-    """Ends with TurnFinished; a turn that another server still runs is awaited. ``media``: with the data of what calls
-    have shown; ``whole`` as of ``bodies``.
+    """Yield the events of a stored turn, ending with TurnFinished. Waits for a turn that another server still runs.
 
-    These events have numbers of their own. A reader that comes with a number (``after``) has a part of the first log,
-    which can not be matched: it gets a notice and the end, and the whole when it asks again from 0.
+    ``media``: include the data of media that calls have shown. ``whole`` is passed to ``stored_bodies``.
+
+    The events have numbers of their own. A reader with a number (``after``) has a part of the live log, which cannot be
+    matched with these numbers; it gets a notice and the end, and can read everything again from 0.
     """
     while turn.state == "open":
         await asyncio.sleep(poll_s)
@@ -74,25 +76,26 @@ async def replay(
     if after:
         stamp.seq = after
         yield stamp(Notice("info", GONE))
-        yield stamp(finished(turn, 0))
+        yield stamp(finished_event(turn, 0))
         return
-    versions = Versions(store)
-    told, messages = await versions.told(turn), await versions.said(turn)
-    for body in with_files(bodies(turn, messages, whole=whole), turn, await files_of(store, turn.key)):
-        yield stamp(await _filled(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
+    versions = TurnVersions(store)
+    told, messages = await versions.describe(turn), await versions.messages(turn)
+    for body in insert_files(stored_bodies(turn, messages, whole=whole), turn, await files_of(store, turn.key)):
+        yield stamp(await _load_media(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
         if told is not None and isinstance(body, TurnStarted):
             yield stamp(told)
 
 
 async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
-    """Of the session, without bodies."""
+    """Return the files of the session by id, without their contents."""
     if not hasattr(store, "files"):
         return {}
     return {file.id: file for file in await cast(FileStore, store).files(key)}
 
 
-def with_files(told: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
-    """Files stand before the end of the call that made them; those of no call before the end of the turn."""
+def insert_files(told: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
+    """Yield ``told`` with a FileProduced event before the end of the call that made the file; files of no call come
+    before the end of the turn."""
     left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
     for body in told:
         if isinstance(body, CallFinished):
@@ -105,8 +108,8 @@ def with_files(told: Iterable[EventBody], turn: Turn, files: Mapping[str, File])
         yield body
 
 
-async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> CallFinished:
-    """With the data of its media."""
+async def _load_media(store: SessionStore, key: SessionKey, body: CallFinished) -> CallFinished:
+    """Return the event with the data of its media."""
     data = [await store.blob(key, str(medium["hash"])) for medium in body.media]
     filled = [
         medium if known is None else {**medium, "data": base64.b64encode(known).decode()}
@@ -115,9 +118,10 @@ async def _filled(store: SessionStore, key: SessionKey, body: CallFinished) -> C
     return replace(body, media=tuple(filled))
 
 
-def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[EventBody]:
-    """What a person would have seen, but for output while it came. ``whole``: with what was asked of a person and told
-    beside the answer, for a reader that shows it; one that acts on events would ask again."""
+def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[EventBody]:
+    """Yield the events that a person would have seen, except for output while it arrived. ``whole``: include
+    approvals and notices, for a reader that displays the turn; a reader that acts on events would ask the person
+    again."""
     asides, blocks, rounds = StoredAnnotations(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
@@ -140,15 +144,15 @@ def bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> I
                 yield from told(blocks)
                 known = asides.began(call.id)
                 yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
-                yield from _decision(call, known) if whole else ()
+                yield from _approval_events(call, known) if whole else ()
                 blocks += 1
             rounds += any(call.id not in returned for call in message.calls)
         elif message.role == "tool" and message.call_id not in returned:
-            yield _ended(turn, message, asides.ended(message.call_id or ""))
+            yield _call_finished(turn, message, asides.ended(message.call_id or ""))
     yield from told(None)
     if checked := from_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))
-    yield finished(turn, rounds)
+    yield finished_event(turn, rounds)
 
 
 def _deltas(message: Message) -> Iterator[EventBody]:
@@ -158,7 +162,7 @@ def _deltas(message: Message) -> Iterator[EventBody]:
         yield TextDelta(message.text)
 
 
-def _ended(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinished:
+def _call_finished(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinished:
     call = message.call_id or ""
     return CallFinished(
         call,
@@ -172,8 +176,8 @@ def _ended(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinish
     )
 
 
-def _decision(call: ToolCall, known: Mapping[str, Any]) -> Iterator[EventBody]:
-    """What a person was asked about a call, and said. Nothing waits for an answer any more."""
+def _approval_events(call: ToolCall, known: Mapping[str, Any]) -> Iterator[EventBody]:
+    """Yield what a person was asked about a call and the decision. Nothing waits for an answer any more."""
     asked = known.get("approval")
     if not isinstance(asked, Mapping) or "kind" not in asked:
         return
@@ -198,7 +202,7 @@ def _notice(level: str, text: str) -> EventBody:
     return StateLost(text) if level == "lost" else Notice(level, text)
 
 
-def finished(turn: Turn, rounds: int) -> TurnFinished:
+def finished_event(turn: Turn, rounds: int) -> TurnFinished:
     error = turn.record.get("error") or {"code": "engine_error", "message": turn.reason, "hint": "", "details": {}}
     fault = error if turn.state == "failed" else None
     finish = str(turn.record.get("finish", "")) if turn.state == "committed" else ""

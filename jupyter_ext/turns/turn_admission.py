@@ -11,10 +11,10 @@ from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.notebooks.bindings import KERNEL, Notebooks, called
+from jupyter_ext.notebooks.bindings import KERNEL, Notebooks, new_session_title
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.turns.access import Access
-from jupyter_ext.turns.ephemeral_sessions import Ephemeral, is_ephemeral
+from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions, is_ephemeral
 from jupyter_ext.turns.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -39,16 +39,16 @@ class TurnAdmission:
     access: Access
     notebooks: Notebooks
     private_sessions: PrivateSessions
-    ephemeral_sessions: Ephemeral
+    ephemeral_sessions: EphemeralSessions
 
     async def admit(self, caller: Caller, model: str | None = None) -> None:
         """Check that a turn may start now, before a session is created for it.
 
-        Raises Forbidden, UnknownModel, TooManyRequests, and what ``Turns.refuse`` was given.
+        Raises Forbidden, UnknownModel, TooManyRequests, and what was given to ``Turns.stop_accepting``.
         """
-        self.turns.admit()
+        self.turns.check_accepting()
         self.check_model(caller, model)
-        await self.turns.allow(caller.namespace, caller.token.id if caller.token else "")
+        await self.turns.check_limits(caller.namespace, caller.token.id if caller.token else "")
 
     def check_model(self, caller: Caller, model: str | None) -> None:
         """Raises UnknownModel. A model that the caller may not choose is refused later, by ``Access.engine``."""
@@ -62,13 +62,13 @@ class TurnAdmission:
         """
         title = self.runtime.afterwards.title(self.runtime.ledger.redactor.text(prompt))
         if session is None and place is not None:
-            key, created = await self.notebooks.session(caller.namespace, place, title)
+            key, created = await self.notebooks.ensure_session(caller.namespace, place, title)
             if caller.kernel:
                 caller.kernel.sessions.add(key.id)
             return OpenedSession(key, created, of_place=True)
         key = SessionKey(caller.namespace, session or new_id("session"))
         if await self.access.claim_id(caller, key.id):
-            await self.runtime.store.create(key, called(place or KERNEL, title))
+            await self.runtime.store.create(key, new_session_title(place or KERNEL, title))
             return OpenedSession(key, created=True)
         if session:
             await self.runtime.store.forget(key)

@@ -1,4 +1,4 @@
-"""Files that a turn was given, by their ids or with their bytes, become files of its session."""
+"""Store the files of a request, given by id or with their bytes, as files of the turn's session."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from agent_kernel.core.spool import ReceivedFile
 from agent_kernel.sessions.file_registry import FileRegistry
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.access import Access
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 PURPOSE = "user_data"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A file of this server, in a session that the caller may use."""
+class AccessibleFile:
+    """A stored file in a session that the caller may use."""
 
     file: File
     key: SessionKey
     registry: FileRegistry
 
-    async def data(self) -> bytes:
-        """Raises FileGone, FileNotProduced."""
+    async def read(self) -> bytes:
+        """Return the bytes of the file. Raises FileGone, FileNotProduced."""
         _, body = await self.registry.opened(self.key, self.file.id)
         return body if isinstance(body, bytes) else await asyncio.to_thread(body.read_bytes)
 
@@ -42,16 +42,17 @@ class TurnInputs:
     files: FileRegistry | None
     access: Access
 
-    async def find(self, caller: Caller, id: str) -> Kept | None:
-        """None where the caller may use no session that has the file."""
+    async def find(self, caller: Caller, id: str) -> AccessibleFile | None:
+        """Return the file, or None if no session that the caller may use has it."""
         registry = self.files
         for owner in await registry.sessions_of(caller.namespace, id) if registry is not None else []:
             if registry is not None and await self.access.may_use(caller, owner.id):
-                return Kept(await registry.file(owner, id), owner, registry)
+                return AccessibleFile(await registry.file(owner, id), owner, registry)
         return None
 
     async def attach(self, caller: Caller, key: SessionKey, ids: Sequence[str]) -> None:
-        """Those of sessions that the caller may not use are not found. Raises FileNotFound."""
+        """Attach files of other sessions to this one. Raises FileNotFound, also for files of sessions that the
+        caller may not use."""
         files = self.files
         known = {file.id for file in await files.files(key)} if files is not None and ids else set()
         for id in dict.fromkeys(ids):
@@ -63,10 +64,12 @@ class TurnInputs:
                 raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
             await files.attach(key, usable[0], id)
 
-    async def bring(self, caller: Caller, key: SessionKey, files: Sequence[Given]) -> tuple[str, ...]:
-        """Their ids, in order, once they are files of the session, which is made for them. A client that repeats a
-        conversation repeats its files: one that is there by its name and bytes stays the same. Raises FileNotFound,
-        FileTooLarge, InvalidRequest, and what the store does."""
+    async def add(self, caller: Caller, key: SessionKey, files: Sequence[SubmittedFile]) -> tuple[str, ...]:
+        """Store the files in the session, which is created if needed, and return their ids in order.
+
+        A client that repeats a conversation repeats its files: a file with the same name and bytes is stored once.
+        Raises FileNotFound, FileTooLarge, InvalidRequest, and errors of the store.
+        """
         if not files:
             return ()
         registry = self.files
@@ -83,22 +86,22 @@ class TurnInputs:
             id = given.id
             if not id:
                 same = clean_name(given.name), await asyncio.to_thread(_hash, given.data)
-                id = known[same] = known.get(same) or await _received(registry, key, given)
+                id = known[same] = known.get(same) or await _store_file(registry, key, given)
             brought.append(id)
         return tuple(brought)
 
 
-async def _received(registry: FileRegistry, key: SessionKey, given: Given) -> str:
-    arrived = await asyncio.to_thread(_arrived, registry, given)
+async def _store_file(registry: FileRegistry, key: SessionKey, given: SubmittedFile) -> str:
+    arrived = await asyncio.to_thread(_spool, registry, given)
     return (await registry.receive(key, given.name, arrived, purpose=PURPOSE, mime=given.mime)).id
 
 
 def _hash(data: bytes) -> str:
-    """As the registry's."""
+    """Return the same hash that the file registry uses."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _arrived(files: FileRegistry, given: Given) -> ReceivedFile:
+def _spool(files: FileRegistry, given: SubmittedFile) -> ReceivedFile:
     incoming = files.incoming()
     try:
         incoming.write(given.data)

@@ -1,8 +1,8 @@
-"""A cell that is run again: its answer of before, or a branch on which it is asked again.
+"""A cell that is run again: reuse its stored answer, or ask again on a new branch.
 
-The turns of a session are a tree. A cell whose turn is on the current branch is asked again on a new branch that ends
-before that turn; the old one, and what followed it, stay where they are. A cell that has no turn on the current branch
-goes on at its end.
+The turns of a session form a tree. Running a cell again whose turn is on the current branch creates a branch that ends
+before that turn; the old branch, with the turns that follow, stays as it is. A cell without a turn on the current
+branch continues at the end of it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from agent_kernel.turn.turn_writer import await_uncancelled
 
 log = logging.getLogger(__name__)
 ASKED = "asked"
-"""In the record of a turn: what it asked, as ``fingerprint`` tells it."""
+"""Key in a turn's record: the ``fingerprint`` of its request."""
 ASKED_PARTS = "asked_parts"
-"""In the record of a turn: a digest of each part of what it asked, as ``fingerprints`` tells them."""
+"""Key in a turn's record: the ``fingerprints`` of the parts of its request."""
 COPY_OF = "copy_of"
-"""In the record of a turn without a cell: the turn of another branch that it repeats."""
+"""Key in the record of a turn without a cell: the turn of another branch that it repeats."""
 TRIES = 3
 NAME_CHARS = 40
 PARTS = {
@@ -45,13 +45,16 @@ OPTIONS = "its options changed"
 BEFORE = "what came before it in the conversation changed"
 NOT_ANSWERED = "its last turn was {state}"
 VARIABLES = "variables"
-"""Why a cell is asked again: variables of the kernel are not what its code left. The kernel knows which."""
+"""Reason for asking again: the kernel's variables differ from what the cell's code left. Only the kernel knows
+which."""
 
 
 def fingerprint(request: TurnRequest, model: str) -> str:
-    """The same for two requests that ask the same of the same model: prompt, pictures, what the model is told of
-    variables and files, and every option. Not who can answer a question, nor the life of the kernel, nor what the
-    question before it was about."""
+    """Return a hash that is equal for two requests that ask the same model the same thing.
+
+    It covers the prompt, media, notes about variables and files, and every option. It does not cover who can answer
+    approvals, the life of the kernel, or the topic of the previous question.
+    """
     counted = {
         "model": [request.model, model],
         "prompt": request.prompt,
@@ -76,8 +79,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
 
 
 def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
-    """A short digest of the parts of a question that ``PARTS`` names. Of two questions with equal ones and another
-    fingerprint, the options differ."""
+    """Return a short digest for each part of a request that ``PARTS`` names. Where all of these are equal but the
+    fingerprints differ, the options differ."""
     parts = {
         "prompt": [request.prompt, [(medium.mime, medium.hash) for medium in request.media]],
         "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
@@ -87,7 +90,8 @@ def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
 
 
 def branch_name(prompt: str) -> str:
-    """The first words of a prompt, as one word that can be typed; empty: it has none."""
+    """Return the first words of a prompt, joined with hyphens so that the name can be typed; empty if there are
+    none."""
     words = re.findall(r"\w+", prompt)
     name = ""
     for word in words:
@@ -99,42 +103,50 @@ def branch_name(prompt: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnPosition:
     """The newest turn of a cell on the current branch, and the turns that follow it there."""
 
     turn: Turn
     following: tuple[Turn, ...]
 
 
-class Versions:
+class TurnVersions:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
-    async def find(self, key: SessionKey, cell: str, id: str = "") -> Place | None:
-        """The turn ``id``, where one is named, else the newest of the cell; None if the current branch has none."""
+    async def find(self, key: SessionKey, cell: str, id: str = "") -> TurnPosition | None:
+        """Return the position of the turn ``id`` if given, else of the newest turn of the cell; None if the current
+        branch has no such turn."""
         if not id and (not cell or not await self._store.of_cell(key, cell, 1)):
             return None
         shown = await self._store.turns(key)
         for at, turn in reversed(list(enumerate(shown))):
             if turn.id == id if id else turn.cell == cell:
-                return Place(turn, tuple(shown[at + 1 :]))
+                return TurnPosition(turn, tuple(shown[at + 1 :]))
         return None
 
-    async def stored(self, key: SessionKey, cell: str, asked: str, alive: Collection[str] = ()) -> Turn | None:
-        """The turn whose answer still holds: committed, on the current branch, of the same ``asked``. What came before
-        it is then what came before it at the time. A turn that ran code in the kernel, or in a draft that may have been
-        kept there, holds only while its id is in ``alive``: the variables it made are still there."""
+    async def find_valid_answer(
+        self, key: SessionKey, cell: str, asked: str, alive: Collection[str] = ()
+    ) -> Turn | None:
+        """Return the turn whose answer still holds, or None: it is committed, on the current branch, and has the same
+        fingerprint ``asked``. Everything before it is then the same as when it ran.
+
+        A turn that ran code in the kernel, or in a draft that may have been kept there, holds only while its id is in
+        ``alive``, which means that the variables it made still exist.
+        """
         place = await self.find(key, cell)
         if place is None or place.turn.state != "committed" or place.turn.record.get(ASKED) != asked:
             return None
         turn = place.turn
-        if turn.where in ("live", "draft") and turn.id not in alive and any(map(ran, await self.said(turn))):
+        if turn.where in ("live", "draft") and turn.id not in alive and any(map(did_run, await self.messages(turn))):
             return None
         return turn
 
-    async def why_again(self, key: SessionKey, cell: str, asked: str, parts: dict[str, str]) -> tuple[str, str] | None:
-        """Why the newest turn of the cell does not stand for its answer, in words or VARIABLES, and that turn; None:
-        the cell was never asked. To be asked when ``stored`` gave nothing."""
+    async def explain_rerun(
+        self, key: SessionKey, cell: str, asked: str, parts: dict[str, str]
+    ) -> tuple[str, str] | None:
+        """Return why the newest turn of the cell cannot be reused, as text or VARIABLES, and that turn's id; None if
+        the cell has never been run. Call this after ``find_valid_answer`` returned None."""
         known = await self._store.of_cell(key, cell, 1)
         if not known:
             return None
@@ -148,13 +160,13 @@ class Versions:
             return BEFORE, turn.id
         return (VARIABLES if turn.state == "committed" else NOT_ANSWERED.format(state=turn.state)), turn.id
 
-    async def said(self, turn: Turn) -> list[Message]:
-        """The messages of a turn, of whichever branch."""
+    async def messages(self, turn: Turn) -> list[Message]:
+        """Return the messages of a turn, on whichever branch it is."""
         return [item.message for item in await self._store.of_turn(turn)]
 
-    async def of(self, turn: Turn) -> list[tuple[str, str]]:
-        """(turn, branch) of all versions of a turn, itself included, in the order they were asked: the turns of its
-        cell that stand in its place, or those there that belong to no cell."""
+    async def list_versions(self, turn: Turn) -> list[tuple[str, str]]:
+        """Return (turn, branch) for all versions of a turn, itself included, in the order they were asked: turns of
+        the same cell at the same place of the tree, or those there without a cell."""
         pairs = await self._store.siblings(turn.key, turn.id)
         if len(pairs) < 2:
             return pairs
@@ -165,9 +177,9 @@ class Versions:
             mine = {turn.id} | {other.id for other in others if other is not None and not other.cell}
         return [pair for pair in pairs if pair[0] in mine]
 
-    async def told(self, turn: Turn) -> TurnVersion | None:
-        """Of a turn that was stored; None for one without other versions."""
-        versions = await self.of(turn)
+    async def describe(self, turn: Turn) -> TurnVersion | None:
+        """Return the version event of a stored turn; None for a turn without other versions."""
+        versions = await self.list_versions(turn)
         ids = [id for id, _ in versions]
         if len(ids) < 2 or turn.id not in ids:
             return None
@@ -176,15 +188,16 @@ class Versions:
         return TurnVersion(versions[place][1], place + 1, len(ids), before[0], before[1])
 
     @contextlib.asynccontextmanager
-    async def opened(
+    async def open_branch(
         self, key: SessionKey, cell: str, asked: str, replaces: str = "", name: str = ""
     ) -> AsyncIterator[TurnVersion | None]:
-        """Around a turn that asks a cell, or the turn ``replaces``, again: on a branch of its own, called ``name`` if
-        that is free, which is taken back if the turn saved nothing. None, and no branch, for a cell that has no turn on
-        the current branch. Turns without a cell that followed the cell's turn (messages of the panel) are repeated
-        behind the new one, so that they stay in the conversation that is shown. Raises SessionBusy, TurnNotFound for a
-        ``replaces`` that is not there."""
-        begun = await self._begun(key, cell, asked, replaces, name)
+        """Run the body, one turn, on a new branch if it asks a cell or the turn ``replaces`` again; else yield None.
+
+        The branch is called ``name`` if that is free, and is dropped again if the turn saved nothing. Turns without a
+        cell that followed the old turn (panel messages) are repeated after the new one, so that they stay visible in
+        the conversation. Raises SessionBusy, and TurnNotFound if ``replaces`` is not on the current branch.
+        """
+        begun = await self._begin_branch(key, cell, asked, replaces, name)
         if begun is None:
             yield None
             return
@@ -193,22 +206,22 @@ class Versions:
             yield version
         finally:
             await await_uncancelled(self._take_back(key, version.branch, version.kept_on))
-            await await_uncancelled(self._repeat(key, version.branch, messages))
+            await await_uncancelled(self._repeat_turns(key, version.branch, messages))
 
-    async def _begun(
+    async def _begin_branch(
         self, key: SessionKey, cell: str, asked: str, replaces: str, name: str
     ) -> tuple[TurnVersion, Sequence[Turn]] | None:
-        """On a branch that was made for it, with the turns to be repeated there. Another server may go to another
-        branch in between: then it is looked at again."""
+        """Create the branch; return its version event and the turns to repeat there. Another server may switch
+        branches in the meantime, so the position is looked up again up to TRIES times."""
         for attempt in range(TRIES):
             place, session = await self.find(key, cell, replaces), await self._store.info(key)
             if replaces and place is None:
                 raise TurnNotFound("The turn to be asked again is not on the current branch.")
             if place is None or session is None:
                 return None
-            count = len(await self.of(place.turn)) + 1
+            count = len(await self.list_versions(place.turn)) + 1
             try:
-                made = await self._branched(key, place.turn.id, session.branch, name)
+                made = await self._branch_or_take_back(key, place.turn.id, session.branch, name)
             except TurnNotFound:
                 if attempt == TRIES - 1:
                     raise
@@ -220,9 +233,9 @@ class Versions:
             return version, [turn for turn in repeated if turn.state == "committed"]
         raise AssertionError("unreachable")
 
-    async def _repeat(self, key: SessionKey, branch: str, turns: Sequence[Turn]) -> None:
-        """On the branch, if it still is there and is the current one; a turn that cannot be repeated stays where it
-        is."""
+    async def _repeat_turns(self, key: SessionKey, branch: str, turns: Sequence[Turn]) -> None:
+        """Copy the turns to the branch if it still exists and is current. A turn that cannot be copied stays where
+        it is."""
         try:
             session = await self._store.info(key)
             for turn in turns if session is not None and session.branch == branch else ():
@@ -232,13 +245,13 @@ class Versions:
                     usage={},
                     record={**turn.record, COPY_OF: turn.record.get(COPY_OF, turn.id)},
                 )
-                await self._store.add_turn(copy, await self.said(turn))
+                await self._store.add_turn(copy, await self.messages(turn))
         except AgentKernelError as error:
             log.warning("messages of session %s stay on their branch: %s", key.id, error)
 
-    async def _branched(self, key: SessionKey, before: str, current: str, name: str) -> Branch:
-        """A branch that was made when the cancellation came is taken back."""
-        making = asyncio.ensure_future(self._made(key, before, name))
+    async def _branch_or_take_back(self, key: SessionKey, before: str, current: str, name: str) -> Branch:
+        """Create a branch; a cancellation while it is being created drops it again."""
+        making = asyncio.ensure_future(self._create_branch(key, before, name))
         try:
             return await await_uncancelled(making)
         except asyncio.CancelledError:
@@ -246,8 +259,9 @@ class Versions:
                 await await_uncancelled(self._take_back(key, making.result().name, current))
             raise
 
-    async def _made(self, key: SessionKey, before: str, name: str) -> Branch:
-        """Called ``name``, or that with a number where there is or was such a branch; else as the store likes."""
+    async def _create_branch(self, key: SessionKey, before: str, name: str) -> Branch:
+        """Create a branch called ``name``, with a number appended where a branch of that name exists or existed;
+        without a name the store chooses one."""
         known = {branch.name for branch in await self._store.branches(key)} if name else set()
         for number in range(2, len(known) + 2 + TRIES) if name else ():
             free = name if number == 2 and name not in known else f"{name}-{number}"
@@ -260,7 +274,8 @@ class Versions:
         return await self._store.branch(key, before=before)
 
     async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
-        """Unless something was saved on it. What can not be taken back now is an empty branch, which harms nothing."""
+        """Drop the branch unless something was saved on it. A branch that cannot be dropped now is empty and
+        harmless."""
         try:
             made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
             if made is None or made.head > made.since:
@@ -272,6 +287,6 @@ class Versions:
             log.warning("the empty branch %s of session %s stays: %s", name, key.id, error)
 
 
-def ran(message: Message) -> bool:
-    """The result of a call that was not refused."""
+def did_run(message: Message) -> bool:
+    """Return whether the message is the result of a call that was not refused."""
     return message.role == "tool" and message.status != "denied"

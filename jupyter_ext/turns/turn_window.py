@@ -1,5 +1,7 @@
-"""A window into the turns of a session, newest at its end, with what a person saw of each. What it costs depends on the
-window, not on the turns before it; the files of the session are listed once."""
+"""Read a window of a session's turns, oldest first, with the events that a person saw.
+
+The cost depends on the size of the window, not on the turns before it. The files of the session are listed once.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +15,31 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, Turn
-from jupyter_ext.turns.stored_events import bodies, files_of, with_files
-from jupyter_ext.turns.turn_versions import Versions
+from jupyter_ext.turns.stored_events import files_of, insert_files, stored_bodies
+from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import LiveTurn
 
 RECORDED = ("permission", "error")
-"""Of the record of a turn, beside what its events tell."""
+"""Fields of a turn's record that its events do not contain."""
 
 
-async def window(
+async def read_window(
     store: SessionStore, key: SessionKey, limit: int, before: str = "", *, line: Sequence[LiveTurn] = ()
 ) -> dict[str, Any]:
-    """The last ``limit`` turns of the current branch, or those before the turn ``before``; ``older``: there are more.
-    ``line`` are the turns of the session that are not over, read before the store is: ``waiting`` are those of them
-    that have no place in the store yet. Media of stored turns come without data (``sessions/{id}/blobs/{hash}``).
-    Raises TurnNotFound for a ``before`` that is not there."""
+    """Return the last ``limit`` turns of the current branch, or the last ones before the turn ``before``.
+
+    ``older`` says whether there are more. ``line`` are the unfinished turns of the session, read before the store is
+    read; those of them that the store does not have yet are in ``waiting``. Media of stored turns have no data (see
+    ``sessions/{id}/blobs/{hash}``). Raises TurnNotFound if ``before`` does not exist.
+    """
     found = await store.turns(key, limit + 1, before=before)
     shown = found[-limit:] if limit else []
     stored = {turn.id for turn in found}
     waiting = [] if before else [live for live in line if live.id not in stored]
-    history = _History(store, Versions(store), await files_of(store, key) if shown or waiting else {})
+    history = _History(store, TurnVersions(store), await files_of(store, key) if shown or waiting else {})
     requests = {live.id: live for live in line}
     return {
-        "turns": [await history.told(turn, requests.get(turn.id)) for turn in shown],
+        "turns": [await history.describe(turn, requests.get(turn.id)) for turn in shown],
         "older": len(found) > len(shown),
         "waiting": [history.describe_waiting(live) for live in waiting],
     }
@@ -44,14 +48,14 @@ async def window(
 @dataclass(frozen=True, slots=True)
 class _History:
     store: SessionStore
-    versions: Versions
+    versions: TurnVersions
     files: Mapping[str, File]
 
-    async def told(self, turn: Turn, live: LiveTurn | None) -> dict[str, Any]:
-        """Of a turn that runs, here (``live``) or at another server, there are no events yet: they can be followed. A
-        turn that has begun and has no items yet is described by its request."""
+    async def describe(self, turn: Turn, live: LiveTurn | None) -> dict[str, Any]:
+        """Describe a turn. A turn that still runs, here (``live``) or on another server, has no events here because
+        they can be followed; one without stored items yet is described by its request."""
         runs = live is not None or turn.state == "open"
-        messages = await self.versions.said(turn)
+        messages = await self.versions.messages(turn)
         asked = next((message for message in messages if message.role == "user" and not message.hidden), None)
         if asked is None and live is not None:
             return self.describe_waiting(live)
@@ -77,11 +81,11 @@ class _History:
         }
 
     def describe_waiting(self, live: LiveTurn) -> dict[str, Any]:
-        """A turn that the store does not have yet. Its media come with their data."""
-        request = live.order.request
+        """Describe a turn that the store does not have yet. Its media include their data."""
+        request = live.spec.request
         return {
             "turn": live.id,
-            "session": live.order.key.id,
+            "session": live.spec.key.id,
             "state": "open",
             "running": True,
             "prompt": request.last_user_text,
@@ -103,9 +107,9 @@ class _History:
         return [{"id": file.id, "name": file.name, "mime": file.mime, "size": file.size} for file in files]
 
     async def _events(self, turn: Turn, messages: list[Message]) -> list[Event]:
-        """With the times at which the turn began and ended; those between are not kept."""
-        version = await self.versions.told(turn)
-        told = [*with_files(bodies(turn, messages, whole=True), turn, self.files)]
+        """Return the events with the times at which the turn began and ended; the times in between are not stored."""
+        version = await self.versions.describe(turn)
+        told = [*insert_files(stored_bodies(turn, messages, whole=True), turn, self.files)]
         if version is not None:
             told.insert(1, version)
         closed = turn.closed or turn.opened

@@ -1,5 +1,5 @@
-"""Turns in flight: started, queued, followed, cancelled. A turn is a task of this server and an event log; whoever
-follows it may leave and come back, and never ends it."""
+"""Running turns: start, queue, follow, cancel. A turn is a task of this server with an event log. Readers may leave
+and return; a reader that leaves never ends a turn."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.tools.base.notebook_access import NotebookAccess
 from agent_kernel.turn.agent import TurnRequest
 from agent_kernel.turn.runtime import Runtime
-from jupyter_ext.quotas.limits import Entry, Limits
+from jupyter_ext.quotas.limits import CountedTurn, Limits
 from jupyter_ext.turns.event_log import EventLog
-from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, Versions, branch_name, fingerprint, fingerprints
+from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, TurnVersions, branch_name, fingerprint, fingerprints
 
 KEEP_S = 600.0
-"""The log of a turn stays this long after it was saved; later its events are made from the stored items."""
+"""How long the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
 POLL_S = 0.5
-"""How often a turn asks whether another server's turn of its session has ended."""
+"""How often a waiting turn checks whether another server's turn of its session has ended."""
 PULSE_S = 1.0
 CANCEL_WITHIN_S = 5.0
 NOT_BEGUN = {
@@ -35,29 +35,31 @@ NOT_BEGUN = {
 }
 ELSEWHERE = "another server runs a turn of this session"
 STOPPING = "the server was stopped"
-"""Why a turn ends that its server ended with itself."""
+"""The reason recorded for turns that end because the server stops."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a client wants done. ``kernel`` is the kernel that the turn belongs to, ``by`` the one whose credential
-    started it (both empty: a user's turn without a kernel). ``notice`` is told at its beginning. ``again``: a cell that
-    has a turn already is asked again in the place of that turn, on a branch; ``replaces``: the turn itself, where it
-    is known. ``keep_s``: how long the log of the turn stays after its end; None: as long as logs do. ``token``: the id
-    of the scoped token that it came with. ``route``: by which it came, for the metrics. ``id`` of the turn, where one
-    was made for it already."""
+class TurnSpec:
+    """Everything needed to run a turn, after access checks.
+
+    ``kernel`` is the kernel that the turn belongs to; ``started_by`` the kernel or token whose credential started it
+    (both are empty for a user's turn without a kernel). ``notice`` is emitted at the beginning. ``new_version``: if the
+    cell already has a turn, ask it again on a new branch; ``replaces`` names that turn where it is known. ``keep_s``:
+    how long the event log is kept after the end; None for the default. ``token`` is the id of the scoped token of the
+    request. ``route`` is a metrics label. ``id`` is the turn's id if one was reserved.
+    """
 
     key: SessionKey
     request: TurnRequest
     kernel: str = ""
-    by: str = ""
+    started_by: str = ""
     notebook_dir: Path | None = None
     notebook: NotebookAccess | None = None
     notice: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    again: bool = False
+    new_version: bool = False
     replaces: str = ""
     keep_s: float | None = None
     token: str = ""
@@ -67,19 +69,20 @@ class Order:
 
 @dataclass(slots=True, eq=False)
 class LiveTurn:
-    """``my_place`` is set when no other turn of this server stands before it."""
+    """A turn that runs or ended recently. ``is_first`` is set once no other turn of its session on this server is
+    before it."""
 
     id: str
-    order: Order
+    spec: TurnSpec
     log: EventLog
-    entry: Entry | None = None
+    entry: CountedTurn | None = None
     created: float = field(default_factory=time.time)
-    my_place: asyncio.Event = field(default_factory=asyncio.Event)
+    is_first: asyncio.Event = field(default_factory=asyncio.Event)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
     refusal: SessionBusy | None = None
     stopping: str = ""
     task: asyncio.Task[None] | None = None
-    heard: Callable[[LiveTurn, EventBody], None] = lambda turn, body: None
+    on_body: Callable[[LiveTurn, EventBody], None] = lambda turn, body: None
 
     @property
     def state(self) -> TurnState:
@@ -92,12 +95,15 @@ class LiveTurn:
     def announce(self, body: EventBody) -> None:
         self.admitted.set()
         self.log.append(body)
-        self.heard(self, body)
+        self.on_body(self, body)
 
 
 class Turns:
-    """``on_pulse`` is called now and then with the kernels that have a turn running, ``on_begin`` and
-    ``on_end`` with each turn that did, ``on_body`` with all that one announces."""
+    """The turns of this server.
+
+    ``on_pulse`` is called every PULSE_S seconds with the kernels that have a running turn, ``on_begin`` and ``on_end``
+    with each turn, and ``on_body`` with everything that a turn announces.
+    """
 
     def __init__(
         self,
@@ -113,7 +119,7 @@ class Turns:
     ) -> None:
         self._runtime = runtime
         self._limits = limits
-        self._versions = Versions(runtime.store)
+        self._versions = TurnVersions(runtime.store)
         self._on_pulse = on_pulse
         self._on_begin = on_begin
         self._on_end = on_end
@@ -134,61 +140,63 @@ class Turns:
         return [turn for line in self._lines.values() for turn in line if turn.running]
 
     def of_session(self, key: SessionKey) -> LiveTurn | None:
-        """The first of its turns that is not over."""
+        """Return the first unfinished turn of the session."""
         return next(iter(self.line(key)), None)
 
     def kernel_of(self, key: SessionKey) -> str:
         """Return the id of the kernel from which a turn of the session that is not over came, or an empty string."""
-        return next((turn.order.kernel for turn in self.line(key) if turn.order.kernel), "")
+        return next((turn.spec.kernel for turn in self.line(key) if turn.spec.kernel), "")
 
     def line(self, key: SessionKey) -> list[LiveTurn]:
-        """The turns of a session that are not over, in the order in which they run."""
+        """Return the unfinished turns of a session in the order in which they run."""
         return [turn for turn in self._lines.get(key, ()) if turn.running]
 
-    def admit(self) -> None:
-        """Raises Forbidden in the modes in which no model is asked, and what ``refuse`` was given."""
+    def check_accepting(self) -> None:
+        """Raise Forbidden in a mode that runs no model, and the error given to ``stop_accepting``."""
         if self._refusal is not None:
             raise self._refusal
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
             raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) says so.")
 
-    async def allow(self, namespace: str, token: str = "") -> None:
-        """Before anything is made for a turn. Raises TooManyRequests where the user has begun enough."""
+    async def check_limits(self, namespace: str, token: str = "") -> None:
+        """Check the user's limits before anything is created for a turn. Raises TooManyRequests, BudgetSpent."""
         if self._limits is not None:
             await self._limits.check(namespace, token)
 
-    def refuse(self, why: AgentKernelError) -> None:
-        """No turn is begun any more; those that run go on."""
+    def stop_accepting(self, why: AgentKernelError) -> None:
+        """Refuse new turns with this error. Running turns continue."""
         self._refusal = why
 
     @property
-    def refusing(self) -> bool:
+    def is_refusing(self) -> bool:
         return self._refusal is not None
 
-    async def ended(self) -> None:
-        """When no turn runs."""
+    async def wait_until_idle(self) -> None:
+        """Wait until no turn runs."""
         while tasks := [turn.task for turn in self.running if turn.task is not None]:
             await asyncio.wait(tasks)
 
-    async def start(self, order: Order, *, queue: bool = True) -> LiveTurn:
-        """One turn of a session runs at a time, the others wait in order. Raises SessionBusy if ``queue`` is off and
-        this one would have to wait, Forbidden where turns are not begun, TooManyRequests where the user has begun
-        enough, and EngineBusy."""
-        self.admit()
+    async def start(self, order: TurnSpec, *, queue: bool = True) -> LiveTurn:
+        """Start a turn. One turn of a session runs at a time; the others wait in order.
+
+        Raises SessionBusy if ``queue`` is False and the turn would have to wait, Forbidden where turns are not
+        accepted, TooManyRequests and BudgetSpent at the user's limits, and EngineBusy.
+        """
+        self.check_accepting()
         if self._limits is not None:
             await self._limits.check_budget(order.key.namespace, order.token)
         if not queue and (runs := self.of_session(order.key)):
-            raise busy(runs.id)
-        entry = self._entered(order)
+            raise session_busy(runs.id)
+        entry = self._admit_to_limits(order)
         line = self._lines.setdefault(order.key, [])
         turn_id = order.id or new_id("turn")
-        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), entry, heard=self._on_body)
+        turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), entry, on_body=self._on_body)
         if order.notice:
             turn.log.append(Notice("warning", order.notice))
         self._turns[turn.id] = turn
         line.append(turn)
         turn.task = asyncio.create_task(self._run(turn, queue), name=turn.id)
-        turn.task.add_done_callback(partial(self._ended, turn))
+        turn.task.add_done_callback(partial(self._on_task_done, turn))
         self._advance(order.key)
         self._on_begin(turn)
         if self._pulse is None:
@@ -201,19 +209,19 @@ class Turns:
                 raise turn.refusal
         return turn
 
-    def metered(self, engine: Engine, key: SessionKey, token: str = "", entry: Entry | None = None) -> Engine:
-        """The engine as the user of the session may use it, in a turn (``entry``) or beside."""
-        return engine if self._limits is None else self._limits.metered(engine, key.namespace, token, entry)
+    def metered(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
+        """Return the engine wrapped with the limits of the session's user, for a turn (``entry``) or outside of one."""
+        return engine if self._limits is None else self._limits.meter(engine, key.namespace, token, entry)
 
-    def _entered(self, order: Order) -> Entry | None:
-        """Counts the turn. Raises TooManyRequests, EngineBusy."""
+    def _admit_to_limits(self, order: TurnSpec) -> CountedTurn | None:
+        """Count the turn. Raises TooManyRequests, EngineBusy."""
         if self._limits is None:
             return None
         engine = self._runtime.engines.get(order.request.model)
         return self._limits.enter(order.key.namespace, order.token, engine)
 
     async def cancel(self, turn: LiveTurn, reason: str) -> TurnState:
-        """Stops the turn, if it runs, and waits until it was saved; harmless on one that has ended."""
+        """Cancel the turn if it runs, and wait until it is saved. Does nothing for a turn that has ended."""
         self._stop(turn, reason)
         if turn.task is not None:
             await asyncio.wait([turn.task], timeout=CANCEL_WITHIN_S)
@@ -221,7 +229,7 @@ class Turns:
 
     def cancel_kernel(self, kernel: str, reason: str) -> None:
         for turn in self.running:
-            if turn.order.kernel == kernel:
+            if turn.spec.kernel == kernel:
                 self._stop(turn, reason)
 
     async def aclose(self, reason: str = STOPPING) -> None:
@@ -237,8 +245,8 @@ class Turns:
             await asyncio.wait(tasks)
 
     async def _run(self, turn: LiveTurn, queue: bool) -> None:
-        await turn.my_place.wait()
-        order, told = turn.order, False
+        await turn.is_first.wait()
+        order, told = turn.spec, False
         model = self._runtime.engines.get(order.request.model).info().model
         asked, parts = fingerprint(order.request, model), fingerprints(order.request, model)
         name = branch_name(self._runtime.ledger.redactor.text(order.request.prompt))
@@ -247,14 +255,14 @@ class Turns:
                 order.key,
                 order.request,
                 notebook_dir=order.notebook_dir,
-                trusted=await self._trusted(order.notebook_dir),
+                trusted=await self._is_trusted(order.notebook_dir),
                 notebook=order.notebook,
                 metadata={**order.metadata, ASKED: asked, ASKED_PARTS: parts},
                 through=lambda engine: self.metered(engine, order.key, order.token, turn.entry),
             )
-            cell = order.request.cell if order.again else ""
+            cell = order.request.cell if order.new_version else ""
             try:
-                async with self._versions.opened(order.key, cell, asked, order.replaces, name) as version:
+                async with self._versions.open_branch(order.key, cell, asked, order.replaces, name) as version:
                     await agent.turn(order.request, _with_version(turn.announce, version), turn.id)
                 return
             except SessionBusy as refusal:
@@ -266,55 +274,55 @@ class Turns:
                 turn.announce(Queued(1, ELSEWHERE))
             await asyncio.sleep(self._poll_s)
 
-    async def _trusted(self, folder: Path | None) -> bool:
+    async def _is_trusted(self, folder: Path | None) -> bool:
         return folder is not None and await asyncio.to_thread(self._runtime.trust.trusts, folder)
 
     def _stop(self, turn: LiveTurn, reason: str) -> None:
-        """Once: a second cancellation would hit the turn while it saves what it has."""
+        """Cancel the task once only: a second cancellation would interrupt the turn while it saves its items."""
         if turn.task is not None and turn.running and not turn.stopping:
             turn.stopping = reason
             turn.task.cancel(reason)
 
-    def _ended(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
-        """Whatever the task ended with, the log ends too; the agent has done that for every turn that was opened."""
+    def _on_task_done(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
+        """End the log however the task ended. The agent has already done so for every turn that was opened."""
         if task.cancelled():
             turn.announce(TurnFinished("cancelled", turn.stopping or "stopped", 0, {}))
         elif error := task.exception():
-            turn.announce(failed(error))
-        line = self._lines[turn.order.key]
+            turn.announce(failed_event(error))
+        line = self._lines[turn.spec.key]
         line.remove(turn)
         if line:
-            self._advance(turn.order.key)
+            self._advance(turn.spec.key)
         else:
-            del self._lines[turn.order.key]
+            del self._lines[turn.spec.key]
         if turn.entry is not None:
             turn.entry.undo() if turn.refusal else turn.entry.leave()
         turn.admitted.set()
         if turn.refusal or self._closing:
             self._turns.pop(turn.id, None)
         else:
-            keep_s = self._keep_s if turn.order.keep_s is None else turn.order.keep_s
+            keep_s = self._keep_s if turn.spec.keep_s is None else turn.spec.keep_s
             asyncio.get_running_loop().call_later(keep_s, self._turns.pop, turn.id, None)
         self._on_end(turn)
 
     def _advance(self, key: SessionKey) -> None:
-        """The first of the line may run; the others hear how many stand before them."""
+        """Let the first turn of the line run and announce their positions to the others."""
         line = self._lines[key]
-        line[0].my_place.set()
+        line[0].is_first.set()
         for index, turn in enumerate(line):
             position = sum(other.running for other in line[:index])
-            if position and turn.running and not turn.my_place.is_set():
+            if position and turn.running and not turn.is_first.is_set():
                 turn.announce(Queued(position, "another turn of this session is running"))
 
     async def _keep_active(self) -> None:
         while running := self.running:
-            self._on_pulse({turn.order.kernel for turn in running if turn.order.kernel})
+            self._on_pulse({turn.spec.kernel for turn in running if turn.spec.kernel})
             await asyncio.sleep(PULSE_S)
         self._pulse = None
 
 
 def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
-    """Tells of the version once the turn has saved what was asked, not before."""
+    """Announce the version once the turn has saved its request, not earlier."""
     waiting = [version] if version else []
 
     def emit(body: EventBody) -> None:
@@ -325,14 +333,14 @@ def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
     return emit
 
 
-def busy(turn: str) -> SessionBusy:
+def session_busy(turn: str) -> SessionBusy:
     return SessionBusy(
         "Another turn of this session is running.", hint="Wait for it, or stop it.", details={"turn": turn}
     )
 
 
-def failed(error: BaseException) -> TurnFinished:
-    """The end of a turn that could not even be opened."""
+def failed_event(error: BaseException) -> TurnFinished:
+    """Return the end of a turn that could not be opened."""
     if not isinstance(error, AgentKernelError):
         log.error("a turn could not be started", exc_info=error)
         error = AgentKernelError(f"{type(error).__name__}: {error}", hint="The log of the Jupyter server has more.")

@@ -14,22 +14,22 @@ from agent_kernel.core.session import SessionKey
 from jupyter_ext.api.native import socket
 from jupyter_ext.api.native.socket import TRY_AGAIN, SocketHandler, Watch
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.push.notifications import News, Target
+from jupyter_ext.push.notifications import Notifications, WatchTarget
 from jupyter_ext.push.outbox import Outbox
-from jupyter_ext.push.page_connection import Page
+from jupyter_ext.push.page_connection import PageConnection
 from jupyter_ext.services import SETTING
 
 
 class Handler(SocketHandler):
     """Without a connection."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: Notifications) -> None:
         self.said: list[str] = []
         self.codes: list[int | None] = []
         services = SimpleNamespace(notifications=news, runtime=None, turns=None, notebooks=None)
         log = SimpleNamespace(error=lambda *told, **more: None)
         self.application: Any = SimpleNamespace(settings={SETTING: services, "log": log})
-        self.page = Page(Outbox(self._keep, lambda code, reason: None))
+        self.page = PageConnection(Outbox(self._keep, lambda code, reason: None))
         self.caller = Caller("ns", user=User("me"))
 
     @property
@@ -46,18 +46,18 @@ class Handler(SocketHandler):
 async def test_a_watch_that_can_not_begin_holds_nothing_and_hides_no_other_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def failing(target: Target, *parts: Any) -> list[dict[str, Any]]:
+    async def failing(target: WatchTarget, *parts: Any) -> list[dict[str, Any]]:
         raise StoreError("The disk is full.")
 
-    news = News()
+    news = Notifications()
     handler = Handler(news)
     heard: list[Any] = []
-    news.watch(Target("ns", "session", "other"), handler.page, heard.append)
+    news.watch(WatchTarget("ns", "session", "other"), handler.page, heard.append)
     monkeypatch.setattr(socket, "state_of", failing)
     with pytest.raises(StoreError):
         await handler._watch(Watch(do="watch", session="s"))
-    assert handler.page.held == 0
-    news.changed(SessionKey("ns", "other"), "title")
+    assert handler.page.held_count == 0
+    news.on_session_changed(SessionKey("ns", "other"), "title")
     assert [said["what"] for said in heard] == ["title"]
     handler.page.close()
 
@@ -66,7 +66,7 @@ async def test_who_can_not_be_looked_at_again_has_to_come_back() -> None:
     async def failing() -> None:
         raise OSError("the hub does not answer")
 
-    handler = Handler(News())
+    handler = Handler(Notifications())
     looking = asyncio.create_task(failing())
     await asyncio.wait([looking])
     handler._looked(looking)

@@ -46,7 +46,7 @@ from jupyter_ext.api.dialects.content import (
     from_base64,
     seen,
 )
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 TOO_MUCH = f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before"
 GO_ON = "Go on."
@@ -77,7 +77,7 @@ class Conversation:
 
     messages: tuple[Message, ...]
     spoken: tuple[Message, ...]
-    files: tuple[Given, ...]
+    files: tuple[SubmittedFile, ...]
 
 
 def sources(body: PromptBody) -> list[Source]:
@@ -95,7 +95,7 @@ def sources(body: PromptBody) -> list[Source]:
     return list(found)
 
 
-def conversation(body: PromptBody, fetched: Mapping[Source, Given]) -> Conversation:
+def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> Conversation:
     """``fetched`` has all of ``sources``. Raises InvalidRequest."""
     reading = _Reading(fetched)
     try:
@@ -120,8 +120,8 @@ def _parts(messages: Sequence[MessageBody]) -> Iterator[ImageBlock | DocumentBlo
 class _Reading:
     """One pass over a conversation."""
 
-    fetched: Mapping[Source, Given]
-    files: list[Given] = field(default_factory=list)
+    fetched: Mapping[Source, SubmittedFile]
+    files: list[SubmittedFile] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
 
     def messages(self, body: PromptBody) -> tuple[list[Message], list[Message]]:
@@ -182,7 +182,7 @@ class _Reading:
             case ToolReferenceBlock():
                 return [Text(block.tool_name)]
             case ContainerUploadBlock():
-                self.files.append(Given(id=block.file_id))
+                self.files.append(SubmittedFile(id=block.file_id))
         return []
 
     def _picture(self, source: Base64Source | UrlSource | FileSource) -> Media:
@@ -201,9 +201,9 @@ class _Reading:
                 text = inner if isinstance(inner, str) else "\n".join(part.text for part in inner)
                 return [_text_of(block, text)]
             case FileSource():
-                given = Given(id=source.file_id)
+                given = SubmittedFile(id=source.file_id)
             case Base64Source():
-                given = Given(name="", mime=source.media_type.lower(), data=from_base64(source.data, MAX_MEDIA))
+                given = SubmittedFile(name="", mime=source.media_type.lower(), data=from_base64(source.data, MAX_MEDIA))
             case UrlSource():
                 given = self.fetched[_source(source)]
         if given.data and is_text(given.mime):
@@ -312,7 +312,7 @@ def _results_behind(messages: Sequence[Message], at: int) -> Iterator[Message]:
         yield message
 
 
-def _within_limits(messages: Sequence[Message], files: Sequence[Given]) -> None:
+def _within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile]) -> None:
     load = Load.of(messages, files)
     if load.chars > MAX_TEXT:
         raise ValueError(f"at most {MAX_TEXT} characters together")

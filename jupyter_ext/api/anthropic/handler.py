@@ -35,9 +35,9 @@ from jupyter_ext.api.http.handler import guarded
 from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
-from jupyter_ext.turns.dialect_request import AGENT, Asked, Given
+from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
 from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
-from jupyter_ext.turns.start_turn import Call
+from jupyter_ext.turns.start_turn import StartedTurn
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
 
@@ -73,7 +73,7 @@ class AnthropicHandler(DialectHandler):
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 
-    async def _all(self, wanted: Sequence[Source]) -> dict[Source, Given]:
+    async def _all(self, wanted: Sequence[Source]) -> dict[Source, SubmittedFile]:
         """All together within MAX_MEDIA; a file that is larger than what is left is not read."""
         urls = [source for source in wanted if source.kind == "url"]
         fetcher = Fetcher(self.services.runtime.guard, self.services.runtime.exits)
@@ -89,7 +89,7 @@ class AnthropicHandler(DialectHandler):
                 left -= len(found[source].data)
         return found
 
-    async def _kept(self, id: str, left: int) -> Given:
+    async def _kept(self, id: str, left: int) -> SubmittedFile:
         """A file of the caller's, of at most ``left`` bytes."""
         found = await self.services.turn_inputs.find(self.caller, id)
         if found is None:
@@ -98,12 +98,12 @@ class AnthropicHandler(DialectHandler):
             raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
         if found.file.size > left:
             raise InvalidRequest(f"messages: {TOO_MUCH}")
-        return Given(name=found.file.name, mime=found.file.mime, data=await found.data())
+        return SubmittedFile(name=found.file.name, mime=found.file.mime, data=await found.read())
 
 
-def _given(fetched: FetchResult) -> Given:
+def _given(fetched: FetchResult) -> SubmittedFile:
     name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
-    return Given(name=name[:100], mime=fetched.mime, data=fetched.data)
+    return SubmittedFile(name=name[:100], mime=fetched.mime, data=fetched.data)
 
 
 class MessagesHandler(AnthropicHandler):
@@ -137,7 +137,7 @@ class MessagesHandler(AnthropicHandler):
             self._keep(codec.id, call, body)
         await self.answer(call, codec, streams=body.stream)
 
-    def _asked(self, body: MessagesBody, said: Conversation, thread: MessageThread | None) -> Asked:
+    def _asked(self, body: MessagesBody, said: Conversation, thread: MessageThread | None) -> DialectRequest:
         """A thread has a session, of its own where the request names none."""
         if thread is not None:
             return turn_request.asked(body, said, session=thread.key.id, after=thread.turn)
@@ -152,13 +152,13 @@ class MessagesHandler(AnthropicHandler):
             raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
         return thread
 
-    def _keep(self, message: str, call: Call, body: MessagesBody) -> None:
+    def _keep(self, message: str, call: StartedTurn, body: MessagesBody) -> None:
         chars = len(body.instructions) + sum(len(tool.model_dump_json()) for tool in body.tools or ())
-        thread = MessageThread(call.turn.order.key, call.turn.id, body.system, body.tools, chars)
+        thread = MessageThread(call.turn.spec.key, call.turn.id, body.system, body.tools, chars)
         threads_of(self.services).keep(message, thread)
 
-    def _container(self, call: Call) -> Container:
-        id, sandbox = call.turn.order.key.id, self.services.runtime.sandbox
+    def _container(self, call: StartedTurn) -> Container:
+        id, sandbox = call.turn.spec.key.id, self.services.runtime.sandbox
         idle_s = sandbox.policy.idle_s if isinstance(sandbox, LinuxSandbox) else IDLE_S
         return Container(id, min(idle_s, IDLE_S) if is_ephemeral(id) else idle_s)
 
@@ -183,6 +183,6 @@ class CountTokensHandler(AnthropicHandler):
 
     def known(self, model: str) -> None:
         """Raises UnknownModel."""
-        name = Asked(model, TurnRequest()).name
+        name = DialectRequest(model, TurnRequest()).name
         if name and self.services.access.may_choose(self.caller, name):
             self.services.runtime.engines.get(name)

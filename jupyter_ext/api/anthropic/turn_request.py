@@ -10,17 +10,17 @@ from jupyter_ext.api.anthropic.conversation import Conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects.extension_fields import makeable
-from jupyter_ext.turns.dialect_request import AGENT, Asked
+from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
 CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
-def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: str = "") -> Asked:
+def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: str = "") -> DialectRequest:
     """``session`` is the one of the request's thread, ``after`` the turn of it that the request follows. Raises
     InvalidRequest for what contradicts itself."""
     tools = tools_of(body, agent=body.model.startswith(AGENT))
     groups = (*tools.groups, *(("files",) if said.files and not tools.silent else ()))
-    whole = Asked(
+    whole = DialectRequest(
         body.model,
         TurnRequest(
             messages=said.messages,
@@ -40,7 +40,7 @@ def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: s
         session=session or body.session_id or body.container_id,
         files=said.files,
         streams=body.stream,
-        spoken=said.spoken if said.spoken != said.messages else (),
+        own_messages=said.spoken if said.spoken != said.messages else (),
     )
     return makeable(whole, InvalidRequest, hint=CODE_HINT, details=None)
 

@@ -8,7 +8,7 @@ from jupyter_ext.api.chat_completions.request import ChatBody
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guarded
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
-from jupyter_ext.turns.dialect_request import Asked
+from jupyter_ext.turns.dialect_request import DialectRequest
 
 
 class ChatCompletionsHandler(OpenAIHandler):
@@ -38,7 +38,7 @@ class ChatCompletionsHandler(OpenAIHandler):
         )
         await self.answer(call, codec, streams=body.streams)
 
-    async def _asked(self, body: ChatBody) -> Asked:
+    async def _asked(self, body: ChatBody) -> DialectRequest:
         """Raises InvalidRequest, Unprocessable, and what fetching does."""
         try:
             asked = body.asked(await self.fetched(body.links))

@@ -21,7 +21,7 @@ from agent_kernel.core.messages import (
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
 from jupyter_ext.api.dialects.functions import Words
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 
 class TextPart(Words):
@@ -79,7 +79,7 @@ class FileFields(Words):
     filename: Annotated[str, Field(max_length=1_000)] | None = None
     file_data: str | None = None
     file_url: Any = None
-    _given: Given = PrivateAttr()
+    _given: SubmittedFile = PrivateAttr()
 
     @model_validator(mode="after")
     def complete(self) -> FileFields:
@@ -94,7 +94,7 @@ class FilePart(Words):
     file: FileFields
 
     @property
-    def given(self) -> Given:
+    def given(self) -> SubmittedFile:
         return self.file._given
 
 
@@ -169,7 +169,7 @@ class ChatMessage(Words):
         return [url for url in media if content.is_link(url)]
 
     @property
-    def files(self) -> list[Given]:
+    def files(self) -> list[SubmittedFile]:
         return [part.given for part in self.parts if isinstance(part, FilePart)]
 
     def message(self, links: Links) -> Message:
@@ -203,7 +203,7 @@ def _part(part: ContentPart, links: Links) -> Part:
 @dataclass(frozen=True, slots=True)
 class Conversation:
     messages: tuple[Message, ...]
-    files: tuple[Given, ...]
+    files: tuple[SubmittedFile, ...]
 
 
 def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> Conversation:

@@ -31,7 +31,7 @@ from jupyter_ext.api.dialects.functions import (
     chosen,
     specs_of,
 )
-from jupyter_ext.turns.dialect_request import AGENT, Asked
+from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
 MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"
@@ -198,12 +198,12 @@ class ChatBody(SamplingFields):
         """URLs of media that are to be fetched."""
         return list(dict.fromkeys(url for message in self.messages for url in message.links))
 
-    def asked(self, links: Links) -> Asked:
+    def asked(self, links: Links) -> DialectRequest:
         """``links`` are the media of ``self.links``. Raises Unprocessable, and ValueError for messages that do not fit
         together."""
         said = conversation(self.messages, links, alone=self.session_id is not None)
         choice = self._chosen()
-        asked = Asked(
+        asked = DialectRequest(
             self.model,
             TurnRequest(
                 messages=said.messages,
@@ -221,7 +221,7 @@ class ChatBody(SamplingFields):
             session=self.session_id or "",
             files=said.files,
             streams=self.streams,
-            only=choice.allowed is not None,
+            only_groups=choice.allowed is not None,
         )
         return makeable(asked)
 

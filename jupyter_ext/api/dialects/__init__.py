@@ -1,1 +1,1 @@
-"""What the three foreign APIs share."""
+"""Code shared by the three compatible APIs (chat completions, Responses, Messages)."""

@@ -1,6 +1,6 @@
-"""The frames of a moving PNG, each as a PNG of its own: by moving chunks, without decoding a picture. Pure.
+"""Split an animated PNG into its frames, each a PNG, by copying chunks without decoding any image. Pure functions.
 
-Only frames that are whole pictures can be taken apart so (``sandbox/films.py`` writes them whole).
+Works only for frames that are complete images, as ``sandbox/worker/animations.py`` writes them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_FRAMES = 100
 HEAD = struct.Struct(">I4s")
 CONTROL = struct.Struct(">IIIII")
-"""Of fcTL: number, width, height, x, y."""
+"""The fields of an fcTL chunk: number, width, height, x, y."""
 SHARED = (b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"pHYs")
-"""Chunks before the first frame that all frames need."""
+"""Chunks before the first frame that every frame needs."""
 
 
 def frames_of(png: bytes) -> list[bytes]:
-    """Empty for a picture that does not move, for one whose frames are parts of it, and for what is no PNG."""
+    """Return the frames; empty for an image that is not animated, for partial frames, and for data that is not a
+    PNG."""
     if b"acTL" not in png[:256]:
         return []
     shared: list[bytes] = []

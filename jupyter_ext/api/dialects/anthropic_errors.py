@@ -1,4 +1,4 @@
-"""Errors as Anthropic's clients read them. Pure."""
+"""Errors in Anthropic's format. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ KINDS: Mapping[int, str] = MappingProxyType(
 
 
 def kind_of(status: int) -> str:
-    """The type of an error that is answered with this status."""
+    """Return the error type for a status."""
     return KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
 def body(status: int, error: Mapping[str, Any], request_id: str) -> dict[str, Any]:
-    """Of an error ``{code, message, hint, details}``. Beside Anthropic's ``type`` and ``message`` stand our ``code``
-    and ``details``, for programs that know them."""
+    """Return the body for an error ``{code, message, hint, details}``. Besides Anthropic's ``type`` and ``message``
+    it has our ``code`` and ``details``."""
     told = {
         "type": kind_of(status),
         "message": f"{error.get('message', '')} {error.get('hint', '')}".strip(),

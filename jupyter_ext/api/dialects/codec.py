@@ -1,4 +1,4 @@
-"""The seam between the events of a turn and the answers of a dialect."""
+"""The protocol between the events of a turn and the responses of a dialect."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from agent_kernel.core.events import Event
 
 
 class Codec(Protocol):
-    """One answer. Is fed every event of one turn once, in order; knows neither HTTP nor this server."""
+    """Encodes one response. It receives every event of one turn once, in order, and knows neither HTTP nor this
+    server."""
 
     def begin(self) -> Iterable[bytes]:
-        """What a stream begins with, before any event: server-sent events, whole."""
+        """Return the server-sent events at the beginning of a stream, before any event of the turn."""
         ...
 
     def feed(self, event: Event) -> Iterable[bytes]:
-        """What a stream says of it: server-sent events, whole. After the last event of the turn the stream has had its
-        terminal ones, whatever the turn ended with."""
+        """Return the server-sent events for one event of the turn. After the turn's last event, the stream has its
+        terminal events, however the turn ended."""
         ...
 
     def whole(self) -> Mapping[str, Any]:
-        """The answer that is not streamed, once the last event was fed."""
+        """Return the response that is not streamed, after the last event."""
         ...

@@ -1,5 +1,5 @@
-"""What is said in requests of OpenAI's kind: data URLs become media, files become ``Given``. Pure; a mistake of the
-client is a ValueError in words that do not repeat what was sent."""
+"""Content parts of OpenAI's format: data URLs become media, files become SubmittedFile. Pure functions; an invalid
+request raises ValueError with a message that does not repeat what was sent."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agent_kernel.core.messages import Media, Message, is_visible_media
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 MAX_MESSAGES = 4_000
 MAX_PARTS = 200
-"""Of one message."""
+"""Parts of one message."""
 MAX_CALLS = 128
-"""Of one message."""
+"""Calls of one message."""
 MAX_TEXT = 8 << 20
-"""Characters of all messages, arguments of calls included."""
+"""Characters of all messages, including the arguments of calls."""
 MAX_MEDIA = 20 << 20
-"""Bytes of the media of all messages; as base64 they stay below the largest body."""
+"""Bytes of the media of all messages; their base64 text then fits into the largest body."""
 MAX_PICTURES = 100
 MAX_LINKS = 16
-"""Pictures of one request that are fetched."""
+"""Images of one request that are fetched."""
 MAX_FILES = 64
-"""Of one request."""
+"""Files of one request."""
 TOO_LONG = f"messages have at most {MAX_TEXT} characters together"
 CALL_ID = 512
 NO_AUDIO = "models of this server hear nothing: send text"
 Links: TypeAlias = Mapping[str, Media]
-"""What was fetched, by its URL."""
+"""Fetched media by URL."""
 
 
 def is_link(url: str) -> bool:
@@ -38,7 +38,7 @@ def is_link(url: str) -> bool:
 
 
 def decoded(url: str, limit: int = MAX_MEDIA) -> tuple[str, bytes]:
-    """(MIME type in lower case, bytes) of ``data:TYPE;base64,DATA``; its size is looked at before it is decoded."""
+    """Return (MIME type in lower case, bytes) of ``data:TYPE;base64,DATA``. The size is checked before decoding."""
     head, _, data = url.partition(",")
     kind, *options = head[len("data:") :].split(";") if head[:5].lower() == "data:" else ("",)
     if not options or options[-1].strip().lower() != "base64" or len(head) > 500:
@@ -56,7 +56,7 @@ def from_base64(data: str, limit: int = MAX_MEDIA) -> bytes:
 
 
 def medium(url: str, links: Links | None = None) -> Media:
-    """A picture or a video: from its data, or as it was fetched."""
+    """Return an image or a video: from its data URL, or from the fetched media."""
     if is_link(url):
         if links is None or url not in links:
             raise ValueError("this url was not fetched")
@@ -73,35 +73,35 @@ def seen(mime: str, data: bytes) -> Media:
     return Media.of(mime, data)
 
 
-def file_given(id: str | None, name: str | None, data: str | None) -> Given:
-    """A file by the id of one that was uploaded, or by its name and its data (base64, or a data URL)."""
+def file_given(id: str | None, name: str | None, data: str | None) -> SubmittedFile:
+    """Return a file, either by the id of an uploaded one, or by its name and data (base64, or a data URL)."""
     if id:
         if data:
             raise ValueError("a file has a file_id, or a filename and file_data, not both")
-        return Given(id=id)
+        return SubmittedFile(id=id)
     if not (name and data):
         raise ValueError("a file has a file_id, or a filename and file_data")
     mime, body = decoded(data) if data[:5].lower() == "data:" else ("", from_base64(data))
-    return Given(name=name, mime=mime, data=body)
+    return SubmittedFile(name=name, mime=mime, data=body)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much a request has of what is bounded; ``size`` is the bytes of its media and files."""
+    """The amounts in a request that are limited; ``size`` is the bytes of its media and files."""
 
     chars: int
     pictures: int
     size: int
 
     @classmethod
-    def of(cls, messages: Sequence[Message], files: Sequence[Given]) -> Load:
+    def of(cls, messages: Sequence[Message], files: Sequence[SubmittedFile]) -> Load:
         media = [one for message in messages for one in message.media if one.data is not None]
         said = sum(len(message.text) + len(message.reasoning) for message in messages)
         said += sum(len(str(call.arguments)) for message in messages for call in message.calls)
         return cls(said, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
 
 
-def within_limits(messages: Sequence[Message], files: Sequence[Given] = ()) -> None:
+def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = ()) -> None:
     load = Load.of(messages, files)
     if load.chars > MAX_TEXT:
         raise ValueError(TOO_LONG)
@@ -121,8 +121,8 @@ NO_RESULTS = "the conversation ends with calls of the assistant: add the result 
 
 
 def answered(messages: Sequence[Message], *, alone: bool) -> list[Message]:
-    """With the names of the functions whose results they are. ``alone``: results may come without the conversation, at
-    its beginning. Every other result answers a call before it, and of the last calls none is without its result."""
+    """Return the messages with the names of the functions in their results. ``alone``: results may come first,
+    without the conversation. Every other result answers an earlier call, and each of the last calls has a result."""
     names: dict[str, str] = {}
     found: list[Message] = []
     begins = alone

@@ -1,5 +1,5 @@
-"""Fields that the dialects have beside those of the houses they come from: rounds of calls, files that a turn is to
-make, and what binds the decoding of an answer as vLLM and mistral.rs call it. Pure."""
+"""Fields of the dialects beyond the original APIs: rounds of calls, files that a turn is to produce, and constrained
+decoding with the names of vLLM and mistral.rs. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.protocols import OutputFormat
 from agent_kernel.tools.base.declared_schema import check_schema
 from jupyter_ext.api.dialects.functions import JsonSchema, Words
-from jupyter_ext.turns.dialect_request import Asked
+from jupyter_ext.turns.dialect_request import DialectRequest
 
 MAX_ROUNDS = 1_000_000
 Rounds = Annotated[int, Field(ge=0, le=MAX_ROUNDS)]
@@ -35,14 +35,14 @@ class WantedFile(Words):
 
 
 def makeable(
-    asked: Asked,
+    asked: DialectRequest,
     refusal: type[AgentKernelError] = Unprocessable,
     *,
     hint: str = CODE_HINT,
     details: Mapping[str, Any] | None = OF_FILES,
-) -> Asked:
-    """What is asked, once it has tools for the files that it wants. Raises the ``refusal``."""
-    if asked.request.outputs and (asked.engaged == () or asked.request.max_tool_rounds == 0):
+) -> DialectRequest:
+    """Return the request if it has the tools that can produce the files it asks for; raises ``refusal`` otherwise."""
+    if asked.request.outputs and (asked.server_tools == () or asked.request.max_tool_rounds == 0):
         raise refusal(
             "files asks for files that a tool makes, and this request has no tools of the server.",
             hint=hint,
@@ -66,7 +66,7 @@ GrammarText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
 def _an_object(said: Any) -> Any:
-    """vLLM takes a schema as text too."""
+    """Parse a schema given as text, which vLLM accepts too."""
     if not isinstance(said, str):
         return said
     try:
@@ -112,7 +112,7 @@ class Decoding(Words):
 
     @property
     def penalties(self) -> dict[str, Any]:
-        """As Sampling has them."""
+        """The penalties under the names of Sampling's fields."""
         bias = tuple((self.logit_bias or {}).items())
         return {
             "presence_penalty": self.presence_penalty,
@@ -121,7 +121,8 @@ class Decoding(Words):
         }
 
     def form(self, said: OutputFormat | None) -> OutputFormat | None:
-        """What binds the answer: ``said`` by the dialect's own field, or one of these. Raises ValueError for two."""
+        """Return the output format: ``said`` by the dialect's own field, or by one of these fields. Raises
+        ValueError for two."""
         structured = self.structured_outputs or StructuredOutputs()
         if structured.structural_tag is not None:
             raise ValueError("structured_outputs has a structural_tag, which no engine here keeps to")

@@ -1,5 +1,5 @@
-"""Functions that a client declares, which of them may be called, and the form an answer is to have, in OpenAI's words.
-Pure; a mistake of the client is a ValueError."""
+"""Functions that a client declares, the choice among them, and the output format, in OpenAI's format. Pure
+functions; an invalid request raises ValueError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_kernel.tools.web.options import WebOptions
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 MAX_TOOLS = 128
 MAX_VALUES = 10_000
-"""Of all tools of a request together: what is in their schemas is looked at before anything else is done."""
+"""The number of JSON values of all tools of a request together, checked before any of the schemas is processed."""
 Name = Annotated[str, Field(pattern=NAME)]
 
 
@@ -45,7 +45,7 @@ def _few_values(tools: Any) -> Any:
 
 
 FewValues = BeforeValidator(_few_values)
-"""For ``tools``: before any of their schemas is looked at."""
+"""A validator for ``tools`` that runs before any of the schemas is processed."""
 
 
 def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def specs_of(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """``choice`` is auto, none, required or a name; ``allowed`` are the only functions (None: all) that may be called,
-    ``hosted`` the only types of tools of the server (None: all)."""
+    """``choice`` is auto, none, required or a name. ``allowed`` are the functions that may be called, ``hosted`` the
+    types of server tools that may be called; None means all."""
 
     choice: str = "auto"
     allowed: frozenset[str] | None = None
@@ -92,7 +92,7 @@ class Chosen:
 
 
 def choice_of(said: object) -> Chosen:
-    """``tool_choice`` as chat/completions or as responses has it: a word, a function, or allowed tools."""
+    """Parse ``tool_choice`` of chat/completions or responses: a word, a function, or allowed tools."""
     if isinstance(said, Chosen):
         return said
     if isinstance(said, str):
@@ -139,8 +139,8 @@ ToolChoice = Annotated[
 
 
 def chosen(choice: Chosen, functions: Collection[str], hosted: Collection[str], *, more: bool = False) -> Chosen:
-    """Checked against the functions and the types of the server's tools that the request has; ``more``: it has tools of
-    the server beside those, by its model or its rounds."""
+    """Check the choice against the functions and the types of server tools that the request has. ``more``: the
+    request has further server tools through its model or its rounds."""
     unknown = [name for name in choice.allowed or () if name not in functions]
     unknown += [kind for kind in choice.hosted or () if kind not in hosted]
     if choice.choice not in ("auto", "none", "required") and choice.choice not in functions:
@@ -196,4 +196,4 @@ def _web_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 WebSearchOptions = Annotated[dict[str, Any], AfterValidator(_web_options)]
-"""OpenAI's web_search_options; keys that are not known are left alone."""
+"""OpenAI's web_search_options; unknown keys are ignored."""

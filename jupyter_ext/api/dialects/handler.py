@@ -1,4 +1,4 @@
-"""What the routes of all dialects share: a turn is started, followed and told in the dialect's words."""
+"""Base of the handlers of all dialects: start a turn, follow it, and answer in the dialect's format."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
 from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
-from jupyter_ext.turns.dialect_request import Asked
-from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, Entry, key_of
-from jupyter_ext.turns.start_turn import Call
+from jupyter_ext.turns.dialect_request import DialectRequest
+from jupyter_ext.turns.idempotency import HEADER, REPLAYED, IdempotentStart, KeyEntry, read_key
+from jupyter_ext.turns.start_turn import StartedTurn
 from jupyter_ext.turns.turns import LiveTurn
 
 DECIDES_S = 2.0
-"""A turn that fails so soon is answered with the status of its error; after that a stream has begun, with 200."""
+"""A turn that fails within this time is answered with the status of its error; later, a stream has begun with 200."""
 LEFT = "the client left"
 QUIET = (TurnStarted, Queued, ModelLoading, Notice, ContextBuilt)
-"""Events that a stream can wait for: they say nothing of the answer."""
+"""Events after which the decision can still wait, because they contain nothing of the answer."""
 
 
 class DialectHandler(AgentHandler):
-    """``error_body`` gives the errors of the dialect. A client that leaves stops its turn, unless ``detached``."""
+    """``error_body`` formats the errors of the dialect. A client that disconnects stops its turn, unless
+    ``detached``."""
 
     detached = False
     unasked: type[AgentKernelError] = Unprocessable
-    """What a request is where somebody would have to be asked and nobody follows: 422, or as the dialect has it."""
+    """The error for a request that may need an approval while nobody follows: 422, or another status in some
+    dialects."""
     _turn: LiveTurn | None = None
-    _entry: Entry | None = None
+    _entry: KeyEntry | None = None
 
-    async def begun(self, asked: Asked) -> Call:
-        """The turn of the request; under a key that came before the one that it began then."""
+    async def begun(self, asked: DialectRequest) -> StartedTurn:
+        """Start the turn of the request, or return the turn that an earlier request with the same idempotency key
+        started."""
         call = await self._once(dataclasses.replace(asked, route=self.route))
         self._turn = call.turn
         if self._gone:
             self.on_connection_close()
         return call
 
-    def answerable(self, asked: Asked) -> None:
-        """Raises ``unasked``."""
+    def answerable(self, asked: DialectRequest) -> None:
+        """Raise ``unasked`` if the turn may need an approval that nobody can give."""
         asks = "ask" in (asked.request.permission, self.services.runtime.settings.permission)
-        if asks and asked.engaged != () and not asked.streams:
+        if asks and asked.server_tools != () and not asked.streams:
             raise self.unasked(
                 "With permission ask somebody is asked while the answer is streamed.",
                 hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
@@ -57,37 +60,38 @@ class DialectHandler(AgentHandler):
 
     _gone = False
 
-    async def _once(self, asked: Asked) -> Call:
+    async def _once(self, asked: DialectRequest) -> StartedTurn:
         request = self.request
-        key = key_of(self.caller, request.headers.get(HEADER), request.path, request.body)
+        key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
         if key is None:
-            return await self.services.turn_starter.begin(self.caller, asked)
+            return await self.services.turn_starter.start(self.caller, asked)
 
-        async def begin(turn: str) -> Begun:
-            call = await self.services.turn_starter.begin(self.caller, asked, turn)
-            return Begun(call.turn, {"session": call.session})
+        async def begin(turn: str) -> IdempotentStart:
+            call = await self.services.turn_starter.start(self.caller, asked, turn)
+            return IdempotentStart(call.turn, {"session": call.session})
 
-        found = await self.services.idempotency.once(key, begin)
+        found = await self.services.idempotency.start_once(key, begin)
         assert found is not None, "a dialect's request begins a turn or raises"
         self._entry, begun = found
-        self.services.idempotency.joins(self._entry)
-        if begun.again:
+        self.services.idempotency.add_reader(self._entry)
+        if begun.replayed:
             self.set_header(REPLAYED, "true")
-        return Call(begun.turn, str(begun.facts.get("session", "")), again=begun.again)
+        return StartedTurn(begun.turn, str(begun.facts.get("session", "")), replayed=begun.replayed)
 
     def on_finish(self) -> None:
         super().on_finish()
         self._leave()
 
     def _leave(self) -> None:
-        """Once; a client that has a key may come back."""
+        """Unregister from the idempotency key, once. A client that has a key may come back."""
         entry, self._entry = self._entry, None
         if entry is not None:
             self._turn = None
-            self.services.idempotency.leaves(entry, stops=not self.detached)
+            self.services.idempotency.remove_reader(entry, stops=not self.detached)
 
-    async def answer(self, call: Call, codec: Codec, *, streams: bool) -> None:
-        """Raises the error of a turn that failed before it said anything, and of one that is not streamed."""
+    async def answer(self, call: StartedTurn, codec: Codec, *, streams: bool) -> None:
+        """Send the response. Raises the error of a turn that failed before it produced anything, or that is not
+        streamed."""
         if streams:
             await self._decided(call.turn)
             await self.stream(_frames(codec, call.turn.log.follow(0)))
@@ -108,7 +112,7 @@ class DialectHandler(AgentHandler):
         turn = self._turn
         if turn is not None and turn.running and not self.detached:
             task = asyncio.ensure_future(self.services.turns.cancel(turn, LEFT))
-            self.services.turn_starter.also(task)
+            self.services.turn_starter.await_on_close(task)
 
     async def _decided(self, turn: LiveTurn) -> None:
         try:
@@ -125,8 +129,8 @@ class DialectHandler(AgentHandler):
 
 
 class SharedHandler(AgentHandler):
-    """Routes that clients of several APIs call. Anthropic's clients send a header of their own and get errors in their
-    shape; everybody else gets our shape with the fields that OpenAI's clients read."""
+    """Base of routes that clients of several APIs call. Anthropic's clients, known by their header, get errors in
+    their format; all others get ours with the fields that OpenAI's clients read."""
 
     error_shape = ModelError | AnthropicError
 

@@ -1,4 +1,4 @@
-"""Models as OpenAI's and as Anthropic's clients list them. Pure."""
+"""Lists of models in the formats of OpenAI and Anthropic. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jupyter_ext.turns.dialect_request import AGENT
 
 OBJECT = "model"
 STATUS: Mapping[str, str] = MappingProxyType({"ready": "loaded"})
-"""mistral.rs's word for one that answers at once; other states have the same name there, or none."""
+"""mistral.rs's name for a model that answers at once; other states have the same name there, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """What the server has for the agent: whether any tool, and of MCP servers how many answer, with how many tools."""
+    """The tools of the agent: whether there are any, and the numbers of connected MCP servers and of their tools."""
 
     available: bool = False
     mcp_tools: int = 0
@@ -26,8 +26,9 @@ class ToolFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """``id`` is what a request may name; ``state``: unloaded, loading, ready or failed. What is not known before the
-    model is asked is None, a ``context_length`` 0. ``created`` is when it came to this machine, or the server began."""
+    """``id`` is what a request may name; ``state`` is unloaded, loading, ready or failed. A fact that is unknown
+    before the model is loaded is None, or 0 for ``context_length``. ``created`` is when the model was downloaded, or
+    the server started."""
 
     id: str
     title: str
@@ -41,13 +42,13 @@ class ModelFacts:
 
 
 def both(models: Sequence[ModelFacts], tools: ToolFacts) -> list[dict[str, Any]]:
-    """Each by itself, and as the agent with the tools of this server."""
+    """Return each model twice: as it is, and as the agent with the tools of this server."""
     plain = [openai_model(model) for model in models]
     return [*plain, *[openai_model(model, tools) for model in models]]
 
 
 def openai_model(model: ModelFacts, tools: ToolFacts | None = None) -> dict[str, Any]:
-    """``tools``: of the agent on this model. The names beside OpenAI's four are mistral.rs's, and ours."""
+    """``tools`` are given for the agent on this model. The fields beyond OpenAI's four are mistral.rs's and ours."""
     agent = tools or ToolFacts()
     return {
         "id": AGENT * (tools is not None) + model.id,
@@ -67,7 +68,7 @@ def openai_model(model: ModelFacts, tools: ToolFacts | None = None) -> dict[str,
 
 
 def anthropic_model(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Of one as ``openai_model`` tells it. A model is there or not: nothing here retires."""
+    """Convert a model from ``openai_model``. No model here has a retirement date."""
     return {
         "id": told["id"],
         "type": OBJECT,
@@ -84,7 +85,7 @@ def anthropic_model(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def anthropic_page(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All of them: there are never many."""
+    """Return all models on one page; there are never many."""
     page = [anthropic_model(told) for told in models]
     return {
         "data": page,

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape, which its clients read: ``{message, type, param, code}``; ours has ``hint`` too."""
+"""Errors in OpenAI's format ``{message, type, param, code}``, with our ``hint``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 KINDS: Mapping[int, str] = MappingProxyType(
     {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 )
-"""By status; other mistakes of a client are ``invalid_request_error``, what is not the client's is ``server_error``."""
+"""By status. Other client errors are ``invalid_request_error``, all remaining ones ``server_error``."""
 CODES: Mapping[str, str] = MappingProxyType(
     {"unknown_model": "model_not_found", "context_overflow": "context_length_exceeded"}
 )
-"""Those that programs look for by OpenAI's name."""
+"""Codes that programs look for under OpenAI's name."""
 
 
 def openai_error(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
-    """``error`` is ``{code, message, hint, details}``; the field with the mistake, where one is known, is the detail
-    ``param``."""
+    """``error`` is ``{code, message, hint, details}``; the invalid field, where known, is the detail ``param``."""
     code = str(error.get("code") or "")
     hint = str(error.get("hint") or "")
     body = {

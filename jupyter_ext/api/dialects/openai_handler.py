@@ -1,4 +1,4 @@
-"""What the routes of OpenAI's dialects share: their errors, and media that are fetched before a turn begins."""
+"""Base of the handlers of OpenAI's dialects: their errors, and media that are fetched before a turn starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATH_CHARS, SAID_CHARS = 200, 300
 
 
 class OpenAIHandler(DialectHandler):
-    """Errors as OpenAI's clients read them; a context that is too long is a mistake of the request (400) there."""
+    """Errors in OpenAI's format. A context overflow has the status 400 there."""
 
     error_shape = OpenAIError
 
@@ -34,7 +34,7 @@ class OpenAIHandler(DialectHandler):
         super().refuse(error, 400 if isinstance(error, ContextOverflow) else status)
 
     def parse(self, model: type[M]) -> M:
-        """As any handler, and the error names the field."""
+        """Parse the body as every handler does; the error names the invalid field."""
         try:
             return super().parse(model)
         except InvalidRequest as error:
@@ -44,8 +44,8 @@ class OpenAIHandler(DialectHandler):
             raise InvalidRequest(said, details={"param": field}) from error.__cause__
 
     async def fetched(self, urls: Sequence[str]) -> dict[str, Media]:
-        """Media of other servers, by the one guard of what may be fetched, all together as large as one may be. Raises
-        InvalidRequest, also for one that can not be had; Forbidden, LocalOnly."""
+        """Fetch remote media under the server's egress policy, with one size limit for all of them. Raises
+        InvalidRequest, also for media that cannot be fetched; Forbidden, LocalOnly."""
         if not urls:
             return {}
         runtime = self.services.runtime
@@ -61,8 +61,8 @@ class OpenAIHandler(DialectHandler):
 
 
 def mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
-    """The first mistakes of a ``body`` in words, without what was sent, and the field that has the first of them, as
-    ``messages[0].content``. What is wrong with the whole is said in words that begin with a field of the model."""
+    """Describe the first validation errors of a ``body``, without its content, and return the field of the first
+    one, such as ``messages[0].content``. The message of an error of the whole body begins with a field of the model."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in found[:3]]
     more = "" if len(found) <= 3 else f"; and {len(found) - 3} more"
@@ -73,7 +73,7 @@ def mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:
-    """Without the names of alternatives, which only the validation knows."""
+    """Return the path of the field without the names of union members, which only the validation knows."""
     path, here = "", body
     for place in error["loc"]:
         if isinstance(place, int) and isinstance(here, list) and place < len(here):

@@ -1,4 +1,4 @@
-"""What a turn cost, as OpenAI counts it, with mistral.rs's speeds."""
+"""The token usage of a turn in OpenAI's format, with mistral.rs's speeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from agent_kernel.core.messages import Usage
 
 
 def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """``wire`` is ``TurnFinished.usage``: the sum of all rounds. ``estimated`` where an engine does not count."""
+    """``wire`` is ``TurnFinished.usage``, the sum of all rounds. ``estimated`` is set where an engine does not
+    count."""
     usage = Usage.from_json(wire)
     body: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
@@ -22,7 +23,8 @@ def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def speeds(usage: Usage) -> dict[str, float]:
-    """Tokens in a second, and seconds; 0 where nothing was measured. The time of prompts is what decoding leaves."""
+    """Return tokens per second, and seconds; 0 where nothing was measured. The time of the prompt is the total time
+    without decoding."""
     decoding = usage.decode_s or max(0.0, usage.seconds - usage.first_token_s)
     reading = max(0.0, usage.seconds - decoding)
     total = usage.prompt_tokens + usage.completion_tokens

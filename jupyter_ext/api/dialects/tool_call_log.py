@@ -1,7 +1,7 @@
-"""What tools of the server did in a turn, as mistral.rs tells it: progress, records of finished calls, approvals.
+"""What server tools did in a turn, in mistral.rs's format: progress, records of finished calls, approvals.
 
-Pure. ``CallLog`` is fed every event of one turn, in order. The shapes are those of mistral.rs, with more keys:
-``call_id`` tells calls apart that run at the same time.
+Pure. ``CallLog`` receives every event of one turn, in order. The objects are those of mistral.rs with additional keys;
+``call_id`` distinguishes calls that run at the same time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PROGRESS = "agentic_tool_call_progress"
 APPROVAL = "agentic_tool_approval_required"
 FILE = "file_produced"
 NOTICE = "agentic_notice"
-"""Ours: what a person should know of the turn, for example tools that are missing."""
+"""Our own type: something a person should know about the turn, for example that tools are missing."""
 MAX_FILES = 64
-"""In one answer; all can be fetched."""
+"""Files listed in one response; all of them can be fetched."""
 MAX_NOTICES = 100
 BODIES = ("text", "data_base64")
 OUTPUT_CHARS = 20_000
-"""Of each stream of a call; the end of a longer one stays."""
+"""Characters of each output stream of a call; of a longer one, the end is kept."""
 PYTHON, SHELL, WEB, CUSTOM = "code_execution", "shell", "web_search", "custom"
 TYPES = {
     "python": PYTHON,
@@ -35,7 +35,7 @@ TYPES = {
     "web_search": WEB,
     "fetch_page": WEB,
 }
-"""By the name of a tool of the server; functions of others can not be called so."""
+"""By the name of a server tool; functions of clients cannot have these names."""
 LABELS = {
     "python": "Python code",
     "reset_python": "Python code",
@@ -44,13 +44,13 @@ LABELS = {
     "fetch_page": "Web page extraction",
 }
 KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file", "path": "file"}
-"""Of approvals, by the first word of the kind of a tool."""
+"""Types of approvals, by the first word of the tool's kind."""
 DONE = ("stdout", "stderr", "result", "exception")
 SHELL_RESULT = ("stdout", "stderr", "exit_code", "status", "working_directory", "timed_out")
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """As the model wrote them where that was no JSON object, else as JSON."""
+    """Return the arguments as JSON, or as the model wrote them if that was not a JSON object."""
     raw = arguments.get("_raw")
     if isinstance(raw, str) and len(arguments) == 1:
         return raw
@@ -77,9 +77,11 @@ class _Call:
 
 
 class CallLog:
-    """``records`` are ``agentic_tool_calls`` so far, ``files`` what was produced, ``notices`` what people should know.
-    Pictures and bodies of files are in them while they have INLINE_BYTES together; what comes later is without, and is
-    fetched by its id."""
+    """``records`` are the ``agentic_tool_calls`` so far, ``files`` the files produced, ``notices`` the notices for
+    people.
+
+    Images and file contents are included up to INLINE_BYTES in total; later ones are left out and can be fetched by id.
+    """
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
@@ -89,7 +91,7 @@ class CallLog:
         self._room = INLINE_BYTES
 
     def started(self, event: Event, body: CallStarted) -> dict[str, Any]:
-        """The progress ``calling``."""
+        """Return the progress ``calling``."""
         call = self._running[body.call] = _Call(body, rounds_from_0(event))
         return _progress(call, "calling", _asked(call))
 
@@ -98,7 +100,7 @@ class CallLog:
             call.heard(body)
 
     def finished(self, event: Event, body: CallFinished) -> dict[str, Any]:
-        """The progress ``complete``; the call has a record from now on."""
+        """Return the progress ``complete`` and add the record of the call."""
         began = CallStarted(body.call, body.name, {}, "server")
         call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
         data = _done(call, body)
@@ -114,14 +116,14 @@ class CallLog:
         self.files[str(file.get("id", len(self.files)))] = kept
 
     def noticed(self, body: Notice) -> dict[str, Any]:
-        """``agentic_notice``."""
+        """Return the ``agentic_notice``."""
         if len(self.notices) < MAX_NOTICES:
             self.notices.append({"level": body.level, "text": body.text})
         return {"type": NOTICE, "level": body.level, "text": body.text}
 
     @property
     def told(self) -> dict[str, Any]:
-        """What an answer has beside the dialect's own fields."""
+        """The fields of a response besides the dialect's own."""
         files = list(self.files.values())[:MAX_FILES]
         fields = {"agentic_tool_calls": self.records, "files": files, "notices": self.notices}
         return {name: value for name, value in fields.items() if value}
@@ -132,7 +134,7 @@ class CallLog:
 
 
 def approval(event: Event, body: ApprovalRequired) -> dict[str, Any]:
-    """``agentic_tool_approval_required``; it is answered at ``agent/approvals/{approval_id}``."""
+    """Return ``agentic_tool_approval_required``; the client answers at ``agent/approvals/{approval_id}``."""
     kind = KINDS.get(body.kind.partition(".")[0], "external" if body.source == "external" else CUSTOM)
     label = LABELS.get(body.name, body.label or body.name)
     return {
@@ -208,7 +210,7 @@ def _pictures(body: CallFinished) -> list[str]:
 
 
 def _film(body: CallFinished) -> dict[str, Any]:
-    """The frames of the moving pictures, as mistral.rs has those of a video; of long ones, so many as fit."""
+    """Return the frames of animations, in the form mistral.rs uses for videos; of long ones, as many as fit."""
     pictures = [base64.b64decode(picture) for picture in _pictures(body)]
     frames = [frame for picture in pictures for frame in frames_of(picture)]
     if not frames:
@@ -236,7 +238,7 @@ def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[st
 
 
 def _arguments(call: _Call) -> str:
-    """Made again from what is told of a call of that type."""
+    """Rebuild the arguments from the fields that are reported for a call of that type."""
     if call.type == CUSTOM or call.started.name == "fetch_page":
         return arguments_text(call.started.arguments)
     known = {key: value for key, value in _asked(call).items() if value is not None}

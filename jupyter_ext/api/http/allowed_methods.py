@@ -1,11 +1,11 @@
-"""Which verbs a handler has, for ``Allow``."""
+"""The HTTP methods that a handler implements, for the ``Allow`` header."""
 
 from __future__ import annotations
 
 from typing import Any
 
 GUARD = "__guard__"
-"""What ``guarded`` leaves at a verb: the action, and whether kernels may."""
+"""The attribute that ``guarded`` sets on a method: the action, and whether kernels may call it."""
 VERBS = ("get", "post", "put", "patch", "delete")
 
 
@@ -14,6 +14,6 @@ def guarded_verbs(handler: type[Any]) -> list[str]:
 
 
 def allowed(handler: type[Any]) -> str:
-    """As the header says it. Who answers GET answers HEAD."""
+    """Return the value of the ``Allow`` header. A handler that answers GET also answers HEAD."""
     verbs = [verb.upper() for verb in guarded_verbs(handler)]
     return ", ".join([*verbs, *(["HEAD"] if "GET" in verbs else []), "OPTIONS"])

@@ -1,7 +1,7 @@
-"""An ASGI application behind a tornado handler: one request in, its answer out as it comes.
+"""Run an ASGI application behind a tornado handler: one request in, its response out as it is produced.
 
-Only what the MCP SDK's transport needs: HTTP, a body that has been read, an answer that may stream, and the news that
-the client left. Cookies and credentials are not handed on.
+It implements only what the transport of the MCP SDK needs: HTTP, a complete request body, a response that may stream,
+and the disconnect message. Cookies and credentials are not passed to the application.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWN = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date"
 
 
 class Exchange:
-    """One request of ``handler``; ``leave`` says that the client is gone."""
+    """One request of ``handler``. Call ``leave`` when the client has disconnected."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
@@ -68,7 +68,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        """After the client left nothing is written; the application hears of that by ``_receive``."""
+        """Write nothing after the client has left; the application learns of that from ``_receive``."""
         if self._left.is_set():
             return
         if message["type"] == "http.response.start":

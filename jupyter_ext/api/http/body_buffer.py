@@ -1,4 +1,5 @@
-"""The body of a request as it comes in: kept up to a limit, read on and dropped beyond it, never all in memory."""
+"""The body of a request while it arrives: stored up to a limit; beyond it, read and dropped, so that it never takes
+more memory."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from tornado.httputil import HTTPInputError, HTTPServerRequest, parse_body_argum
 from agent_kernel.core.errors import InvalidRequest
 
 DROPPED = 1 << 28
-"""Bytes beyond the limit that are read all the same: a client that is answered while it still sends may not see the
-answer. One that sends more is answered at once, and its connection is closed."""
+"""Bytes that are read and dropped beyond the limit: a client that is still sending may not see an early answer. If
+it sends more than that, it is answered at once and the connection is closed."""
 
 
 @dataclass(slots=True)
@@ -43,7 +44,8 @@ class Gathered:
 
 
 def read_form(request: HTTPServerRequest) -> None:
-    """What tornado does itself where it gathers the body: nothing, for one that is no form. Raises InvalidRequest."""
+    """Parse a form body, which tornado does only for bodies that it buffers itself. Other bodies are left alone.
+    Raises InvalidRequest."""
     try:
         parse_body_arguments(
             request.headers.get("Content-Type", ""),

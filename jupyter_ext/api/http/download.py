@@ -1,4 +1,4 @@
-"""Bytes of a file as an HTTP answer: its headers, and the part of it that was asked for. Pure."""
+"""A file as an HTTP response: headers, and the requested byte range. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ SHOWN = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "text/plain", "text/csv", "application/json"}
     | {"audio/mpeg", "audio/wav", "audio/x-wav", "audio/ogg", "video/mp4", "video/webm"}
 )
-"""What a browser may show in its place. Anything else is a download: pages and pictures with scripts above all."""
+"""Types that a browser may display inline. Everything else is a download, above all pages and images that may
+contain scripts."""
 POLICY = "sandbox; default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'"
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """``end`` is behind the last byte."""
+    """A byte range; ``end`` is exclusive."""
 
     start: int
     end: int
@@ -30,8 +31,8 @@ class Span:
 
 
 def span(header: str | None, size: int) -> Span | None:
-    """What a Range header asks for of ``size`` bytes; None: it can not be had. Without one, or with one that is several
-    or no ranges of bytes, it is all."""
+    """Return the range that a Range header requests of ``size`` bytes; None if it cannot be satisfied. Without the
+    header, or with several ranges or an invalid one, it is the whole file."""
     asked = _RANGE.fullmatch((header or "").replace(" ", ""))
     if asked is None or not any(asked.groups()):
         return Span(0, size)
@@ -45,7 +46,7 @@ def span(header: str | None, size: int) -> Span | None:
 
 
 def headers(file: File) -> dict[str, str]:
-    """Whatever a file says of itself, a browser does not run it in our origin."""
+    """Return headers that keep a browser from running the file in our origin, whatever its type."""
     text = "; charset=utf-8" if file.is_text else ""
     return {
         "Content-Type": file.mime + text,
@@ -60,7 +61,8 @@ def headers(file: File) -> dict[str, str]:
 
 
 def disposition(file: File) -> str:
-    """With the last part of its name, in ASCII and (RFC 5987) as it is."""
+    """Return the Content-Disposition with the last part of the file's name, in ASCII and in the encoding of RFC
+    5987."""
     kind = "inline" if file.mime in SHOWN else "attachment"
     name = file.name.replace("\\", "/").rpartition("/")[2] or "file"
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)

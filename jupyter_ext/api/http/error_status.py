@@ -1,4 +1,4 @@
-"""Which HTTP status an error has, and the error of a status or of a wire."""
+"""The HTTP status of each error, and the error for a status or for the JSON of an error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         AgentKernelError: 500,
     }
 )
-"""Of the nearest class in the tree of ``errors.py``."""
+"""The status of a class applies to its subclasses without an entry of their own."""
 CODES: Mapping[int, str] = MappingProxyType(
     {
         400: "invalid_request",
@@ -71,7 +71,7 @@ CODES: Mapping[int, str] = MappingProxyType(
         415: "unsupported_media_type",
     }
 )
-"""For errors that Jupyter or tornado raise before ours can be."""
+"""Codes for errors that Jupyter or tornado raise before our handlers run."""
 
 
 def status_of(error: AgentKernelError) -> int:
@@ -79,7 +79,8 @@ def status_of(error: AgentKernelError) -> int:
 
 
 def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
-    """The error that a turn ended with, from ``{code, message, hint, details}``; one whose code is unknown is ours."""
+    """Return the error that a turn ended with, from ``{code, message, hint, details}``; AgentKernelError for an
+    unknown code."""
     kinds, todo = {}, [AgentKernelError]
     while todo:
         kind = todo.pop()

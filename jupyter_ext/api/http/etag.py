@@ -1,4 +1,4 @@
-"""Which revision of a session a client has seen: the ETag of ``sessions/{id}``, sent back as If-Match."""
+"""The revision of a session that a client has seen: the ETag of ``sessions/{id}``, sent back as If-Match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def etag(revision: int) -> str:
 
 
 def seen(handler: AgentHandler) -> int | None:
-    """None: the client does not mind. Raises InvalidRequest."""
+    """Return the revision in If-Match; None if the client does not send one. Raises InvalidRequest."""
     given = handler.request.headers.get("If-Match", "*").strip()
     if given == "*":
         return None

@@ -211,7 +211,7 @@ class AgentHandler(APIHandler):
         """SDKs of other houses send the token as ``x-api-key``."""
         headers = self.request.headers
         self.token_in_address = bearer.drop_from_address(self.request)
-        self.lasting = bearer.taken(headers)
+        self.lasting = bearer.take_token(headers)
         if "x-api-key" in headers and "Authorization" not in headers:
             headers["Authorization"] = f"token {headers['x-api-key']}"
         self.set_header("X-Request-ID", self.request_id)
@@ -235,7 +235,7 @@ class AgentHandler(APIHandler):
             return await self._holder()
         user = self.current_user
         if not user:
-            raise bearer.unauthenticated(self.request.headers, in_address=self.token_in_address)
+            raise bearer.unauthenticated_error(self.request.headers, in_address=self.token_in_address)
         if TOKEN_NAMESPACE_MARK in user.username:
             raise Forbidden(f"The name of a user has no {TOKEN_NAMESPACE_MARK} in it.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):

@@ -1,22 +1,23 @@
-"""Bodies of requests as JSON: what every reader would read alike, or a refusal."""
+"""Strict parsing of JSON bodies: everything that two parsers could read differently is refused."""
 
 from __future__ import annotations
 
 from agent_kernel.sessions.export.formats.json_reader import loads
 
 MAX_DEPTH = 100
-"""Levels of lists and objects."""
+"""Levels of nested lists and objects."""
 MAX_VALUES = 500_000
-"""Lists, objects, and what is in them."""
+"""The number of lists and objects and their elements."""
 
 
 def check(body: bytes, most: int) -> None:
-    """Raises InvalidRequest for what is no JSON in UTF-8, is too deep or holds too much, names a key twice in one
-    object, or a number that JSON does not have (NaN, Infinity, 1e999)."""
+    """Raise InvalidRequest for a body that is not JSON in UTF-8, is nested too deeply, has too many values, repeats
+    a key in one object, or has a number that JSON does not allow (NaN, Infinity, 1e999)."""
     loads(body, most, MAX_DEPTH, MAX_VALUES, what="body")
 
 
 def is_json(content_type: str) -> bool:
-    """Also a type of which JSON is the suffix. Who says nothing is believed."""
+    """Return whether the content type is JSON, including types with the suffix ``+json``. No content type counts as
+    JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind in ("", "application/json", "text/json") or (kind.startswith("application/") and kind.endswith("+json"))

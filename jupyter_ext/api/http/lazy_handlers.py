@@ -1,4 +1,4 @@
-"""Handlers that are imported by their first request: a server that is started pays for none of them."""
+"""Handlers that are imported at their first request, so that the start of a server does not wait for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tornado.web import Application, RequestHandler
 
 @functools.cache
 def loaded(name: str) -> type[Any]:
-    """The class that ``package.module:Class`` names."""
+    """Return the class that ``package.module:Class`` names."""
     module, _, attribute = name.partition(":")
     found: type[Any] = getattr(importlib.import_module(module), attribute)
     return found
@@ -20,8 +20,8 @@ def loaded(name: str) -> type[Any]:
 
 @functools.cache
 def deferred(name: str, *, streams_body: bool = True) -> type[RequestHandler]:
-    """A class for tornado's rules whose instances are of the class that ``name`` names. ``streams_body``: that one
-    takes bodies as they come, which tornado wants to know before there is an instance."""
+    """Return a class for tornado's rules whose instances are of the class that ``name`` names. ``streams_body``:
+    that class reads bodies as they arrive, which tornado needs to know before there is an instance."""
 
     class Deferred(RequestHandler):
         _stream_request_body = streams_body

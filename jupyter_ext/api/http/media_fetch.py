@@ -1,4 +1,4 @@
-"""Everything of one request that lies at other servers, fetched at once and within one bound."""
+"""Fetch all remote media of one request concurrently, within one limit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 
 
 async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, *, purpose: str) -> list[FetchResult]:
-    """In the order of ``urls``. ``bounds.bytes`` are those of all of them together, the other bounds hold for each. The
-    first that can not be had ends the others. Raises as ``Fetcher.get`` does."""
+    """Return the media in the order of ``urls``. ``bounds.bytes`` limits all of them together; the other bounds
+    apply to each. The first failure cancels the others. Raises the errors of ``Fetcher.get``."""
     left = bounds.bytes
 
     async def fetched(url: str) -> FetchResult:

@@ -1,8 +1,8 @@
-"""One line for each request: its id, who asked, the route, the status and how long it took. Never an address with ids
-or words of a person in it, and nothing of a credential but its public part.
+"""Log one line for each request: its id, the caller, the route, the status and the time it took. The line never
+contains an address with ids or words of a person, and of a credential only its public part.
 
-What a program changes with a lasting token, and what was refused, is told at the level INFO, what went wrong here as a
-warning; all the rest, which a page asks many times in a minute, at DEBUG.
+Changes with a lasting token and refused requests are logged at INFO, server errors at WARNING, and everything else,
+which a page requests many times a minute, at DEBUG.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 LEFT = 499
-"""As nginx has it: the client closed the connection before it had its answer."""
+"""As in nginx: the client closed the connection before it had the response."""
 
 
 def tell(handler: AgentHandler, status: int) -> None:

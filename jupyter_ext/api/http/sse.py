@@ -1,4 +1,4 @@
-"""Server-sent events: values in, bytes out."""
+"""Encode server-sent events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agent_kernel.core.events import Event
 KEEP_ALIVE = b": keep-alive\n\n"
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
-"""No line ends in server-sent events, but for many readers (``str.splitlines``, httpx). In JSON they can only stand in
-a text, so they are escaped there."""
+"""Characters that do not end lines in server-sent events, but do for many readers (``str.splitlines``, httpx). In
+JSON they occur only in strings, so they are escaped there."""
 
 
 def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -> bytes:
-    """One event; JSON has no line breaks of its own, so one data line holds it."""
+    """Encode one event. JSON has no raw line breaks, so one data line is enough."""
     head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
     body = json.dumps(data, ensure_ascii=False).translate(LINE_ENDS)
     return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")

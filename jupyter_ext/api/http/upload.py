@@ -1,4 +1,5 @@
-"""A file that comes in as multipart/form-data: read as it arrives, its bytes to the disk, never all in memory."""
+"""Read a file from a multipart/form-data body as it arrives, and write its bytes to disk without holding all of it
+in memory."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from agent_kernel.core.errors import FileTooLarge, InvalidRequest, StoreError
 from agent_kernel.core.spool import FileReceiver, ReceivedFile
 
 OVERHEAD = 64 << 10
-"""Bytes of a request around those of its file."""
+"""Bytes of a request in addition to those of its file."""
 MAX_FIELD = 1_000
 MAX_PARTS = 20
 GATHERED = 1 << 20
-"""Bytes that are parsed and written together, on a thread."""
+"""Bytes that are parsed and written together in a thread."""
 
 
 @dataclass(slots=True)
@@ -28,8 +29,9 @@ class Part:
 
 
 class Upload:
-    """Blocking, and for one thread at a time. ``begin`` opens what the file's bytes go to. The first thing that is
-    wrong is kept as ``problem``, and what follows is read and dropped, so that the client hears of it in the answer."""
+    """Blocking; used by one thread at a time. ``begin`` opens the target of the file's bytes. The first error is
+    stored in ``problem`` and the rest of the body is read and dropped, so that the client gets the error in the
+    response."""
 
     def __init__(
         self, content_type: str, begin: Callable[[], FileReceiver], needs: Sequence[str] = ("file", "purpose")
@@ -67,7 +69,7 @@ class Upload:
             self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
 
     def finish(self) -> ReceivedFile:
-        """Raises InvalidRequest, FileTooLarge, StoreError."""
+        """Return the uploaded file. Raises InvalidRequest, FileTooLarge, StoreError."""
         if self.problem is not None:
             raise self.problem
         if not self._ended:
@@ -78,7 +80,7 @@ class Upload:
         return self.arrived
 
     def close(self) -> None:
-        """Takes away what nobody took."""
+        """Delete the file unless it was taken over."""
         if self._incoming is not None:
             self._incoming.close()
         if self.arrived is not None:

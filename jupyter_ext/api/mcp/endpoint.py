@@ -1,7 +1,7 @@
-"""Our own MCP endpoint: the SDK's server and session manager, behind a handler of ours.
+"""The MCP endpoint of this server: the server and session manager of the MCP SDK, behind a tornado handler.
 
-The SDK's transport is used whole (both generations of the protocol, sessions, resumption, errors) instead of being
-written again; it speaks ASGI, so ``asgi.py`` is between. It is imported when the first client comes.
+The SDK's transport (both protocol generations, sessions, resumption, errors) is used as it is. It speaks ASGI, so
+``api/http/asgi.py`` is in between. The SDK is imported when the first client connects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INSTRUCTIONS = (
 
 
 class McpEndpoint:
-    """``handle`` serves one HTTP request of a caller who may; ``aclose`` ends all sessions."""
+    """``handle`` serves one HTTP request of an authorized caller; ``aclose`` ends all sessions."""
 
     def __init__(self, tools: McpTools) -> None:
         self._tools = tools
@@ -40,7 +40,7 @@ class McpEndpoint:
         self._leave = asyncio.Event()
 
     async def handle(self, exchange: Exchange, caller: Caller) -> None:
-        """Raises NotFound where the SDK is not installed."""
+        """Raises NotFound if the SDK is not installed."""
         async with self._starting:
             if self._task is None:
                 await self._start()
@@ -53,7 +53,8 @@ class McpEndpoint:
             await asyncio.wait([self._task])
 
     async def _start(self) -> None:
-        """A task enters and leaves the manager, as it wants to be."""
+        """Start one task that enters and leaves the session manager, because the manager requires the same task for
+        both."""
         try:
             self._manager = await run_in_own_thread(lambda: _manager(self._tools), "import of mcp")
         except ImportError as error:
@@ -92,7 +93,7 @@ def endpoint_of(services: Services) -> McpEndpoint:
 
 
 def _manager(tools: McpTools) -> Any:
-    """Imports the SDK: in a thread. Raises ImportError."""
+    """Imports the SDK, so call it in a thread. Raises ImportError."""
     from mcp.server.lowlevel.server import Server
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.shared.exceptions import MCPError
@@ -133,7 +134,7 @@ def _manager(tools: McpTools) -> Any:
 
 
 def _owner(caller: Caller) -> Any:
-    """A session of the protocol belongs to who began it; by this the SDK knows."""
+    """Return the user in the SDK's form; an MCP session belongs to the user who started it."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
@@ -147,7 +148,7 @@ def _elicitation(question: Question) -> Any:
 
 
 class SdkClient(Client):
-    """The other end of one call, as the SDK has it."""
+    """The client of one call, through the SDK."""
 
     def __init__(self, context: Any, params: Any) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""``agent/v1/mcp``: programs that speak MCP, with a person's credential; never a notebook's code."""
+"""``agent/v1/mcp``: the MCP endpoint for programs with a person's credential, never for the code of a notebook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_ext.api.schemas.errors import Error, RpcError
 from jupyter_ext.api.schemas.operation import Raw, operation
 
 MESSAGE = Raw(("application/json",), {"type": "object"})
-"""JSON-RPC 2.0, which has a document of its own: modelcontextprotocol.io."""
+"""JSON-RPC 2.0, as specified at modelcontextprotocol.io."""
 MESSAGES = Raw(("application/json", "text/event-stream"), {})
 
 
@@ -18,7 +18,7 @@ SPOKEN = "What is sent is a message of MCP, of a session that it has begun."
 
 
 class McpHandler(AgentHandler):
-    """Streamable HTTP: POST messages, GET a stream of them, DELETE a session."""
+    """Streamable HTTP: POST sends messages, GET opens a stream of server messages, DELETE ends a session."""
 
     error_shape = Error | RpcError
     _exchange: Exchange | None = None

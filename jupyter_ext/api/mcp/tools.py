@@ -1,4 +1,5 @@
-"""What MCP clients may call here: ask the agent, and look at conversations; by the same gate as on every route."""
+"""The tools for MCP clients: ask the agent, and read conversations and notebooks. Access checks are those of every
+route."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ from jupyter_ext.notebooks.notebook_access import AttachedNotebook, AttachedNote
 from jupyter_ext.notebooks.sidecar import Sidecars
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.turn_admission import TurnAdmission
-from jupyter_ext.turns.turns import LiveTurn, Order, Turns
+from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
 
 ANSWERS = frozenset(DEFAULTS)
-"""Every kind, by name: then silence is no after ``approval_timeout_s``. ``*`` would wait for ever."""
+"""All kinds of approval by name, so that no answer counts as a refusal after ``approval_timeout_s``; with ``*`` the
+turn would wait forever."""
 LISTED = 20
 ITEM_CHARS = 4_000
 READ_CHARS = 60_000
@@ -110,7 +112,7 @@ class McpTools:
         self._sidecars = sidecars
 
     async def call(self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client) -> Outcome | Question:
-        """Raises InvalidArguments, and whatever of ``errors.py`` the call meets."""
+        """Run a tool. Raises InvalidArguments, and errors of ``core/errors.py`` from the call."""
         try:
             given = TOOLS[name].arguments.model_validate(dict(arguments))
         except ValidationError as error:
@@ -133,7 +135,7 @@ class McpTools:
         return await McpTurn(self._turns, self._runtime.approvals, turn, client).outcome()
 
     async def _resumed(self, caller: Caller, client: Client) -> Outcome | Question:
-        """The client comes back with answers. What it says of the turn is checked like any other id."""
+        """Continue a turn for a client that returns with answers. The turn id it sends is checked like any other id."""
         try:
             state = json.loads(client.state)
             id, after = str(state["turn"]), int(state["after"])
@@ -155,14 +157,14 @@ class McpTools:
 
     async def _order(
         self, given: AgentArguments, caller: Caller, key: SessionKey, kernel: Kernel | None, place: str | None
-    ) -> Order:
+    ) -> TurnSpec:
         request = TurnRequest(
             given.prompt,
             answers=ANSWERS,
             max_tool_rounds=given.max_rounds,
             model=await self._access.engine(caller, key),
         )
-        return Order(
+        return TurnSpec(
             key,
             request,
             kernel=kernel.id if kernel else "",
@@ -184,7 +186,7 @@ class McpTools:
         return place
 
     async def _kernel(self, place: str, caller: Caller) -> Kernel | None:
-        """The kernel that runs the notebook now, if one does."""
+        """Return the kernel that runs the notebook now, if there is one."""
         kernel = self._kernels.get(await self._notebooks.kernel_id(place))
         return kernel if kernel and kernel.namespace == caller.namespace else None
 
@@ -234,7 +236,7 @@ class McpTools:
 
 
 def _said(message: Message) -> str:
-    """What a person would see of it."""
+    """Return the text of the message that a person would see."""
     if message.hidden or message.role == "system":
         return ""
     name = f"result of {message.name or 'a tool'}" if message.role == "tool" else message.role

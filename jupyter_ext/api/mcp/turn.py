@@ -1,4 +1,4 @@
-"""One turn for an MCP client: followed to its end, its questions asked where somebody can answer them."""
+"""A turn for an MCP client: follow it to its end, and ask the client's user for approvals where that is possible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agent_kernel.permissions.decision import Answer
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 CODE_CHARS = 200_000
-"""Longer code cannot be shown whole in a question to an MCP client, so it is denied there."""
+"""Longer code cannot be shown completely in a question to an MCP client, so it is denied there."""
 ASK: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
@@ -50,12 +50,12 @@ ASK: Mapping[str, Any] = MappingProxyType(
 
 
 class InvalidArguments(ValueError):
-    """Of a call: the protocol has an error of its own for them."""
+    """Invalid arguments of a call, for which the protocol has an error of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An approval that the client is asked for. ``state`` is what it sends back with its answer."""
+    """An approval question for the client. ``state`` is what the client sends back with the answer."""
 
     id: str
     text: str
@@ -65,7 +65,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``facts`` are for programs."""
+    """``facts`` are structured results for programs."""
 
     text: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class Outcome:
 
 
 class Client(Protocol):
-    """The other end of a call. ``elicits``: a person there can be asked; ``answers_later``: by another request, which
-    brings ``state`` and ``answers`` ({question: (action, content)})."""
+    """The client of a call. ``elicits``: its user can be asked. ``answers_later``: the answer comes with another
+    request, which brings ``state`` and ``answers`` ({question: (action, content)})."""
 
     elicits: bool
     answers_later: bool
@@ -87,7 +87,7 @@ class Client(Protocol):
 
 
 class McpTurn:
-    """Follows ``turn``, which is stopped when the client cancels the call."""
+    """Follows ``turn``, which is cancelled if the client cancels the call."""
 
     def __init__(self, turns: Turns, approvals: Approvals, turn: LiveTurn, client: Client) -> None:
         self._turns = turns
@@ -101,7 +101,7 @@ class McpTurn:
         self._told = 0
 
     async def outcome(self, after: int = 0) -> Outcome | Question:
-        """A question when the client answers later; the turn goes on waiting meanwhile."""
+        """Return the outcome, or a question if the client answers later; the turn then keeps waiting."""
         try:
             # From its beginning, so that the outcome is whole; what came before ``after`` was told already.
             events: AsyncIterator[Event] = self._turn.log.follow(0)
@@ -151,13 +151,13 @@ class McpTurn:
         return None
 
     async def _elicit(self, question: Question) -> None:
-        """What a client that fails says is nothing: the question stays, for the panel, until its time is over."""
+        """Ask the client. If the client fails, the question stays open for the panel until it times out."""
         with contextlib.suppress(Exception):
             action, content = await self._client.elicit(question)
             await self.answer(question.id, action, content, question.shown)
 
     async def answer(self, id: str, action: str, content: Mapping[str, Any], shown: str = "") -> None:
-        """Who dismisses a question has not answered it; who declines says no."""
+        """Record the answer. Declining is a denial; dismissing the question is no answer."""
         if action == "cancel":
             return
         decision = str(content.get("decision", "")) if action == "accept" else "deny"
@@ -166,12 +166,12 @@ class McpTurn:
         said = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
         with contextlib.suppress(Conflict, NotFound):  # somebody answered in the panel, or its time was over
             try:
-                await self._approvals.answer(self._turn.order.key.namespace, id, said)
+                await self._approvals.answer(self._turn.spec.key.namespace, id, said)
             except AgentKernelError:
                 if remember == "once":
                     raise
                 once = Answer("approve", "once", shown=shown)  # what can not be remembered is allowed this time
-                await self._approvals.answer(self._turn.order.key.namespace, id, once)
+                await self._approvals.answer(self._turn.spec.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:
         text = _line(event)
@@ -188,7 +188,7 @@ class McpTurn:
             error = dict(end.error or {})
             text = f"The turn {end.state}: {error.get('message') or end.reason}\n{text}".strip()
         facts = {
-            "session": self._turn.order.key.id,
+            "session": self._turn.spec.key.id,
             "turn": self._turn.id,
             "state": end.state,
             "calls": self._calls,
@@ -204,7 +204,7 @@ def _words(required: ApprovalRequired) -> str:
 
 
 def _line(event: Event) -> str:
-    """What a person may like to know while they wait."""
+    """Return a progress text for the person who waits; empty for most events."""
     body = event.body
     match body:
         case Queued(position, reason):

@@ -1,4 +1,4 @@
-"""Questions that wait for a person, their answers, and what holds for the rest of a session."""
+"""Approval questions that wait for a person, their answers, and the decisions stored for the rest of a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = "An approval is kept once, for the session or the folder; a denial also a
 
 
 def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
-    """The question as its event shows it, and where it came up."""
+    """Return the question as its event shows it, with its session and turn."""
     asked = waiting.question
     place = {"session": asked.key.id, "turn": asked.turn, "asked": round(asked.asked, 3)}
     return {**dataclasses.asdict(waiting.required), **place}
@@ -32,7 +32,8 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
 
 class QuestionHandler(AgentHandler):
     async def question(self, approval: str) -> ApprovalQuestion:
-        """One that the caller may answer: a kernel, or a token, those of turns that it started. Raises NotFound."""
+        """Return a question that the caller may answer; a kernel or a token may answer those of turns that it
+        started. Raises NotFound."""
         found = await self.services.runtime.approvals.find(self.caller.namespace, approval)
         if not self.may_answer(found):
             raise NotFound("There is no such approval.")
@@ -42,14 +43,14 @@ class QuestionHandler(AgentHandler):
         if question.key.namespace != self.caller.namespace:
             return False
         turn = self.services.turns.get(question.turn)
-        return not self.caller.by or (turn is not None and turn.order.by == self.caller.by)
+        return not self.caller.started_by or (turn is not None and turn.spec.started_by == self.caller.started_by)
 
 
 class ApprovalsHandler(QuestionHandler):
     @guarded("read")
     @operation("List the questions that wait for a person.", turns.Approvals)
     async def get(self) -> None:
-        """Those that wait, the oldest first."""
+        """The questions that wait, oldest first."""
         found = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
         self.reply({"approvals": [waiting_to_json(waiting) for waiting in found]})
 
@@ -81,7 +82,7 @@ class ApprovalHandler(QuestionHandler):
 
 
 class PolicyHandler(AgentHandler):
-    """What the server rules, by kind of call and by name of tool."""
+    """The server's permission policy, by kind of call and by name of tool."""
 
     def policy(self) -> dict[str, Any]:
         runtime = self.services.runtime
@@ -97,7 +98,7 @@ class PolicyHandler(AgentHandler):
 
 
 class PermissionsHandler(PolicyHandler):
-    """``sessions/{id}/permissions``: the same, and what was decided in this session."""
+    """``sessions/{id}/permissions``: the policy, and the decisions stored in this session."""
 
     @guarded("read")
     @operation("What the server rules and what was decided in a session.", sessions.Permissions, errors=(404,))
@@ -114,13 +115,13 @@ class PermissionsHandler(PolicyHandler):
         errors=(404,),
     )
     async def delete(self, session_id: str) -> None:
-        """Takes back what was decided: of ``kind`` and ``tool`` in the query, or all of it."""
+        """Revoke decisions: those for ``kind`` and ``tool`` in the query, or all of them."""
         session = await self.services.access.session(self.caller, session_id)
         kind, tool = self.get_argument("kind", None), self.get_argument("tool", None)
         self.reply({"revoked": await self._revoked(session.key, kind, tool)})
 
     async def _revoked(self, key: SessionKey, kind: str | None, tool: str | None) -> int:
-        """A kernel may take back a yes, never a no: that would make something freer."""
+        """Revoke decisions. A kernel may revoke an approval but not a denial, which would permit more than before."""
         grants = self.services.runtime.approvals.grants
         if self.caller.kernel is None:
             return await grants.revoke(key, kind, tool)

@@ -1,4 +1,4 @@
-"""Which session a notebook talks to, and the page where a person lets it have another one."""
+"""The binding of a notebook to a session, and the page on which a person confirms a kernel's request."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as told
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
 from jupyter_ext.api.schemas.sessions import Session as SessionShape
-from jupyter_ext.auth.bind_requests import Bind
+from jupyter_ext.auth.bind_requests import BindRequest
 from jupyter_ext.notebooks.bindings import KERNEL
-from jupyter_ext.notebooks.sidecar_import import note_of
+from jupyter_ext.notebooks.sidecar_import import sidecar_note
 
 CLEARED = (
     "The outputs of {cells} agent cell(s) were cleared here; the conversation still holds what tools gave back there: "
@@ -60,7 +60,7 @@ FORM = """<form method="post">{xsrf}<button name="decision" value="confirmed">Le
 
 
 def commands_of(folder: Path) -> str:
-    """What the servers of ``.mcp.json`` there are, without arguments, which may hold keys."""
+    """Return the commands of the servers in ``.mcp.json``, without arguments, which may contain keys."""
     path = folder / BESIDE
     if not path.is_file():
         return "there is none"
@@ -76,7 +76,7 @@ class BindingHandler(AgentHandler):
     @operation("Which session a notebook talks to.", told.Binding, query=PLACE, errors=(404,))
     async def get(self) -> None:
         place = await self.queried_place()
-        key = await self.services.notebooks.bound(self.caller.namespace, place) if place else None
+        key = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         session = await self.services.runtime.store.info(key) if key else None
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         self.reply(
@@ -89,21 +89,21 @@ class BindingHandler(AgentHandler):
                 "model": await current_engine(self.services, self.caller, key),
                 "notes": await self._notes(key, place),
                 "open": bool(kernel and self.services.page_tools.tools(self.caller.namespace, kernel.id)),
-                "environment": dict(self.services.kernel_environment) if kernel and kernel.own else {},
+                "environment": dict(self.services.kernel_environment) if kernel and kernel.starts_server else {},
             }
         )
 
     async def _notes(self, key: SessionKey | None, place: str | None) -> list[str]:
-        """What the person should know of the files of this notebook, a line each."""
+        """Return what the person should know about the files of this notebook, one line each."""
         if place is None or place.startswith(KERNEL):
             return []
-        found = await self.services.sidecar_imports.look(self.caller.namespace, place)
+        found = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
         beside = self.services.sidecars.file(place)
         notes = [
-            note_of(found, beside.main.name if beside else ""),
+            sidecar_note(found, beside.main.name if beside else ""),
             self.services.sidecars.problem(self.caller.namespace, place),
         ]
-        cleared = await self.services.cleared_outputs.cells(key, place) if key else []
+        cleared = await self.services.cleared_outputs.find_cells(key, place) if key else []
         if cleared:
             notes.append(CLEARED.format(cells=len(cleared)))
         return [note for note in notes if note]
@@ -129,7 +129,7 @@ class BindingHandler(AgentHandler):
             key = SessionKey(self.caller.namespace, body.session)
             if session is None:
                 raise NotFound(f"There is no session {body.session}.")
-            bind = self.services.bind_requests.ask(kernel.id, key, place)
+            bind = self.services.bind_requests.add(kernel.id, key, place)
             url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
             self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
             return
@@ -146,17 +146,17 @@ class BindingHandler(AgentHandler):
         conditions=NOTEBOOK_NAMED,
     )
     async def delete(self) -> None:
-        """The notebook has no session from now on, or after a private one the one it had before. Nothing is deleted
-        but a private session, which is held nowhere else."""
+        """Unbind the notebook; after a private session, bind it to the session it had before. Nothing is deleted
+        except a private session, which is stored nowhere else."""
         notebooks = self.services.notebooks
         place = await self.queried_place()
         if place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session this is.")
-        key = await notebooks.bound(self.caller.namespace, place)
+        key = await notebooks.bound_session(self.caller.namespace, place)
         unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
         if key is not None and is_private(key.id) and not await notebooks.paths(key):
             await self.services.private_sessions.forget(key)
-        now = await notebooks.bound(self.caller.namespace, place)
+        now = await notebooks.bound_session(self.caller.namespace, place)
         self.reply({"unbound": key.id if unbound and key else None, "session": now.id if now else None})
 
 
@@ -172,7 +172,7 @@ class BindHandler(AgentHandler):
 
 
 class BindConfirmHandler(AgentHandler):
-    """A page without scripts; no other page may show it in a frame, so that a click on it is meant."""
+    """A page without scripts. No page may embed it in a frame, so that a click on it is intended."""
 
     @property
     def content_security_policy(self) -> str:
@@ -180,7 +180,7 @@ class BindConfirmHandler(AgentHandler):
         return f"{policy}; form-action 'self'"
 
     def check_xsrf_cookie(self) -> None:
-        """Its token is in the form, which is read later: see ``post``."""
+        """Do nothing here: the XSRF token is in the form, which ``post`` reads and checks."""
 
     @guarded("read", kernels=False)
     @operation("The page on which a person says yes or no.", Raw(("text/html",)), errors=(404,))
@@ -210,7 +210,7 @@ class BindConfirmHandler(AgentHandler):
             raise InvalidRequest("decision is confirmed or denied.")
         self._page(bind, session, f"<p>{decision.capitalize()}. You can close this page.</p>")
 
-    async def _grant(self, bind: Bind) -> None:
+    async def _grant(self, bind: BindRequest) -> None:
         kernel = self.services.kernels.get(bind.kernel)
         if bind.folder:
             if await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE) != bind.digest:
@@ -221,7 +221,7 @@ class BindConfirmHandler(AgentHandler):
             return
         if bind.search:
             if kernel:
-                kernel.searches = True
+                kernel.may_search = True
             return
         if kernel:
             kernel.sessions.add(bind.key.id)
@@ -230,7 +230,7 @@ class BindConfirmHandler(AgentHandler):
         else:
             await self.services.notebooks.bind(bind.key, bind.place)
 
-    async def _asked(self, bind_id: str) -> tuple[Bind, Session]:
+    async def _asked(self, bind_id: str) -> tuple[BindRequest, Session]:
         bind = self.services.bind_requests.get(bind_id)
         of_none = Session(bind.key) if bind.search or bind.folder else None
         session = of_none or await self.services.runtime.store.info(bind.key)
@@ -238,7 +238,7 @@ class BindConfirmHandler(AgentHandler):
             raise NotFound("There is no such request.")
         return bind, session
 
-    def _page(self, bind: Bind, session: Session, rest: str) -> None:
+    def _page(self, bind: BindRequest, session: Session, rest: str) -> None:
         words = {"notebook": bind.place, "title": session.title or session.key.id, "turns": str(session.turn_count)}
         words |= {"namespace": bind.key.namespace}
         if bind.engine:

@@ -1,4 +1,4 @@
-"""The branches of a session: list, make, switch, drop; fork, undo, and the versions of a turn."""
+"""The branches of a session: list, create, switch, drop; fork, undo, and the versions of a turn."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class BranchesHandler(AgentHandler):
     @guarded("write")
     @operation("Branch off.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
-        """A new branch, which is the current one from now on."""
+        """Create a branch and make it the current one."""
         body = self.parse(BranchBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.of(session.key, seen(self), "branch"):
+        async with self.services.revision_locks.change(session.key, seen(self), "branch"):
             branch = await self.services.runtime.store.branch(session.key, before=body.before, name=body.name)
         await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch), 201)
@@ -50,7 +50,7 @@ class CurrentBranchHandler(AgentHandler):
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.of(session.key, seen(self), "branch"):
+        async with self.services.revision_locks.change(session.key, seen(self), "branch"):
             branch = await self.services.runtime.store.switch(session.key, body.name)
         await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch))
@@ -61,7 +61,7 @@ class BranchHandler(AgentHandler):
     @operation("Drop a branch.", told.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.of(session.key, seen(self), "branch"):
+        async with self.services.revision_locks.change(session.key, seen(self), "branch"):
             await self.services.runtime.store.drop_branch(session.key, name)
         await self.services.sidecars.touch(session.key)
         self.reply({"name": name, "deleted": True})
@@ -73,7 +73,7 @@ class ForkHandler(AgentHandler):
         "Copy a session.", told.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507), conditions=BOUND
     )
     async def post(self, session_id: str) -> None:
-        """A new session; bound to the notebook on request."""
+        """Copy the session to a new one; binds it to the notebook on request."""
         body, access = self.parse(ForkBody), self.services.access
         session = await access.session(self.caller, session_id)
         place = await self.queried_place()
@@ -92,10 +92,11 @@ class UndoHandler(AgentHandler):
     @guarded("write")
     @operation("Take the newest turn back.", told.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
-        """Takes the newest turn of the current branch back; ``ran`` names what it ran, which can not be taken back."""
+        """Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
+        undone."""
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.of(session.key, seen(self), "undone"):
+        async with self.services.revision_locks.change(session.key, seen(self), "undone"):
             undone = await undo(self.services.runtime.store, session.key)
         await self.services.sidecars.touch(session.key)
         after = await self.services.access.session(self.caller, session_id)
@@ -110,7 +111,7 @@ class TurnVersionsHandler(AgentHandler):
         """The versions of one question, in the order they were asked."""
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         listed = []
-        for number, (other, branch) in enumerate(await self.services.turn_versions.of(stored), 1):
+        for number, (other, branch) in enumerate(await self.services.turn_versions.list_versions(stored), 1):
             found = await self.services.access.stored_turn(self.caller, other, stored.key.id)
             listed.append(
                 {

@@ -1,4 +1,4 @@
-"""Messages that a client carries: OpenAI's shape, and the one in which items of a session are read here."""
+"""Messages in a request: OpenAI's format, and the format in which this API returns the items of a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_MESSAGES = 4_000
 MAX_PARTS = 100
 MAX_CALLS = 128
 MAX_TEXT = 8 << 20
-"""Characters of all that is carried, arguments of calls included."""
+"""Characters of all messages together, including the arguments of calls."""
 CALL_ID = 512
 
 
@@ -77,7 +77,7 @@ class PartBody(CarriedBody):
         return self.image_url.url[len("data:") :].partition(";")[0] if self.image_url else self.mime
 
     def part(self) -> Part:
-        """Raises ValueError for a url whose data is no base64."""
+        """Raises ValueError for a URL whose data is not valid base64."""
         if self.type == "text":
             return Text(self.text)
         data = from_base64(self.image_url.url.partition(",")[2]) if self.image_url else self.data
@@ -120,7 +120,7 @@ class MessageBody(CarriedBody):
         return self
 
     def message(self) -> Message:
-        """What it says; its reasoning and its status are not taken over."""
+        """Return the message; reasoning and status are ignored."""
         role: Role = "system" if self.role == "developer" else self.role
         parts = (Text(self.content),) if isinstance(self.content, str) else tuple(part.part() for part in self._parts)
         return Message(
@@ -138,7 +138,8 @@ class MessageBody(CarriedBody):
 
 
 def carried(bodies: list[MessageBody], most_media: int) -> tuple[Message, ...]:
-    """Raises ValueError for more text than MAX_TEXT characters or more bytes of media than ``most_media``."""
+    """Return the messages. Raises ValueError for more than MAX_TEXT characters or more than ``most_media`` bytes of
+    media."""
     messages = tuple(body.message() for body in bodies)
     if sum(_length(message) for message in messages) > MAX_TEXT:
         raise ValueError(f"messages have at most {MAX_TEXT} characters together")

@@ -1,4 +1,5 @@
-"""A file and a list of files, as OpenAI's and mistral.rs's clients read them, and as Anthropic's do. Pure."""
+"""JSON of files and lists of files: in OpenAI's format, which mistral.rs uses too, and in Anthropic's. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ from agent_kernel.core.files import File
 
 
 def openai_file(file: File, session: str) -> dict[str, Any]:
-    """``session`` is one that has it. Every file is processed once it is here: OpenAI's clients wait for that."""
+    """``session`` is one that has the file. The status is always final, because OpenAI's clients wait until a file
+    is processed."""
     told = {"status": "error" if file.error else "processed", "status_details": file.message or None}
     return _facts(file, session) | {"object": "file", **told, "expires_at": int(file.expires) or None}
 
 
 def container_file(file: File, session: str) -> dict[str, Any]:
-    """A container is a session."""
+    """Describe a file of a session, which OpenAI's clients see as a container."""
     return _facts(file, session) | {"object": "container.file", "container_id": session, "path": file.name}
 
 
@@ -33,8 +35,8 @@ def anthropic_file(file: File) -> dict[str, Any]:
 
 
 def page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
-    """Clients of both houses ask for the next page behind ``last_id`` while ``has_more`` says so, and for ever where
-    nothing says that there is none."""
+    """Return a list page. Clients request the next page after ``last_id`` while ``has_more`` is true, and request it
+    forever where the field is missing."""
     ends = {"first_id": listed[0]["id"] if listed else None, "last_id": listed[-1]["id"] if listed else None}
     return {"object": "list", "data": list(listed), **ends, "has_more": more}
 

@@ -1,4 +1,4 @@
-"""Files: uploaded, listed, read, removed; of one session, or of all that the caller may use."""
+"""Files: upload, list, read, delete; those of one session, or all that the caller may use."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from jupyter_ext.api.schemas.operation import ANY_BYTES, ID_PATTERN, SESSION, Pa
 LISTED = 1_000
 CHUNK = 1 << 18
 PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision", "agent_output")
-"""Uploads by clients of OpenAI, and by our own of what a function made. Here a file serves every purpose."""
+"""Purposes accepted for uploads of OpenAI's clients, and of our own client for files that a function made. The
+purpose has no effect here."""
 LASTS_S = (3_600, 2_592_000)
-"""The shortest and the longest time of expires_after, as OpenAI has them."""
+"""The minimum and maximum of ``expires_after`` in seconds, as in OpenAI's API."""
 ANCHOR, SECONDS = "expires_after[anchor]", "expires_after[seconds]"
 FILE_ID = re.compile(r"file-[0-9a-f]{32}|file_[0-9a-f]{12}_r[0-9]+_[0-9]+")
-"""Of an upload, or of what a tool made."""
+"""The ids of uploaded files and of files that tools made."""
 TEXT = {"type": "string", "enum": [*PURPOSES]}
 AFTER = {
     ANCHOR: {"type": "string", "enum": ["created_at"]},
@@ -65,7 +66,7 @@ CONDITIONS = (
 
 
 def lasting(fields: Mapping[str, str]) -> int | None:
-    """The seconds that ``expires_after`` names; None: it is not there. Raises InvalidRequest."""
+    """Return the seconds that ``expires_after`` names, or None if it is absent. Raises InvalidRequest."""
     if not any(name.startswith("expires_after") for name in fields):
         return None
     seconds = fields.get(SECONDS, "")
@@ -77,16 +78,18 @@ def lasting(fields: Mapping[str, str]) -> int | None:
 
 
 class FileAgentHandler(SharedHandler):
-    """What the routes of files share: the registry, and which session of the caller has a file. Anthropic's clients get
-    files in another shape, too."""
+    """Base of the file routes: the registry, and the session through which the caller may use a file. Anthropic's
+    clients get files in their own format."""
 
     def facts(self, file: File, session: str) -> dict[str, Any]:
         return anthropic_file(file) if self.anthropic else openai_file(file, session)
 
     def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
-        """``limit`` of them, behind the file ``after`` (or the page ``page``) where the query names one; behind one
-        that was deleted meanwhile from the first on, so that who deletes all that is listed comes to the end. Raises
-        InvalidRequest for what never was a file's id."""
+        """Return a page of ``limit`` files after the file ``after`` (or ``page``) of the query.
+
+        If that file was deleted in the meantime, the page starts at the first file, so that a client that deletes
+        everything it lists reaches the end. Raises InvalidRequest for text that is not a file id.
+        """
         after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
         ids = [file["id"] for file in files]
         if after and after not in ids and not FILE_ID.fullmatch(after):
@@ -103,11 +106,11 @@ class FileAgentHandler(SharedHandler):
         return files
 
     def compute_etag(self) -> str | None:
-        """Of a file it is its hash; tornado's own would be one over the body."""
+        """Return None: the ETag of a file is its hash, and tornado's own would need the whole body."""
         return None
 
     async def owner(self, id: str, session: str | None = None) -> SessionKey:
-        """The session named, or the first one of the caller's that has the file. Raises FileNotFound."""
+        """Return the named session, or the first session of the caller that has the file. Raises FileNotFound."""
         namespace = self.caller.namespace
         named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
         for key in named:
@@ -151,7 +154,7 @@ class FileAgentHandler(SharedHandler):
 
 @web.stream_request_body
 class FilesHandler(FileAgentHandler):
-    """The body of an upload is taken as it comes, once its sender was admitted."""
+    """The body of an upload is written as it arrives, after its sender was authorized."""
 
     _upload: Upload | None = None
     _gathered = b""
@@ -202,7 +205,7 @@ class FilesHandler(FileAgentHandler):
         self._drop()
 
     def _drop(self) -> None:
-        """Not under the hands of the thread that writes."""
+        """Close the upload, but not while a thread writes to it."""
         self._left = True
         if self._feeding:
             return
@@ -234,11 +237,12 @@ class FilesHandler(FileAgentHandler):
         self.reply(self.facts(file, key.id))
 
     async def _key(self, session: str) -> SessionKey:
-        """The session named, which is made if it is not there; a kernel's own; a user's for files without one."""
+        """Return the named session, created if needed; without a name, the kernel's own session or the user's
+        session for files."""
         caller, store = self.caller, self.services.runtime.store
         if not session and caller.kernel is not None:
             place = await self.services.notebooks.place(caller.kernel.id)
-            key, _ = await self.services.notebooks.session(caller.namespace, place, "")
+            key, _ = await self.services.notebooks.ensure_session(caller.namespace, place, "")
             caller.kernel.sessions.add(key.id)
             return key
         key = SessionKey(caller.namespace, session or UPLOADS)
@@ -249,7 +253,7 @@ class FilesHandler(FileAgentHandler):
     @guarded("read")
     @operation("List files.", told.Files | told.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
     async def get(self) -> None:
-        """Newest first; ``session``: of that one, oldest first."""
+        """Newest first. With ``session``, only the files of that session, oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         if session := self.get_argument("session", ""):
             key = (await self.services.access.session(self.caller, session)).key
@@ -263,11 +267,11 @@ class FilesHandler(FileAgentHandler):
         self.reply(self.listed([self.facts(file, key.id) for key, file in listed], limit))
 
     async def _mine(self) -> frozenset[str] | None:
-        """The sessions of a kernel; None: a user has all."""
+        """Return the sessions of a kernel; None for a user, who may use all of them."""
         kernel = self.caller.kernel
         if kernel is None:
             return None
-        bound = await self.services.notebooks.bound(
+        bound = await self.services.notebooks.bound_session(
             self.caller.namespace, await self.services.notebooks.place(kernel.id)
         )
         return frozenset(kernel.sessions) | ({bound.id} if bound else set())
@@ -283,7 +287,7 @@ class FileHandler(FileAgentHandler):
     @guarded("write")
     @operation("Delete a file.", told.FileDeleted | told.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,))
     async def delete(self, id: str) -> None:
-        """From the session named, or from all of the caller's that have it."""
+        """Delete the file from the named session, or from all sessions of the caller that have it."""
         session = self.get_argument("session", None)
         await self.owner(id, session)
         for key in await self.registry.sessions_of(self.caller.namespace, id):
@@ -309,7 +313,7 @@ class FileContentHandler(FileAgentHandler):
 
 
 class ContainerFilesHandler(FileAgentHandler):
-    """A container is a session."""
+    """The files of a session under the container routes of OpenAI's API."""
 
     @guarded("read")
     @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)

@@ -1,4 +1,4 @@
-"""Sessions as documents: export, import, and what lies beside a notebook."""
+"""Sessions as documents: export, import, and import of the sidecar beside a notebook."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE_DOCUMENT = "A download is one document: markdown has its images inside."
 
 
 DOCUMENTS = [name for name in FORMATS if name != "markdown-files"]
-"""That one is many files."""
+"""The formats of one document; ``markdown-files`` consists of several files."""
 FORMAT = Annotated[str, Field(json_schema_extra={"enum": list[Any](DOCUMENTS)})]
 Imports = Literal["agent-kernel", "jsonl", "openai", "mistralrs"]
 MEDIA = ("application/json", "application/jsonl", "text/markdown", "application/x-ipynb+json")
@@ -47,7 +47,7 @@ def preview_to_json(seen: ImportPreview) -> dict[str, Any]:
 
 class ExportHandler(AgentHandler):
     def compute_etag(self) -> str | None:
-        """Sessions change, and tornado's own would be a hash over all of it."""
+        """Return None: tornado's own ETag would be a hash over the whole document."""
         return None
 
     @guarded("read")
@@ -59,8 +59,8 @@ class ExportHandler(AgentHandler):
         conditions="A branch is there, and the format is one that holds one branch.",
     )
     async def get(self, session_id: str) -> None:
-        """The document as a download; what a model made is never run by a browser in this origin. What the format has
-        no place for is counted in a header."""
+        """The document as a download, so that a browser never runs model output in this origin. A header counts what
+        the format cannot represent."""
         session = await self.services.access.session(self.caller, session_id)
         branch = self.get_argument("branch", None)
         written = await export_session(
@@ -98,8 +98,9 @@ class ImportHandler(AgentHandler):
         conditions="The body is a document of one of the formats; beside and bind need a notebook.",
     )
     async def post(self) -> None:
-        """The body is the document, of at most MAX_BODY bytes; ``preview``: only what would come in. ``beside``: not
-        the body but what lies beside the notebook. ``bind``: the notebook goes on with it."""
+        """The body is the document, at most MAX_BODY bytes. ``preview``: only describe what would be imported.
+        ``beside``: import the sidecar beside the notebook instead of the body. ``bind``: bind the notebook to the
+        new session."""
         place = await self.queried_place()
         document, files = await self._document(place)
         format = self.get_argument("format", None)
@@ -129,7 +130,7 @@ class ImportHandler(AgentHandler):
             return self.request.body, {}
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("Name the notebook (path) beside which the conversation lies.")
-        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.document(place)
+        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
         if found is None:
             raise NotFound("No conversation lies beside this notebook.")
         return found
@@ -145,13 +146,13 @@ class ClearOutputsHandler(AgentHandler):
         "Take out what tools gave back in cells.", told.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409)
     )
     async def post(self, session_id: str) -> None:
-        """Of the cells that are named; without any, of those whose outputs are gone from the saved notebook."""
+        """Clear the named cells; without any, those whose outputs are missing in the saved notebook."""
         body = self.parse(ClearOutputsBody)
         session = await self.services.access.session(self.caller, session_id)
         place = await self.queried_place()
         cells = body.cells
         if not cells and place is not None:
-            cells = await self.services.cleared_outputs.cells(session.key, place)
+            cells = await self.services.cleared_outputs.find_cells(session.key, place)
         changed = await self.services.cleared_outputs.clear(session.key, cells)
-        self.services.notifications.changed(session.key, "outputs")
+        self.services.notifications.on_session_changed(session.key, "outputs")
         self.reply({"cells": len(cells), "results": changed})

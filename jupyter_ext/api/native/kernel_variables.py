@@ -1,11 +1,11 @@
-"""Variables of a notebook's kernel, for a person to choose from: names and what they hold in a line, never values."""
+"""The variables of a notebook's kernel, for a person to choose from: names and one-line summaries, never values."""
 
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.schemas.operation import KERNEL, Parameter, operation
 from jupyter_ext.api.schemas.turns import KernelVariables
-from jupyter_ext.notebooks.notebook_access import LOOK_WITHIN_S, looking
+from jupyter_ext.notebooks.notebook_access import LOOK_WITHIN_S, inspection_expression
 
 MODULES = "modules: "
 BUSY = "The kernel is busy, or does not answer."
@@ -13,7 +13,8 @@ OTHER = "This kernel does not run Python."
 
 
 def listed(text: str) -> list[dict[str, str]]:
-    """The lines of an inspection: ``name: what it holds``; the one of modules, and of those left out, is none."""
+    """Parse the lines of an inspection, ``name: summary``. Skips the lines about modules and about omitted
+    variables."""
     lines = [line for line in text.splitlines() if not line.startswith(MODULES)]
     parts = [line.partition(": ") for line in lines]
     return [{"name": name, "summary": line} for line, (name, _, _) in zip(lines, parts, strict=True) if _is_name(name)]
@@ -32,8 +33,8 @@ class KernelVariablesHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self) -> None:
-        """``kernel``; ``name``: that one, closely. ``problem`` says why there is nothing to tell now: a kernel that
-        computes is not waited for."""
+        """``kernel`` is required; with ``name``, only that variable in detail. ``problem`` says why nothing is
+        listed now: a busy kernel is not waited for."""
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         name = self.get_argument("name", "")
         if kernel is None or (name and not _is_name(name)):
@@ -42,7 +43,7 @@ class KernelVariablesHandler(AgentHandler):
         if not self.services.kernels.runs_ipykernel(kernel.id):
             self.reply({"variables": [], "problem": OTHER})
             return
-        expression = looking("variables", {"name": name} if name else {})
+        expression = inspection_expression("variables", {"name": name} if name else {})
         told = await self.services.kernel_jobs.evaluate(kernel.id, expression, LOOK_WITHIN_S)
         if told.status != "success":
             self.reply({"variables": [], "problem": BUSY})

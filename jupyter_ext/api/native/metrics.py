@@ -1,4 +1,5 @@
-"""The figures of this server, for Prometheus: of all users together, so no kernel's credential opens them."""
+"""The metrics of this server for Prometheus. They cover all users together, so a kernel's credential does not open
+them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,6 @@ class MetricsHandler(AgentHandler):
     @guarded("read", kernels=False)
     @operation("The figures of this server, for Prometheus.", TEXT)
     async def get(self) -> None:
-        """In the text format of Prometheus, or that of OpenMetrics where it is accepted."""
+        """In the text format of Prometheus, or in the OpenMetrics format if the client accepts it."""
         text, content_type = await self.services.metrics.exposition(self.request.headers.get("Accept", ""))
         self.finish(text, set_content_type=content_type)

@@ -1,4 +1,4 @@
-"""``sessions/{id}/meanwhile``: what a person missed."""
+"""``sessions/{id}/meanwhile``: what a person missed in a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MeanwhileHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
-        """``since`` in whole seconds since the epoch, ``kernel``: the one that the notebook has now."""
+        """``since`` is in whole seconds since the epoch; ``kernel`` is the notebook's present kernel."""
         session = await self.services.access.session(self.caller, session_id)
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         self.reply(await self.services.missed_events.since(session.key, float(self.number("since") or 0), kernel))

@@ -1,5 +1,5 @@
-"""The models that a request may name here: the server's own engine, those of the configuration, and models on the disk.
-None is loaded and no other server is asked to tell of them."""
+"""The models that a request may name: the server's default engine, the configured engines, and models on disk.
+Listing them neither loads a model nor contacts another server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, both
 from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
 
 HERE = "agent-kernel"
-"""Who owns a model of this machine that says nothing of itself."""
+"""The owner shown for a local model that does not name one."""
 BEGAN = time.time()
 
 
 async def models(runtime: Runtime) -> list[dict[str, Any]]:
-    """In OpenAI's shape, the server's own first; each plain, then each as the agent."""
+    """Return the models in OpenAI's format, the default first; each as a plain model, then each as an agent."""
     on_disk = await asyncio.to_thread(_on_disk, runtime.settings.cache_dir)
     found: dict[str, ModelFacts] = {}
     for model in (*_engines(runtime), *on_disk):
@@ -83,12 +83,13 @@ def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelF
 
 
 def _local(protocol: str) -> dict[str, bool | None]:
-    """A model that calls in a code fence calls python, and no function of a client."""
+    """Return the capabilities of a local model. A model with the code fence protocol calls python, but no functions
+    of a client."""
     return {"tools": protocol != "fence" if protocol else None, "logprobs": True}
 
 
 def _on_disk(cache_dir: Path) -> list[ModelFacts]:
-    """Blocking: looks at the disk."""
+    """Blocking: reads the disk."""
     found: list[ModelFacts] = []
     for name, entry in catalog().items():
         with suppress(ModelBroken):
@@ -105,7 +106,7 @@ def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
 
 
 async def mcp_servers(runtime: Runtime) -> list[dict[str, Any]]:
-    """How each MCP server of the configuration stands; none is started to tell of it."""
+    """Return the state of each configured MCP server. No server is started for this."""
     sources = [getattr(source, "source", source) for source in runtime.sources]
     reports = [await source.report() for source in sources if isinstance(source, McpTools)]
     return [row for report in reports for row in report]

@@ -1,4 +1,4 @@
-"""Models and the engine: what there is, pull one, unload it; and the health of this server."""
+"""Models and engines: list, describe, download, unload, choose; and the health of this server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def engine_to_json(info: EngineInfo) -> dict[str, Any]:
 
 
 async def current_engine(services: Services, caller: Caller, key: SessionKey | None) -> dict[str, Any]:
-    """Of the session, or of one that is yet to begin; ``problem`` says why its engine can not be used."""
+    """Describe the engine of the session, or of a session that does not exist yet; ``problem`` says why it cannot be
+    used."""
     own = services.runtime.engine.info()
     try:
         name = await services.access.engine(caller, key) if key else ""
@@ -63,7 +64,7 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
 
 
 def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
-    """Blocking: looks at the disk."""
+    """Blocking: reads the disk."""
     state, path = "ready", None
     try:
         path = str(resolve(found.name, cache_dir).path)
@@ -78,7 +79,8 @@ class ModelsHandler(SharedHandler):
     @guarded("read")
     @operation("List models and engines.", told.AnyModels, query=(SESSION, *PLACE), errors=(404,))
     async def get(self) -> None:
-        """``data`` in OpenAI's shape is what requests may name; the other keys are for the panel and the notebook."""
+        """``data`` lists, in OpenAI's format, the models that requests may name; the other fields are for the panel
+        and the notebook."""
         listed = await model_listing.models(self.services.runtime)
         if self.anthropic:
             self.reply(anthropic_page(listed))
@@ -98,12 +100,12 @@ class ModelsHandler(SharedHandler):
         )
 
     async def _asked(self) -> SessionKey | None:
-        """The session that is named, or that of the notebook."""
+        """Return the named session, or that of the notebook."""
         access, caller = self.services.access, self.caller
         if id := self.get_argument("session", ""):
             return (await access.session(caller, id)).key
         place = await self.queried_place()
-        return await self.services.notebooks.bound(caller.namespace, place) if place else None
+        return await self.services.notebooks.bound_session(caller.namespace, place) if place else None
 
 
 class EngineHandler(AgentHandler):
@@ -118,19 +120,19 @@ class EngineHandler(AgentHandler):
         conditions="session, kernel or path says whose engine, unless a kernel asks; model names one or is a URL.",
     )
     async def put(self) -> None:
-        """The engine that a session talks to from now on: the one named, or that of the caller's notebook. A kernel's
-        wish for a URL waits for the person, in the browser."""
+        """Set the engine of a session: of the named one, or of the caller's notebook. A kernel that chooses a URL
+        has to wait until a person confirms it in the browser."""
         body, caller, access = self.parse(EngineBody), self.caller, self.services.access
         place = await self.queried_place()
         if body.session is not None:
             key = (await access.session(caller, body.session)).key
         elif place is not None:
-            key, _ = await self.services.notebooks.session(caller.namespace, place)
+            key, _ = await self.services.notebooks.ensure_session(caller.namespace, place)
         else:
             raise InvalidRequest("Name the session, the notebook (path) or the kernel.")
         info = self.services.runtime.engines.get(body.model).info()
         if caller.kernel and not access.may_choose(caller, body.model):
-            bind = self.services.bind_requests.ask(caller.kernel.id, key, place or "", body.model)
+            bind = self.services.bind_requests.add(caller.kernel.id, key, place or "", body.model)
             url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
             pending = {"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}
             self.reply({**pending, "engine": engine_to_json(info)}, 202)
@@ -143,8 +145,8 @@ class ModelHandler(SharedHandler):
     @guarded("execute")
     @operation("What a model is and would cost.", told.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:
-        """One that a request may name, or could once it is here. Of an id of a hub that is nowhere here, the hub is
-        asked."""
+        """Describe a model that a request may name, or could after a download. For the id of a model that is not on
+        disk, the model hub is queried."""
         settings = self.services.runtime.settings
         try:
             listed = await model_listing.model(self.services.runtime, name)
@@ -163,8 +165,7 @@ class ModelHandler(SharedHandler):
 
 
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
-    """What is known of the files of a model that can be used, without asking anybody; nothing of one that runs
-    elsewhere."""
+    """Return what is known of a model on disk without a network request; empty for a model that runs elsewhere."""
     wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
         return model_to_json(entry(name), cache_dir) if name in catalog() else {}
@@ -187,7 +188,8 @@ class ModelPullHandler(AgentHandler):
     @guarded("execute")
     @operation("Download a model.", body=PullBody, errors=(404, 409, 502), streams=(PULL_EVENT,))
     async def post(self, name: str) -> None:
-        """Names of the catalog, and ids of a hub: data only, within the disk, from where ``sources`` allows."""
+        """``name`` is a name of the catalog or an id of a model hub. Only data files are downloaded, within the
+        space on disk, and only from the configured ``sources``."""
         self.parse(PullBody)
         wanted = HubId.parse(name)
         pull = self.services.model_pulls.start(str(wanted) if wanted else entry(name).name)
@@ -203,7 +205,8 @@ class EngineUnloadHandler(AgentHandler):
     @guarded("execute")
     @operation("Give the model's memory back.", told.Unloaded, body=EmptyBody, errors=(409,))
     async def post(self) -> None:
-        """Gives back the model's memory; the next turn loads it again. Another engine's model is not ours to unload."""
+        """Free the memory of the model; the next turn loads it again. Models of other engines cannot be unloaded
+        here."""
         self.parse(EmptyBody)
         if self.services.turns.running:
             raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
@@ -219,11 +222,11 @@ class EngineUnloadHandler(AgentHandler):
 
 
 class ProbeHandler(AgentHandler):
-    """For those that watch whether a server lives, and have no token: nothing else is told."""
+    """A liveness probe without authentication; it reports nothing else."""
 
     @allow_unauthenticated
     async def get(self) -> None:
-        stopping = self.services.turns.refusing
+        stopping = self.services.turns.is_refusing
         self.reply({"status": "stopping" if stopping else "ok"}, 503 if stopping else 200)
 
     @allow_unauthenticated

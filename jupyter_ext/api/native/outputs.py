@@ -1,4 +1,4 @@
-"""What the cell of a turn would show of it: for a page that opens a notebook whose turn ended with nobody there."""
+"""The cell outputs of a turn, for a page that opens a notebook after the turn ended without a reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TurnOutputsHandler(AgentHandler):
     @guarded("read")
     @operation("What the cell of a turn would show.", Outputs, query=(SESSION,), errors=(404, 409))
     async def get(self, turn_id: str) -> None:
-        """Outputs as in a notebook's file. Conflict while the turn runs, here or at another server."""
+        """Outputs in the format of notebook files. Conflict while the turn runs, here or on another server."""
         turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         if turn.state == "open":
             raise Conflict("This turn is still running.", hint="Follow it, or ask again when it has ended.")

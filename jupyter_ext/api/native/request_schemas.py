@@ -1,4 +1,4 @@
-"""What requests may hold; anything else is the client's mistake, said in words."""
+"""The bodies of requests and their limits. A body that does not fit is answered with a readable validation error."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 MAX_DETAILS_BYTES = 8 << 20
-"""Of what a client tells of one call; as JSON in ASCII."""
+"""Limit on the details of one call result, as JSON in ASCII."""
 MAX_PICTURES = 16
 MAX_PICTURES_BYTES = 20 << 20
-"""Of all media of a turn; as base64 they stay below the largest body."""
+"""Limit on all media of a turn; their base64 text then fits into the largest body."""
 
 
 class Body(BaseModel):
@@ -192,13 +192,13 @@ class TurnBody(Body):
         return self
 
     def of_session(self, session: str) -> TurnBody:
-        """With the session that the path names. Raises InvalidRequest when the body names another."""
+        """Return the body with the session that the path names. Raises InvalidRequest if the body names another one."""
         if self.session not in (None, session):
             raise InvalidRequest("The path and the body name two sessions.")
         return self.model_copy(update={"session": check_id(session)})
 
     def request(self, epoch: str, engine: str) -> TurnRequest:
-        """``epoch`` of the kernel counts for turns whose code runs there; ``engine`` is what ``model`` came to."""
+        """``epoch`` of the kernel is used for turns whose code runs there; ``engine`` is the resolved ``model``."""
         where = self.where or ("live" if "python" in self.client_tools else "sandbox")
         return TurnRequest(
             self.prompt,

@@ -1,4 +1,4 @@
-"""Search in what was said, and the request of a kernel to search everything."""
+"""Full-text search in sessions, and a kernel's request to search all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_FOUND = 50
 SECONDS = r"[0-9]{1,11}(\.[0-9]{1,6})?"
 DATE = r"(19[7-9][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
-"""The short forms; what else ISO 8601 has is read too."""
+"""The short forms; every other form of ISO 8601 is accepted too."""
 
 
 class SearchHandler(AgentHandler):
@@ -43,8 +43,8 @@ class SearchHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self) -> None:
-        """``q``: words, any of them. ``here``, ``kernel`` or ``path``: only the conversation of that notebook. A kernel
-        finds what it may read: the text of a part that matches is as good as the text."""
+        """``q``: words, of which any may match. ``here``, ``kernel`` or ``path``: only the session of that notebook.
+        A kernel gets only results from sessions that it may read, because a snippet reveals the text."""
         root, path = await self._notebook()
         query = SessionQuery(
             self.get_argument("q", "", strip=False),
@@ -63,7 +63,7 @@ class SearchHandler(AgentHandler):
         self.reply({"hits": [await self._told(hit) for hit in hits], "searched": searched, "seconds": seconds})
 
     async def _notebook(self) -> tuple[str, str]:
-        """(contents root, path) when the search is of one notebook only, else empty."""
+        """Return (contents root, path) for a search of one notebook, else empty strings."""
         kernel, path = self.get_argument("kernel", ""), self.get_argument("path", "")
         here = self.get_argument("here", "") in ("1", "true")
         if not (here or kernel or path):
@@ -74,8 +74,8 @@ class SearchHandler(AgentHandler):
         return self.services.notebooks.root, place
 
     def _moment(self, name: str) -> float | None:
-        """Seconds since the epoch, or a date (and time) as ISO 8601 has them, in this machine's time zone if it names
-        none. Raises InvalidRequest."""
+        """Return seconds since the epoch. The query has that number, or an ISO 8601 date and time, in this machine's
+        time zone by default. Raises InvalidRequest."""
         raw = self.get_argument(name, "")
         try:
             return float(raw) if raw else None
@@ -101,13 +101,14 @@ class SearchAccessHandler(AgentHandler):
         "Whether the caller may search everything; a kernel asks for it.", Granted, body=EmptyBody, also={202: Pending}
     )
     async def post(self) -> None:
-        """Whether the caller may search all sessions of its namespace; by this a kernel that may not asks a person."""
+        """Return whether the caller may search all sessions of its namespace; a kernel that may not requests a
+        person's confirmation by this."""
         self.parse(EmptyBody)
         kernel = self.caller.kernel
-        if kernel is None or kernel.searches:
+        if kernel is None or kernel.may_search:
             self.reply({"granted": True})
             return
         place = await self.services.notebooks.place(kernel.id)
-        bind = self.services.bind_requests.ask(kernel.id, SessionKey(kernel.namespace, "all"), place, search=True)
+        bind = self.services.bind_requests.add(kernel.id, SessionKey(kernel.namespace, "all"), place, search=True)
         url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
         self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)

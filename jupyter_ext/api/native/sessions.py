@@ -1,4 +1,4 @@
-"""Sessions: list, make, read, rename, clear, delete."""
+"""Sessions: list, create, read, rename, clear, delete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, Sess
 from jupyter_ext.api.responses.live_responses import responses_of
 from jupyter_ext.api.schemas import sessions as told
 from jupyter_ext.api.schemas.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
-from jupyter_ext.turns.turns import busy
+from jupyter_ext.turns.turns import session_busy
 
 LISTED = 50
 MAX_LISTED = 1000
@@ -36,11 +36,11 @@ SERIALIZED = Parameter(
     Literal["facts", "agent-kernel", "openai", "mistralrs"],
 )
 SEARCHED = 5000
-"""Of the sessions used last, when a name is looked for."""
+"""How many of the most recently used sessions a search by name looks through."""
 
 
 def brief(session: Session) -> dict[str, Any]:
-    """What everybody of the namespace may see of it."""
+    """Return the facts that every caller of the namespace may see."""
     return {
         "id": session.key.id,
         "title": session.title,
@@ -57,7 +57,7 @@ def brief(session: Session) -> dict[str, Any]:
 
 
 DOCUMENT = {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}
-"""Of a whole session, in one of the forms that ``PUT`` takes."""
+"""The schema of a complete session in one of the formats that ``PUT`` accepts."""
 
 
 def session_to_json(session: Session) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def session_to_json(session: Session) -> dict[str, Any]:
 
 
 def names_of(session: Session) -> str:
-    """All that a person may know it by."""
+    """Return the title, id and tags, as text to search in."""
     return "\n".join((session.title, session.key.id, *session.tags)).casefold()
 
 
@@ -93,12 +93,12 @@ class SessionsHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self) -> None:
-        """A kernel sees the titles in its namespace, to choose from; a person also which notebooks use each. ``name``:
-        only those with it in their title, tags or id, in any case."""
+        """A kernel gets the titles in its namespace, to choose from; a user also gets the notebooks that use each
+        session. ``name``: only sessions with this text in title, tags or id, case-insensitive."""
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         name = self.get_argument("name", "").casefold()
         place = await self.queried_place()
-        bound = await self.services.notebooks.bound(self.caller.namespace, place) if place else None
+        bound = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         found = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
         named = [session for session in found if name in names_of(session)]
         listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
@@ -128,24 +128,25 @@ class SessionsHandler(AgentHandler):
         self.reply({**session_to_json(session), "bound": bound}, 201)
 
     async def _made(self, body: SessionBody, place: str | None) -> str:
-        """An id. A notebook whose session is private begins another private one, unless it is told otherwise."""
+        """Return an id for a new session. A notebook with a private session gets another private one unless the
+        request says otherwise."""
         private = body.private
         if private is None and body.bind and place is not None:
-            bound = await self.services.notebooks.bound(self.caller.namespace, place)
+            bound = await self.services.notebooks.bound_session(self.caller.namespace, place)
             private = bound is not None and is_private(bound.id)
         return private_id() if private else new_id("session")
 
 
 class SessionHandler(AgentHandler):
     def compute_etag(self) -> str | None:
-        """Set where a session is sent; tornado's own would be a hash of the body."""
+        """Return None: the ETag is set where a session is sent; tornado's own would be a hash of the body."""
         return None
 
     @guarded("read")
     @operation("What a session is.", told.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
     async def get(self, session_id: str) -> None:
-        """Its facts, and its history in mistral.rs's form: what PUT takes. With ``format=facts`` the history is left
-        out, with another format the answer is the history in that form, without the facts."""
+        """The facts of the session, and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
+        omits the history; another format returns the history in that format, without the facts."""
         session = await self.services.access.session(self.caller, session_id)
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
@@ -174,15 +175,15 @@ class SessionHandler(AgentHandler):
         conditions="The body is a document of one of the formats that GET gives.",
     )
     async def put(self, session_id: str) -> None:
-        """The body is a serialized session: mistral.rs's, whose values may be tagged with their side, OpenAI's
-        messages, or a document of our own. Its media are looked at first: what can not be read changes nothing."""
+        """The body is a serialized session: in the format of mistral.rs, whose values may be tagged, as OpenAI
+        messages, or as a document of ours. Its media are read first; if one cannot be read, nothing is changed."""
         body = self.json_body()
         if is_private(session_id):
             raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
         made = await self.services.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
         try:
-            async with self.services.revision_locks.of(key, seen(self), "cleared"):
+            async with self.services.revision_locks.change(key, seen(self), "cleared"):
                 await self._put(key, body)
         except AgentKernelError:
             if made and self.caller.kernel:
@@ -196,7 +197,7 @@ class SessionHandler(AgentHandler):
     async def _put(self, key: SessionKey, document: bytes) -> None:
         # One that was begun a moment ago holds nothing in the store yet.
         if running := self.services.turns.of_session(key):
-            raise busy(running.id)
+            raise session_busy(running.id)
         store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
         async with self.services.import_lock:
             await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
@@ -216,7 +217,7 @@ class SessionHandler(AgentHandler):
         body = self.parse(DescribeBody)
         session = await self.services.access.session(self.caller, session_id)
         what = "described" if body.title is None else "title"
-        async with self.services.revision_locks.of(session.key, seen(self), what):
+        async with self.services.revision_locks.change(session.key, seen(self), what):
             changed = await self.services.runtime.store.describe(session.key, body.described())
         await self.services.sidecars.touch(session.key)
         self.set_header("ETag", etag(changed.revision))
@@ -225,11 +226,12 @@ class SessionHandler(AgentHandler):
     @guarded("write")
     @operation("Delete a session.", told.Deleted, query=(IF_MATCH,), errors=(409,))
     async def delete(self, session_id: str) -> None:
-        """Idempotent: what is not there is deleted. The session's sandbox ends with it, and its work directory goes."""
+        """Idempotent: deleting a session that does not exist succeeds. The session's sandbox and work directory are
+        deleted too."""
         deleted, revision = False, seen(self)
         with contextlib.suppress(SessionNotFound):
             session = await self.services.access.session(self.caller, session_id)
-            async with self.services.revision_locks.of(session.key, revision, "deleted"):
+            async with self.services.revision_locks.change(session.key, revision, "deleted"):
                 if is_private(session_id):
                     deleted = await self.services.private_sessions.forget(session.key)
                 else:
@@ -245,7 +247,7 @@ class SessionClearHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.of(session.key, seen(self), "cleared"):
+        async with self.services.revision_locks.change(session.key, seen(self), "cleared"):
             await self.services.runtime.store.clear(session.key)
         await self.services.sidecars.touch(session.key)
         self.reply(session_to_json(await self.services.access.session(self.caller, session_id)))
@@ -275,7 +277,7 @@ class BlobHandler(AgentHandler):
     @guarded("read")
     @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
-        """Bytes without a type: nothing a model made is to be run by a browser in this origin."""
+        """Bytes without a media type, so that a browser runs nothing that a model made in this origin."""
         session = await self.services.access.session(self.caller, session_id)
         data = await self.services.runtime.store.blob(session.key, digest)
         if data is None:

@@ -1,4 +1,5 @@
-"""What lies beside a notebook: whether its own conversation is saved there, and one from elsewhere that may come in."""
+"""The sidecar beside a notebook: whether the notebook's own conversation is saved there, and a foreign conversation
+that can be imported."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as told
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
 from jupyter_ext.notebooks.bindings import KERNEL
-from jupyter_ext.notebooks.sidecar_import import ARRIVING, note_of
+from jupyter_ext.notebooks.sidecar_import import ARRIVING, sidecar_note
 
 MODELS = 8
-"""That are named of a conversation."""
+"""How many models are named for a conversation."""
 
 
 class ArrivalBody(Body):
@@ -40,17 +41,18 @@ class BesideHandler(AgentHandler):
         conditions=NOTEBOOK_NAMED,
     )
     async def get(self) -> None:
-        """``arrival`` is what would come in; null when there is nothing, or nothing that can be read."""
+        """``arrival`` describes the conversation that would be imported; null if there is none, or none that can be
+        read."""
         place = await self._place()
-        found = await self.services.sidecar_imports.look(self.caller.namespace, place)
+        found = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
         file = self.services.sidecars.file(place)
-        saved = await self.services.sidecars.saved(place)
+        saved = await self.services.sidecars.stat(place)
         name = file.main.name if file else ""
         self.reply(
             {
                 "name": name,
                 "kind": found.kind,
-                "told": note_of(found, name),
+                "told": sidecar_note(found, name),
                 "problem": self.services.sidecars.problem(self.caller.namespace, place),
                 "saved": saved.time if saved else None,
                 "size": saved.size if saved else 0,
@@ -69,13 +71,14 @@ class BesideHandler(AgentHandler):
         conditions=NOTEBOOK_NAMED,
     )
     async def post(self) -> None:
-        """It becomes a session of its own, with which the notebook goes on; the one it had stays as it is."""
+        """Import the conversation as a new session and bind the notebook to it. The former session is kept
+        unchanged."""
         place, shown = await self._place(), self.parse(ArrivalBody).sha256
         async with self.services.import_lock:
             document, files = await self._document(place)
             if hashlib.sha256(document).hexdigest() != shown:
                 raise Conflict("The file beside the notebook has changed meanwhile.", hint="Look at it again.")
-            if (await self.services.sidecar_imports.look(self.caller.namespace, place)).kind not in ARRIVING:
+            if (await self.services.sidecar_imports.inspect(self.caller.namespace, place)).kind not in ARRIVING:
                 raise Conflict("This conversation is in the store already.")
             come = await import_session(
                 self.services.runtime.store,
@@ -97,13 +100,14 @@ class BesideHandler(AgentHandler):
         return found
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
-        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.document(place)
+        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
         if found is None:
             raise Conflict("Nothing lies beside this notebook any more.")
         return found
 
     async def _arrival(self, place: str, transcript: Transcript | None) -> Mapping[str, Any] | None:
-        """Of the very bytes that are named. What can not come in says why."""
+        """Describe the conversation in exactly the bytes that the hash names, with the reason if it cannot be
+        imported."""
         document, files = await self._document(place)
         digest = hashlib.sha256(document).hexdigest()
         try:

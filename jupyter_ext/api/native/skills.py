@@ -1,6 +1,7 @@
-"""Skills: list, upload, versions, delete; in the shape of OpenAI, or of Anthropic for its clients.
+"""Skills: list, upload, versions, delete; in the format of OpenAI, or of Anthropic for its clients.
 
-Only a person brings or deletes them: what code of one notebook put there would speak in every other that asks for it.
+Only a person uploads or deletes skills. Otherwise code of one notebook could put instructions into every other notebook
+that uses a skill.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ZIP = b"PK\x03\x04"
 FIELDS = frozenset({"file", "files", "files[]"})
 FIRST = "skills-2025-10-02"
 OVERHEAD = 1 << 20
-"""Bytes around the files of an upload."""
+"""Bytes of an upload in addition to its files."""
 PACKED = "The files are those of one skill, with its SKILL.md."
 PACKAGE = told.form(
     ("files",), files={"type": "array", "items": told.BYTES, "description": "A zip, or the files of one."}
@@ -59,7 +60,8 @@ def version_to_json(version: Version) -> dict[str, Any]:
 
 
 def custom_to_json(skill: Skill, *, first: bool) -> dict[str, Any]:
-    """As Anthropic's clients read it; in the ``first`` form of it, which is mistral.rs's too, the source is a word."""
+    """Return a skill in Anthropic's format. In the first version of that format (``first``), which mistral.rs uses
+    too, the source is a string."""
     return {
         "id": skill.id,
         "type": "skill",
@@ -87,7 +89,7 @@ def custom_version_to_json(version: Version) -> dict[str, Any]:
 
 
 class SkillUpload(SharedHandler):
-    """What the routes share: the other house's shape, and the parts of an upload."""
+    """Base of the skill routes: the selection of the format, and the parts of an upload."""
 
     max_body = MAX_BYTES + OVERHEAD
 
@@ -98,7 +100,7 @@ class SkillUpload(SharedHandler):
 
     @property
     def first(self) -> bool:
-        """Before skills were out of beta: who says so, and who says nothing but ``source``."""
+        """Whether the client expects the beta format: it says so, or sends nothing but ``source``."""
         headers = self.request.headers
         return FIRST in headers.get("anthropic-beta", "") or "anthropic-version" not in headers
 
@@ -116,7 +118,7 @@ class SkillUpload(SharedHandler):
             self.reply({"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": False})
 
     async def added(self, id: str = "") -> Skill:
-        """Raises InvalidRequest, NotFound, QuotaExceeded."""
+        """Store the uploaded skill. Raises InvalidRequest, NotFound, QuotaExceeded."""
         files = [file for field in FIELDS for file in self.request.files.get(field, [])]
         if not files:
             raise InvalidRequest("Send the skill as multipart/form-data: a zip, or its files, in the field 'files'.")
@@ -136,7 +138,7 @@ class SkillsHandler(SkillUpload):
     @guarded("read")
     @operation("List skills.", told.Skills | told.CustomSkills, query=SHAPE)
     async def get(self) -> None:
-        """``source=anthropic``: none of theirs is here."""
+        """``source=anthropic`` returns an empty list: no skill of Anthropic is stored here."""
         theirs = self.get_argument("source", "") == "anthropic"
         found = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)
         self.reply_list([self.shown(skill) for skill in found])

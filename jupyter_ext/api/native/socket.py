@@ -1,5 +1,8 @@
-"""``agent/v1/socket``: one connection per page. Events of turns with the numbers they have everywhere, and what happens
-in the sessions and kernels that the page watches. For users; a notebook's code has the other routes."""
+"""``agent/v1/socket``: one WebSocket connection for each page.
+
+It carries the events of turns, with the same numbers as elsewhere, and notifications about the sessions and kernels
+that the page watches. It is for users; the code of a notebook uses the other routes.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,19 @@ from jupyter_ext.api.http.handler import Action, AgentHandler, guarded, words
 from jupyter_ext.api.native.request_schemas import Id, Name
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import namespace_of
-from jupyter_ext.auth.recheck import seen_again
-from jupyter_ext.push.notifications import Target
+from jupyter_ext.auth.recheck import repeat_handler
+from jupyter_ext.push.notifications import WatchTarget
 from jupyter_ext.push.outbox import Outbox, PageGone
-from jupyter_ext.push.page_connection import Page
-from jupyter_ext.push.watch_snapshot import Standing, state_of
+from jupyter_ext.push.page_connection import PageConnection
+from jupyter_ext.push.watch_snapshot import WatchSnapshot, read_watch_state
 from jupyter_ext.turns.stored_events import replay
 
 MAX_MESSAGE = 64 << 10
-"""Bytes of one message of a page."""
+"""Maximum bytes of one message of a page."""
 LOOK_AGAIN_S = 60.0
-"""How often it is asked whether the user of an open connection may still read."""
+"""How often the server checks that the user of an open connection may still read."""
 NOT_ALLOWED = 4003
-"""The close code of a page whose user may not read any more."""
+"""The close code for a page whose user may not read any more."""
 TRY_AGAIN = 1013
 VERSIONS = {"7", "8", "13"}
 
@@ -54,7 +57,7 @@ class Unfollow(Asked):
 
 
 class Watch(Asked):
-    """Of a session or a kernel."""
+    """Watch or unwatch a session or a kernel."""
 
     do: Literal["watch", "unwatch"]
     session: Annotated[str, Field(max_length=512)] = ""
@@ -82,10 +85,10 @@ ASKED: TypeAdapter[Any] = TypeAdapter(
 
 
 class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ignore[misc]  # neither stream is used
-    """What a page asks is answered before its next message is read: one that asks and does not read waits for itself.
-    What can not be done is said to the page, and the connection stays."""
+    """A message is answered before the next one is read, so a page that does not read the answers delays only
+    itself. An error is sent to the page and leaves the connection open."""
 
-    page: Page
+    page: PageConnection
     _looking: asyncio.Task[None] | None = None
 
     @property
@@ -93,14 +96,14 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         return MAX_MESSAGE
 
     def get_compression_options(self) -> dict[str, Any] | None:
-        """None: events are small and have to be on their way at once."""
+        """Return None: events are small and must be sent without delay."""
         return None
 
     _stream_request_body = False
     """A handshake has no body, and what comes behind it is not HTTP."""
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
-        """Without ``Gathered``: a handshake has no body."""
+        """Authenticate without reading a body: a handshake has none."""
         self.begin()
         await self.identify(lambda: JupyterHandler.prepare(self, _redirect_to_login=False))
 
@@ -113,7 +116,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     def open(self, *args: str) -> None:
         super().open(*args)
         self._note(self.get_status())
-        self.page = Page(Outbox(self._write, self.close))
+        self.page = PageConnection(Outbox(self._write, self.close))
         self.services.pages.add(self.page, self.close)
         self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
         self._looking.add_done_callback(self._looked)
@@ -135,7 +138,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             self.services.pages.remove(self.page)
 
     def _check_handshake(self) -> None:
-        """What tornado would refuse in words of its own. Raises InvalidRequest."""
+        """Refuse an invalid handshake with an error of this API instead of tornado's. Raises InvalidRequest."""
         headers = self.request.headers
         connection = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
         if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in connection:
@@ -182,15 +185,15 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             return
         if kind == "kernel":
             self.services.access.kernel(self.caller, id)
-        target = Target(self.caller.namespace, kind, id)
-        services, page, standing = self.services, self.page, Standing(self.page.outbox.tell)
+        target = WatchTarget(self.caller.namespace, kind, id)
+        services, page, standing = self.services, self.page, WatchSnapshot(self.page.outbox.send_now)
         with contextlib.ExitStack() as undone:
-            page.hold((kind, id), lambda: services.notifications.watch(target, page, standing.hear))
+            page.hold((kind, id), lambda: services.notifications.watch(target, page, standing.notify))
             undone.callback(page.drop, (kind, id))
-            state = await state_of(target, services.runtime, services.turns, services.notebooks)
+            state = await read_watch_state(target, services.runtime, services.turns, services.notebooks)
             for said in state:
                 await page.outbox.send(said)
-            standing.known(state)
+            standing.release(state)
             undone.pop_all()
 
     async def _serve(self, asked: Serve) -> None:
@@ -211,7 +214,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
                 return
 
     def _looked(self, looking: asyncio.Task[None]) -> None:
-        """Who can not be asked about is not let stay: the page comes back, and is looked at as a new one."""
+        """Disconnect the page if the check itself failed; the page reconnects and is checked as a new one."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
             self.log.error("whether a page may still read could not be found out", exc_info=error)
             self.close(TRY_AGAIN, "Whether you may still read can not be found out now.")
@@ -220,11 +223,11 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
 
     async def _still(self, actions: tuple[Action, ...]) -> bool:
-        """Whether this handshake, if it came now, would be of the same person, who may do that, or of a token that
-        counts."""
+        """Return whether the same handshake, sent now, would be accepted for the same user with this permission, or
+        for a valid token."""
         if self.caller.token is not None:
             return self.services.tokens.is_valid(self.caller.token)
-        looked = seen_again(self)
+        looked = repeat_handler(self)
         user = await ensure_async(self.identity_provider.get_user(looked))
         configured = self.services.runtime.settings.namespace
         if not isinstance(user, User) or namespace_of(configured, user) != self.caller.namespace:
@@ -249,7 +252,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
 
 
 def _asked(message: str | bytes) -> Asked:
-    """Raises InvalidRequest."""
+    """Parse a message of the page. Raises InvalidRequest."""
     if isinstance(message, bytes):
         raise InvalidRequest("Messages are JSON text, not bytes.")
     try:

@@ -1,4 +1,4 @@
-"""Summaries of a session, made on demand and taken back, and what its turns cost."""
+"""Summaries of a session, created on demand and removed; and the token usage of its turns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jupyter_ext.api.native.models import current_engine
 from jupyter_ext.api.native.request_schemas import EmptyBody
 from jupyter_ext.api.schemas import sessions as told
 from jupyter_ext.api.schemas.operation import operation
-from jupyter_ext.turns.turns import busy
+from jupyter_ext.turns.turns import session_busy
 
 LOOKED_AT = 20
-"""The newest turns, for how much of the context the conversation takes."""
+"""How many of the newest turns are searched for the present size of the context."""
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
-    """``last`` is the seq of the newest item that it stands for."""
+    """``last`` is the number of the newest item that the summary replaces."""
     names = [field.name for field in dataclasses.fields(summary) if field.name not in ("key", "usage")]
     return {**{name: getattr(summary, name) for name in names}, "usage": dict(summary.usage)}
 
@@ -28,7 +28,7 @@ class CompactHandler(AgentHandler):
     @guarded("read")
     @operation("List the summaries of a session.", told.Summaries, errors=(404,))
     async def get(self, session_id: str) -> None:
-        """Those that hold on the current branch, oldest first."""
+        """The summaries in use on the current branch, oldest first."""
         session = await self.services.access.session(self.caller, session_id)
         made = await self.services.runtime.store.summaries(session.key)
         self.reply({"summaries": [summary_to_json(summary) for summary in made]})
@@ -36,11 +36,11 @@ class CompactHandler(AgentHandler):
     @guarded("execute")
     @operation("Summarise the older turns for the model.", told.OneSummary, body=EmptyBody, errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
-        """By the engine that the next turn of the session would go to; null when nothing is old enough."""
+        """Summarize with the engine of the session's next turn; null if no turns are old enough."""
         self.parse(EmptyBody)
         key = (await self.services.access.session(self.caller, session_id)).key
         if running := self.services.turns.of_session(key):
-            raise busy(running.id)
+            raise session_busy(running.id)
         engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
         engine = self.services.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
         made = await self.services.runtime.afterwards.compact(key, engine)
@@ -50,14 +50,14 @@ class CompactHandler(AgentHandler):
     @guarded("write")
     @operation("Take the newest summary back.", told.OneSummary, errors=(404,))
     async def delete(self, session_id: str) -> None:
-        """Takes the newest one back; null when there was none."""
+        """Remove the newest summary; null if there was none."""
         key = (await self.services.access.session(self.caller, session_id)).key
         undone = await self.services.runtime.afterwards.compactor.undo(key)
         await self._changed(key)
         self.reply({"summary": summary_to_json(undone) if undone else None})
 
     async def _changed(self, key: SessionKey) -> None:
-        self.services.notifications.changed(key, "compacted")
+        self.services.notifications.on_session_changed(key, "compacted")
         await self.services.sidecars.touch(key)
 
 
@@ -70,15 +70,15 @@ class UsageHandler(AgentHandler):
         self.reply({**cost, "context": await self._context(session.key)})
 
     async def _context(self, key: SessionKey) -> dict[str, int]:
-        """Tokens that the largest request of the newest turn took, with its answer, of what the model reads at once;
-        ``window`` 0: unknown. 0 tokens where none of the newest turns got as far as the model."""
+        """Return the tokens of the newest turn's largest request with its answer, and the size of the model's
+        context (``window``, 0 if unknown). 0 tokens if none of the newest turns reached the model."""
         window = int((await current_engine(self.services, self.caller, key))["context_length"])
         newest = reversed(await self.services.runtime.store.turns(key, LOOKED_AT))
         return {"tokens": next((used for turn in newest if (used := _used(turn))), 0), "window": window}
 
 
 def _used(turn: Turn) -> int:
-    """Of a turn that an older release stored without this, what it cost, if it had one round."""
+    """For turns that an older release stored without this number, use the turn's usage if it had one round."""
     if "context" in turn.record or CALLS in turn.record:
         return int(turn.record.get("context", 0))
     return int(turn.usage.get("prompt_tokens", 0) + turn.usage.get("completion_tokens", 0))

@@ -1,4 +1,4 @@
-"""What a model may call in a turn of this notebook, where each call runs, and whether a person is asked."""
+"""The tools that a model may call in a turn, where each call runs, and whether a person is asked."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class ToolsHandler(AgentHandler):
     @guarded("read")
     @operation("What a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409))
     async def post(self) -> None:
-        """Of a turn with this body; none is begun, and no model is asked. Functions are declared in it."""
+        """Resolve the tools for a turn with this body, functions of the client included. No turn is started and no
+        model is called."""
         body, services = self.parse(ToolsBody), self.services
         kernel = services.access.kernel(self.caller, body.kernel)
         place = await services.notebooks.place(kernel.id) if kernel else ""
-        bound = await services.notebooks.bound(self.caller.namespace, place) if place else None
+        bound = await services.notebooks.bound_session(self.caller.namespace, place) if place else None
         request, notes = body.request(), list[str]()
         if kernel:
             by_kernel = self.caller.kernel is not None

@@ -1,4 +1,4 @@
-"""Folders whose skills and MCP servers turns may use. A notebook may ask; a person says yes in the browser."""
+"""Trusted folders, whose skills and MCP servers turns may use. A kernel may ask; a person confirms in the browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrustHandler(AgentHandler):
     @guarded("read")
     @operation("Which folders are trusted.", told.Trust, query=PLACE, errors=(404,))
     async def get(self) -> None:
-        """Whether the notebook's folder is trusted, and for a person all that are."""
+        """Whether the notebook's folder is trusted; for a person, also all trusted folders."""
         folder, _ = await self._folder(required=False)
         trust = self.services.runtime.trust
         known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
@@ -43,14 +43,14 @@ class TrustHandler(AgentHandler):
         conditions=NOTEBOOK_NAMED,
     )
     async def post(self) -> None:
-        """The folder of the notebook that is named, or of the kernel that asks: that one waits for the person."""
+        """Trust the folder of the named notebook. For a kernel, the folder of its notebook, after a person confirms."""
         self.parse(TrustBody)
         folder, place = await self._folder()
         assert folder is not None
         kernel = self.caller.kernel
         if kernel is not None:
             key = SessionKey(kernel.namespace, "trust")
-            bind = self.services.bind_requests.ask(kernel.id, key, place, folder=str(folder))
+            bind = self.services.bind_requests.add(kernel.id, key, place, folder=str(folder))
             url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
             self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
             return
@@ -65,7 +65,7 @@ class TrustHandler(AgentHandler):
         conditions=NOTEBOOK_NAMED,
     )
     async def delete(self) -> None:
-        """Taking it back needs nobody's yes."""
+        """Remove the trust; this needs no confirmation."""
         folder, _ = await self._folder()
         assert folder is not None
         self.reply(
@@ -73,7 +73,7 @@ class TrustHandler(AgentHandler):
         )
 
     async def _folder(self, *, required: bool = True) -> tuple[Path | None, str]:
-        """The directory of the notebook and its place. Raises InvalidRequest where there is none."""
+        """Return the directory of the notebook and its place. Raises InvalidRequest if there is none."""
         place = await self.queried_place()
         notebook = "" if place is None or place.startswith(KERNEL) else place
         if not notebook and required:

@@ -1,4 +1,4 @@
-"""Turns: start, look at, follow, cancel; and the calls that clients run for them."""
+"""Turns: start, describe, follow, cancel; and the calls that clients run for them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from jupyter_ext.api.schemas import turns as told
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.kernels import Kernel
-from jupyter_ext.turns.idempotency import HEADER, REPLAYED, Begun, key_of
-from jupyter_ext.turns.regenerate import asked_again
+from jupyter_ext.turns.idempotency import HEADER, REPLAYED, IdempotentStart, read_key
+from jupyter_ext.turns.regenerate import repeat_request
 from jupyter_ext.turns.stored_events import replay
 from jupyter_ext.turns.turn_admission import OpenedSession
 from jupyter_ext.turns.turn_versions import fingerprint, fingerprints
-from jupyter_ext.turns.turn_window import window
-from jupyter_ext.turns.turns import Order
+from jupyter_ext.turns.turn_window import read_window
+from jupyter_ext.turns.turns import TurnSpec
 
 LISTED = 20
 MAX_LISTED = 200
@@ -42,12 +42,12 @@ SPEAKS = "Something is said: a prompt, or messages that end with the user's or w
 
 
 def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
-    """``number`` of ``count`` on ``branch``; of a turn without other versions 1 of 1."""
+    """``number`` of ``count`` on ``branch``; 1 of 1 for a turn without other versions."""
     return dataclasses.asdict(version or TurnVersion(branch, 1, 1, "", ""))
 
 
 class TurnsHandler(AgentHandler):
-    """``turns``, for the session of the caller's notebook."""
+    """``turns``: turns of the session of the caller's notebook."""
 
     @guarded("execute")
     @operation(
@@ -64,23 +64,23 @@ class TurnsHandler(AgentHandler):
         body, request = self.parse(TurnBody), self.request
         if session_id is not None:
             body = body.of_session(session_id)
-        key = key_of(self.caller, request.headers.get(HEADER), request.path, request.body)
+        key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
         if key is None:
             begun = await self._begun(body, "")
         else:
-            found = await self.services.idempotency.once(key, lambda turn: self._begun(body, turn))
+            found = await self.services.idempotency.start_once(key, lambda turn: self._begun(body, turn))
             begun = found[1] if found else None
         if begun is None:
             return
-        if begun.again:
+        if begun.replayed:
             self.set_header(REPLAYED, "true")
-        session = begun.turn.order.key
+        session = begun.turn.spec.key
         known = await self.services.runtime.store.info(session)
         reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
         self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
 
-    async def _begun(self, body: TurnBody, turn_id: str) -> Begun | None:
-        """A turn that has begun; None: a stored answer was shown instead."""
+    async def _begun(self, body: TurnBody, turn_id: str) -> IdempotentStart | None:
+        """Start the turn; None if a stored answer was shown instead."""
         caller, admission = self.caller, self.services.turn_admission
         if body.rerun == "show":  # a stored answer may do, which no limit counts
             admission.check_model(caller, body.model)
@@ -96,7 +96,7 @@ class TurnsHandler(AgentHandler):
 
     async def _begun_in(
         self, opened: OpenedSession, body: TurnBody, turn_id: str, kernel: Kernel | None, place: str | None
-    ) -> Begun | None:
+    ) -> IdempotentStart | None:
         caller, key = self.caller, opened.key
         await self.services.turn_inputs.attach(caller, key, body.inputs)
         engine = await self.services.access.engine(self.caller, key, body.model)
@@ -106,44 +106,44 @@ class TurnsHandler(AgentHandler):
             served = self.services.page_tools.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
         if body.replaces:
-            request = await asked_again(self.services.runtime.store, key, request, body.replaces)
+            request = await repeat_request(self.services.runtime.store, key, request, body.replaces)
         if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
             return None
         again = await self._why_again(key, request) if body.rerun == "show" and request.cell else None
-        order = Order(
+        order = TurnSpec(
             key,
             request,
             kernel=kernel.id if kernel else "",
-            by=caller.by,
+            started_by=caller.started_by,
             token=caller.token.id if caller.token else "",
             notebook_dir=self.services.notebooks.directory(notebook) if notebook else None,
             notebook=self.services.attached_notebooks.of_turn(kernel, place or "", by_user=caller.kernel is None),
             notice=self.services.sidecars.problem(caller.namespace, notebook),
             metadata={"client_tools": sorted(body.client_tools)},
-            again=body.rerun != "append",
+            new_version=body.rerun != "append",
             replaces=body.replaces or "",
             id=turn_id,
         )
         turn = await self.services.turns.start(order, queue=body.queue)
-        return Begun(turn, {"created": opened.created, "notebook": notebook, "asked_again": again})
+        return IdempotentStart(turn, {"created": opened.created, "notebook": notebook, "asked_again": again})
 
     async def _why_again(self, key: SessionKey, request: TurnRequest) -> dict[str, str] | None:
-        """Why the cell is asked again; None: it is asked for the first time."""
+        """Return why the cell is asked again; None if it has never been asked."""
         model = self.services.runtime.engines.get(request.model).info().model
         asked, parts = fingerprint(request, model), fingerprints(request, model)
-        why = await self.services.turn_versions.why_again(key, request.cell, asked, parts)
+        why = await self.services.turn_versions.explain_rerun(key, request.cell, asked, parts)
         return {"reason": why[0], "turn": why[1]} if why else None
 
     async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
-        """Answers with the stored turn, if it holds; no model is asked."""
+        """Answer with the stored turn if it is still valid, without calling a model."""
         runtime, versions = self.services.runtime, self.services.turn_versions
         asked = fingerprint(request, runtime.engines.get(request.model).info().model)
-        turn = await versions.stored(key, request.cell, asked, alive)
+        turn = await versions.find_valid_answer(key, request.cell, asked, alive)
         session = await runtime.store.info(key)
         if turn is None or session is None:
             return False
         reply = {"turn": turn.id, "session": key.id, "title": session.title, "created": False, "notebook": notebook}
-        version = version_to_json(await versions.told(turn), session.branch)
+        version = version_to_json(await versions.describe(turn), session.branch)
         reply |= {"private": is_private(key.id), "stored": True}
         self.reply({**reply, "answered": turn.closed, "version": version})
         return True
@@ -160,12 +160,12 @@ class SessionTurnsHandler(TurnsHandler):
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
-        """``limit`` of them, before the turn ``before``."""
+        """The last ``limit`` turns, or the last ones before the turn ``before``."""
         session = await self.services.access.session(self.caller, session_id)
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         line = self.services.turns.line(session.key)
         before = self.get_argument("before", "")
-        self.reply(await window(self.services.runtime.store, session.key, limit, before, line=line))
+        self.reply(await read_window(self.services.runtime.store, session.key, limit, before, line=line))
 
 
 class TurnHandler(AgentHandler):
@@ -181,7 +181,7 @@ class TurnHandler(AgentHandler):
         self.reply(
             {
                 "turn": turn.id,
-                "session": turn.order.key.id,
+                "session": turn.spec.key.id,
                 "state": turn.state,
                 "reason": end.reason if end else "",
                 "usage": dict(end.usage) if end else {},
@@ -219,7 +219,7 @@ class TurnEventsHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self, turn_id: str) -> None:
-        """``stored``: what is kept of it with its pictures, not the log."""
+        """``stored``: the stored turn with its media instead of the live log."""
         after, kept = self._after(), self.get_argument("stored", "") == "1"
         with contextlib.suppress(TurnNotFound):
             if not kept:
@@ -231,7 +231,7 @@ class TurnEventsHandler(AgentHandler):
         await self.stream(encoded(replay(self.services.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:
-        """The query wins: a browser repeats Last-Event-ID of an earlier connection by itself."""
+        """The query takes precedence: a browser repeats the Last-Event-ID of an earlier connection by itself."""
         last = self.request.headers.get("Last-Event-ID", "")
         from_header = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else 0
         return self.number("after", from_header) or 0

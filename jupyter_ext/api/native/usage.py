@@ -1,4 +1,4 @@
-"""What the caller may still ask of this server."""
+"""The limits of the caller, and how much of them is used."""
 
 from __future__ import annotations
 

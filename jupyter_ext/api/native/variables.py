@@ -1,4 +1,4 @@
-"""Variables of a session's sandbox: listed, copied out, and made again when they are gone."""
+"""Variables of a session's sandbox: list, copy, and rebuild after they were lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import turns as told
 from jupyter_ext.api.schemas.operation import Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
-from jupyter_ext.turns.turns import busy
+from jupyter_ext.turns.turns import session_busy
 
 NAMED = "The name is one that a variable of Python can have."
 
@@ -53,8 +53,8 @@ class VariableHandler(AgentHandler):
     @guarded("read")
     @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
     async def get(self, session_id: str, name: str) -> None:
-        """A copy as bytes: ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` say what they are. The
-        sandbox's code made them: read them as data only."""
+        """A copy as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` describe them. Code
+        in the sandbox produced the bytes, so read them as data only."""
         key = (await self.services.access.session(self.caller, session_id)).key
         taken = await self.services.runtime.sandbox.take(key, name)
         self.set_header("X-Variable-Encoding", taken.encoding)
@@ -69,8 +69,8 @@ class RebuildHandler(AgentHandler):
     @guarded("execute")
     @operation("Make variables again that are gone.", told.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
     async def post(self, session_id: str) -> None:
-        """The code of the present branch that ran well in the sandbox, run again; with ``dry_run`` only shown, with
-        what it does beside computing. Answers when it has ended; leaving stops it."""
+        """Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
+        effects besides computing. The answer comes when the code has ended; closing the connection stops it."""
         body = self.parse(RebuildBody)
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime
@@ -80,7 +80,7 @@ class RebuildHandler(AgentHandler):
             self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
             return
         if running := self.services.turns.of_session(key):
-            raise busy(running.id)
+            raise session_busy(running.id)
         self._check_permission()
         timeout_s = runtime.settings.run_timeout_s
         work = rebuild(runtime.sandbox, key, found, timeout_s=timeout_s, read=await self._read(key))
@@ -90,19 +90,20 @@ class RebuildHandler(AgentHandler):
             self.reply({**shown, **dataclasses.asdict(self._running.result())})
 
     def on_connection_close(self) -> None:
-        """Who leaves stops it."""
+        """Stop the code when the client disconnects."""
         super().on_connection_close()
         if self._running is not None:
             self._running.cancel()
 
     def _check_permission(self) -> None:
-        """A person who asks for it has said yes; code in a kernel has not."""
+        """Allow it for a person, whose request is the approval; code in a kernel needs the policy's permission."""
         permission = self.services.runtime.policy.ruling(SANDBOXED).permission
         if permission == "deny" or (permission == "ask" and self.caller.kernel is not None):
             raise Forbidden("The policy of this server does not let this run.", hint="A person may, in the browser.")
 
     async def _read(self, key: SessionKey) -> list[Path]:
-        """What turns from the session's notebook let its code read, so that the next one finds the same process."""
+        """Return the folders that turns from the session's notebook allow its code to read, so that the next turn
+        finds the same sandbox process."""
         kernel = self.caller.kernel
         place = await self.services.notebooks.place(kernel.id) if kernel else None
         paths = [place] if place else await self.services.notebooks.paths(key)

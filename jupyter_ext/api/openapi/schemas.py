@@ -13,6 +13,8 @@ VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data, no schemas."""
 TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset", "errors", "types"})
 """Names that generated clients have of their own, in lower case."""
+PUBLISHED = {"ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
+"""Class names and the schema names that clients know them by: renaming a class must not change the document."""
 Mode = Literal["validation", "serialization"]
 
 
@@ -60,6 +62,7 @@ def _short_names(found: Iterable[str]) -> dict[str, str]:
     taken = set(TAKEN)
     for name in sorted(found, key=lambda name: ("__" in name, name)):
         *modules, last = name.replace("-", "").split("__")
+        last = PUBLISHED.get(last, last)
         prefixes = (
             "".join(map(_word, modules[:n] if n == 1 else modules[-n + 1 :])) for n in range(1, len(modules) + 2)
         )

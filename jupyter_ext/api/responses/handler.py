@@ -28,8 +28,8 @@ from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import Facts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
-from jupyter_ext.turns.dialect_request import Asked, Given
-from jupyter_ext.turns.start_turn import Call
+from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
+from jupyter_ext.turns.start_turn import StartedTurn
 
 LISTED = 20
 MAX_LISTED = 100
@@ -81,7 +81,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         brought = await self._brought(goes_on.items)
         asked = await self._asked(body, goes_on, brought)
         call = await self._begun(body, goes_on, asked)
-        if call.again and body.kept:
+        if call.replayed and body.kept:
             stored = await self.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
                 await self._told_again(stored, body, call)
@@ -96,7 +96,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             await self.responses.drop(live.stored)  # its id was told to nobody
             raise
 
-    async def _told_again(self, stored: StoredResponse, body: ResponsesBody, call: Call) -> None:
+    async def _told_again(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
         """The same response, or the same error, for the same request under its key."""
         if body.stream:
             await self._decided(call.turn)
@@ -118,7 +118,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         if not self._gone:
             self.reply(live.codec.resource)
 
-    async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
+    async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> DialectRequest:
         try:
             asked = await asyncio.to_thread(_read, body, goes_on, brought)
         except ValueError as error:
@@ -128,27 +128,27 @@ class ResponsesHandler(ResponsesAgentHandler):
             return await self._elsewhere(asked, goes_on)
         return asked
 
-    async def _elsewhere(self, asked: Asked, goes_on: Continued) -> Asked:
+    async def _elsewhere(self, asked: DialectRequest, goes_on: Continued) -> DialectRequest:
         """In a session of its own that begins with what was said before."""
         key = SessionKey(self.caller.namespace, goes_on.session)
         messages = await carried(
-            self.services.runtime.store, key, goes_on.after, asked.spoken or asked.request.messages
+            self.services.runtime.store, key, goes_on.after, asked.own_messages or asked.request.messages
         )
         request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
-        return dataclasses.replace(asked, request=request, session="", spoken=())
+        return dataclasses.replace(asked, request=request, session="", own_messages=())
 
-    async def _begun(self, body: ResponsesBody, goes_on: Continued, asked: Asked) -> Call:
+    async def _begun(self, body: ResponsesBody, goes_on: Continued, asked: DialectRequest) -> StartedTurn:
         """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
         try:
             return await self.begun(asked)
         except SessionBusy:
-            if goes_on.after and asked.engaged == () and not body.session_id:
+            if goes_on.after and asked.server_tools == () and not body.session_id:
                 return await self.begun(await self._elsewhere(asked, goes_on))
             if goes_on.named or not asked.session:
                 raise
         return await self.begun(dataclasses.replace(asked, session=""))
 
-    async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: Call) -> LiveResponse:
+    async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: StartedTurn) -> LiveResponse:
         redactor, id = self.services.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
         facts = Facts(
             id,
@@ -161,13 +161,13 @@ class ResponsesHandler(ResponsesAgentHandler):
         )
 
         def kept() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-            items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.order.request.inputs)
+            items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.spec.request.inputs)
             return redactor.value(body.echo), redactor.value(items)
 
         echo, items = await asyncio.to_thread(kept)
         told = dataclasses.replace(facts, echo=echo)
         stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
-        return await self.responses.begin(stored, call.turn, kept=body.kept and not call.again)
+        return await self.responses.begin(stored, call.turn, kept=body.kept and not call.replayed)
 
     async def _brought(self, items: Sequence[AnyItem]) -> Brought:
         """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
@@ -187,15 +187,15 @@ class ResponsesHandler(ResponsesAgentHandler):
             left -= pictures[file_id].size
         return Brought(pictures, await self._files(urls))
 
-    async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, Given]:
+    async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, SubmittedFile]:
         """One after the other, so that all together stay within the bound."""
         fetcher, left = Fetcher(self.services.runtime.guard, self.services.runtime.exits), FILE_BYTES
-        found: dict[str, Given] = {}
+        found: dict[str, SubmittedFile] = {}
         for url, part in parts.items():
             got = await fetcher.get(url, dataclasses.replace(FILE, bytes=left), purpose="a file of the request")
             left -= len(got.data)
             name = part.filename or unquote(PurePosixPath(urlsplit(got.url).path).name) or FILE_NAME
-            found[url] = Given(name=name, mime=got.mime, data=got.data)
+            found[url] = SubmittedFile(name=name, mime=got.mime, data=got.data)
         return found
 
     async def _picture(self, file_id: str, left: int) -> Media:
@@ -209,14 +209,14 @@ class ResponsesHandler(ResponsesAgentHandler):
             raise InvalidRequest(
                 f"A request has at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
             )
-        data = await found.data()
+        data = await found.read()
         try:
             return seen(found.file.mime, data)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 
 
-def _read(body: ResponsesBody, goes_on: Continued, brought: Brought) -> Asked:
+def _read(body: ResponsesBody, goes_on: Continued, brought: Brought) -> DialectRequest:
     """With what tools of the server did, for a session that does not have it. Raises ValueError, Unprocessable."""
     items, alone, names = goes_on.items, goes_on.named, goes_on.names
     messages, files = messages_of(items, brought, alone=alone, names=names)

@@ -27,7 +27,7 @@ from jupyter_ext.api.responses.items import (
     characters,
     text_of,
 )
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 Body: TypeAlias = dict[str, Any]
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -44,7 +44,7 @@ class Reading:
     known: bool
     names: Mapping[str, str]
     messages: list[Message] = field(default_factory=list)
-    files: list[Given] = field(default_factory=list)
+    files: list[SubmittedFile] = field(default_factory=list)
     shell: dict[str, ToolCall] = field(default_factory=dict)
     answer: list[str] | None = None
     calls: list[ToolCall] = field(default_factory=list)
@@ -117,7 +117,7 @@ def messages_of(
     known: bool = False,
     alone: bool = False,
     names: Mapping[str, str] = NOTHING,
-) -> tuple[list[Message], tuple[Given, ...]]:
+) -> tuple[list[Message], tuple[SubmittedFile, ...]]:
     """``alone``: results may come without their calls, at the beginning. What is nothing but instructions asks for what
     its last message says."""
     if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > content.MAX_TEXT:

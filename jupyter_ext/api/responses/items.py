@@ -12,7 +12,7 @@ from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, Media, ToolCall, is_t
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import CALL_ID, MAX_PARTS
 from jupyter_ext.api.dialects.functions import Words
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 Body: TypeAlias = dict[str, Any]
 Id = Annotated[str, Field(max_length=512)]
@@ -25,7 +25,7 @@ class Brought:
     """What was fetched for a request: pictures by URL or id of a file, files by URL."""
 
     pictures: Mapping[str, Media] = field(default_factory=dict)
-    files: Mapping[str, Given] = field(default_factory=dict)
+    files: Mapping[str, SubmittedFile] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------------------------------------- parts
@@ -85,7 +85,7 @@ class InputFile(Words):
     file_data: str | None = None
     file_url: Annotated[str, Field(max_length=8_192)] | None = None
     filename: Annotated[str, Field(max_length=1_000)] | None = None
-    _given: Given | None = PrivateAttr(None)
+    _given: SubmittedFile | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def complete(self) -> InputFile:
@@ -97,7 +97,7 @@ class InputFile(Words):
             self._given = content.file_given(self.file_id, self.filename or "file", self.file_data)
         return self
 
-    def given(self, brought: Brought) -> Given:
+    def given(self, brought: Brought) -> SubmittedFile:
         if self._given is not None:
             return self._given
         return brought.files[self.file_url or ""]

@@ -28,7 +28,7 @@ from jupyter_ext.api.dialects.functions import (
 from jupyter_ext.api.responses.items import AnyItem, Item, MessageItem
 from jupyter_ext.api.responses.output import LOGPROBS
 from jupyter_ext.api.responses.tools import Offered, Tool, offered
-from jupyter_ext.turns.dialect_request import AGENT, Asked, Given
+from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
 
 Body: TypeAlias = dict[str, Any]
 MAX_METADATA = 16
@@ -177,12 +177,12 @@ class ResponsesBody(Decoding):
     def asked(
         self,
         messages: Sequence[Message],
-        files: tuple[Given, ...],
+        files: tuple[SubmittedFile, ...],
         *,
         session: str = "",
         after: str = "",
         spoken: Sequence[Message] = (),
-    ) -> Asked:
+    ) -> DialectRequest:
         """``session`` is the one that it goes on in, behind the turn ``after`` where one is named; ``spoken`` are the
         messages without what tools of the server did. Where only some tools are allowed, there are no others of the
         server. Raises Unprocessable."""
@@ -205,17 +205,17 @@ class ResponsesBody(Decoding):
             web=offered.web,
         )
         repeats = tuple(spoken) != tuple(messages)
-        asked = Asked(
+        asked = DialectRequest(
             self.model,
             request,
             tuple(dict.fromkeys(groups)),
             session,
             files,
             streams=bool(self.stream),
-            kept=self.kept,
+            continuable=self.kept,
             route="responses",
-            spoken=(*told, *spoken) if repeats else (),
-            only=choice.allowed is not None,
+            own_messages=(*told, *spoken) if repeats else (),
+            only_groups=choice.allowed is not None,
         )
         return makeable(asked)
 

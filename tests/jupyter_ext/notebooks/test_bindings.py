@@ -7,7 +7,7 @@ import pytest
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.memory import MemoryStore
-from jupyter_ext.notebooks.bindings import Notebooks, called, is_notebook
+from jupyter_ext.notebooks.bindings import Notebooks, is_notebook, new_session_title
 
 
 class Documents:
@@ -47,47 +47,47 @@ async def test_what_names_no_notebook_below_the_root_is_no_place_for_files(path:
 
 async def test_two_cells_that_start_together_share_the_new_session() -> None:
     notebooks = desk()
-    made = await asyncio.gather(*(notebooks.session("ns", "a.ipynb") for _ in range(5)))
+    made = await asyncio.gather(*(notebooks.ensure_session("ns", "a.ipynb") for _ in range(5)))
     assert len({key for key, _ in made}) == 1
     assert sorted(created for _, created in made) == [False, False, False, False, True]
 
 
 async def test_a_rename_takes_the_session_along_also_when_the_client_tells_jupyter_late() -> None:
     notebooks = desk(k1="a.ipynb", k2="dir/b.ipynb")
-    first, _ = await notebooks.session("ns", "a.ipynb")
-    second, _ = await notebooks.session("ns", "dir/b.ipynb")
-    await notebooks.renamed("a.ipynb", "c.ipynb")
-    await notebooks.renamed("dir", "other")
+    first, _ = await notebooks.ensure_session("ns", "a.ipynb")
+    second, _ = await notebooks.ensure_session("ns", "dir/b.ipynb")
+    await notebooks.on_renamed("a.ipynb", "c.ipynb")
+    await notebooks.on_renamed("dir", "other")
     assert await notebooks.place("k1") == "c.ipynb"
     assert await notebooks.place("k2") == "other/b.ipynb"
-    assert await notebooks.bound("ns", "c.ipynb") == first
-    assert await notebooks.bound("ns", "other/b.ipynb") == second
-    assert await notebooks.bound("ns", "a.ipynb") is None
+    assert await notebooks.bound_session("ns", "c.ipynb") == first
+    assert await notebooks.bound_session("ns", "other/b.ipynb") == second
+    assert await notebooks.bound_session("ns", "a.ipynb") is None
 
 
 async def test_a_rename_forth_and_back_ends_where_it_began() -> None:
     notebooks = desk(k1="a.ipynb")
-    key, _ = await notebooks.session("ns", "a.ipynb")
-    await notebooks.renamed("a.ipynb", "b.ipynb")
-    await notebooks.renamed("b.ipynb", "a.ipynb")
+    key, _ = await notebooks.ensure_session("ns", "a.ipynb")
+    await notebooks.on_renamed("a.ipynb", "b.ipynb")
+    await notebooks.on_renamed("b.ipynb", "a.ipynb")
     assert await notebooks.place("k1") == "a.ipynb"
-    assert await notebooks.bound("ns", "a.ipynb") == key
+    assert await notebooks.bound_session("ns", "a.ipynb") == key
 
 
 async def test_a_new_file_under_an_old_name_is_another_notebook() -> None:
     notebooks = desk(k1="a.ipynb")
-    await notebooks.session("ns", "a.ipynb")
-    await notebooks.renamed("a.ipynb", "b.ipynb")
-    notebooks.created("a.ipynb")
+    await notebooks.ensure_session("ns", "a.ipynb")
+    await notebooks.on_renamed("a.ipynb", "b.ipynb")
+    notebooks.on_created("a.ipynb")
     assert await notebooks.place("k1") == "a.ipynb"
-    assert await notebooks.bound("ns", "a.ipynb") is None
+    assert await notebooks.bound_session("ns", "a.ipynb") is None
 
 
 async def test_a_notebook_made_after_a_deletion_gets_no_old_session() -> None:
     notebooks = desk()
-    key, _ = await notebooks.session("ns", "Untitled.ipynb")
-    await notebooks.deleted("Untitled.ipynb")
-    assert await notebooks.bound("ns", "Untitled.ipynb") is None
+    key, _ = await notebooks.ensure_session("ns", "Untitled.ipynb")
+    await notebooks.on_deleted("Untitled.ipynb")
+    assert await notebooks.bound_session("ns", "Untitled.ipynb") is None
     assert await notebooks.paths(key) == []
 
 
@@ -101,5 +101,5 @@ async def test_paths_of_a_session_are_notebooks_only() -> None:
 
 
 def test_a_session_is_called_like_its_notebook_or_like_what_was_said_first() -> None:
-    assert called("dir/My analysis.ipynb", "x") == "My analysis"
-    assert called("kernel:k1", "plot the data") == "plot the data"
+    assert new_session_title("dir/My analysis.ipynb", "x") == "My analysis"
+    assert new_session_title("kernel:k1", "plot the data") == "plot the data"

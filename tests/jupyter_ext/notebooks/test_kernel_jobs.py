@@ -18,8 +18,8 @@ from agent_kernel.core.events import CallOutput, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
-from jupyter_ext.notebooks.kernel_jobs import Jobs
-from jupyter_ext.notebooks.notebook_access import LiveKernel, looking
+from jupyter_ext.notebooks.kernel_jobs import KernelJobs
+from jupyter_ext.notebooks.notebook_access import LiveKernel, inspection_expression
 
 PATIENCE_S = 30.0
 
@@ -30,7 +30,7 @@ class Desk:
 
     manager: Any
     kernel: str
-    jobs: Jobs
+    jobs: KernelJobs
     said: list[EventBody] = field(default_factory=list)
 
     def context(self, tool: str = "python", /, **arguments: Any) -> ToolContext:
@@ -41,11 +41,11 @@ class Desk:
 
     async def look(self, **arguments: Any) -> ToolOutput:
         context = self.context("running", **arguments)
-        return await asyncio.wait_for(self.jobs.look(self.kernel, context), PATIENCE_S)
+        return await asyncio.wait_for(self.jobs.inspect(self.kernel, context), PATIENCE_S)
 
     async def until_idle(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while await self.jobs.busy(self.kernel):
+            while await self.jobs.busy_reason(self.kernel):
                 await asyncio.sleep(0.1)
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -76,7 +76,7 @@ class Desk:
 async def started(handed_over_s: float = 60.0) -> AsyncIterator[Desk]:
     manager: Any = AsyncMultiKernelManager()  # its methods are typed as those of the blocking one
     kernel = await manager.start_kernel()
-    desk = Desk(manager, kernel, jobs := Jobs(manager.get_kernel, handed_over_s=handed_over_s))
+    desk = Desk(manager, kernel, jobs := KernelJobs(manager.get_kernel, handed_over_s=handed_over_s))
     try:
         yield desk
     finally:
@@ -150,7 +150,7 @@ async def test_a_turn_that_is_stopped_stops_the_code_it_waits_for(desk: Desk) ->
     await desk.until(lambda: "begun" in desk.printed)
     turn.cancel()
     await asyncio.wait([turn])
-    assert desk.jobs.of(desk.kernel)[0].status == "interrupted"
+    assert desk.jobs.jobs_of(desk.kernel)[0].status == "interrupted"
     assert (await desk.run("'idle again'")).text == "'idle again'"
 
 
@@ -187,7 +187,7 @@ async def test_a_kernel_that_dies_ends_the_call_with_that_reason(desk: Desk) -> 
 async def test_a_restarted_kernel_ends_the_jobs_of_its_earlier_life_and_runs_new_ones() -> None:
     async with started(handed_over_s=0.3) as desk:
         await desk.run("import time\nold = 1\ntime.sleep(600)")
-        desk.jobs.life_ended(desk.kernel, "the kernel was restarted")
+        desk.jobs.on_life_end(desk.kernel, "the kernel was restarted")
         await desk.manager.get_kernel(desk.kernel).restart_kernel(now=True)
         assert "(the kernel was restarted, " in (await desk.look()).text
         await desk.until_idle()
@@ -243,7 +243,7 @@ async def test_the_process_of_a_kernel_may_be_stopped_by_the_system_and_is_then_
 
 
 def test_what_is_sent_into_a_kernel_is_one_expression_that_imports_nothing_of_ours() -> None:
-    tree = ast.parse(looking("variables", {"name": "it's"}), mode="eval")
+    tree = ast.parse(inspection_expression("variables", {"name": "it's"}), mode="eval")
     texts = [str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     [source] = [text for text in texts if "def " in text]
     imported = [node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jupyter_client.kernelspec import NoSuchKernel
 
-from jupyter_ext.notebooks.kernel_credentials import Credentials
+from jupyter_ext.notebooks.kernel_credentials import KernelCredentials
 from jupyter_ext.notebooks.kernels import runs_ipykernel
 from tests.jupyter_ext.conftest import HANG, HELLO
 from tests.server import ROOT, AgentServer, Json, followed, start_turn, wait_for_event
@@ -185,7 +185,7 @@ async def test_a_session_of_another_notebook_needs_a_person(server: AgentServer)
 
 
 def test_credentials_are_kept_as_hashes_and_only_the_newest_of_a_kernel_is_valid() -> None:
-    credentials = Credentials()
+    credentials = KernelCredentials()
     old, other = credentials.issue("k"), credentials.issue("other")
     new = credentials.issue("k")
     assert [credentials.kernel(token) for token in (old, new, other, "", "\ud800")] == [None, "k", "other", None, None]

@@ -23,7 +23,7 @@ from agent_kernel.sessions.store.private_store import private_id, with_private
 from agent_kernel.turn.agent import Agent
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.sidecar import Sidecars
-from jupyter_ext.notebooks.sidecar_import import Reunion, note_of
+from jupyter_ext.notebooks.sidecar_import import SidecarImport, sidecar_note
 
 KEY = SessionKey("local", "s1")
 
@@ -45,7 +45,7 @@ class Desk:
     def __post_init__(self) -> None:
         self.notebooks = Notebooks(self.store, NoSessions(), str(self.root))
         self.sidecars = Sidecars(self.store, self.notebooks, self.settings, lambda path: path in self.hidden)
-        self.reunion = Reunion(self.store, self.notebooks, self.sidecars)
+        self.reunion = SidecarImport(self.store, self.notebooks, self.sidecars)
 
     async def talk(self, key: SessionKey = KEY, said: str = "hello", path: str = "a.ipynb") -> None:
         (self.root / path).write_text("{}")
@@ -54,7 +54,7 @@ class Desk:
         await self.notebooks.bind(key, path)
 
     async def save(self, path: str = "a.ipynb") -> None:
-        self.sidecars.mark("local", str(self.root / path))
+        self.sidecars.on_saved("local", str(self.root / path))
         await self.sidecars.write_marked()
 
     def names(self) -> list[str]:
@@ -145,17 +145,17 @@ async def test_a_sidecar_follows_its_notebook(desk: Desk) -> None:
     await desk.talk()
     await desk.save()
     (desk.root / "a.ipynb").rename(desk.root / "b.ipynb")
-    await desk.notebooks.renamed("a.ipynb", "b.ipynb")
-    await desk.sidecars.renamed("a.ipynb", "b.ipynb")
+    await desk.notebooks.on_renamed("a.ipynb", "b.ipynb")
+    await desk.sidecars.on_renamed("a.ipynb", "b.ipynb")
     assert desk.names() == ["b.agent.json", "b.ipynb"]
-    await desk.sidecars.deleted("local", "b.ipynb")
+    await desk.sidecars.on_deleted("local", "b.ipynb")
     assert desk.names() == ["b.ipynb"]
     assert await desk.store.info(KEY) is not None
 
 
 async def test_a_deleted_notebook_leaves_a_sidecar_that_is_not_in_the_store(desk: Desk) -> None:
     (desk.root / "a.agent.json").write_text("{}")
-    await desk.sidecars.deleted("local", "a.ipynb")
+    await desk.sidecars.on_deleted("local", "a.ipynb")
     assert desk.names() == ["a.agent.json"]
 
 
@@ -198,7 +198,7 @@ async def test_export_can_be_off_or_go_to_the_data_directory(desk: Desk) -> None
 async def test_a_stopping_server_writes_what_is_marked(desk: Desk) -> None:
     await desk.talk()
     desk.sidecars.start()
-    desk.sidecars.mark("local", str(desk.root / "a.ipynb"))
+    desk.sidecars.on_saved("local", str(desk.root / "a.ipynb"))
     await desk.sidecars.aclose()
     assert desk.names() == ["a.agent.json", "a.ipynb"]
 
@@ -228,9 +228,9 @@ async def test_a_private_conversation_has_no_sidecar(tmp_path: Path) -> None:
 async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told(desk: Desk) -> None:
     await desk.talk()
     away = Sidecars(desk.store, desk.notebooks, desk.settings, lambda path: False, local=False)
-    away.mark("local", str(desk.root / "a.ipynb"))
-    await away.renamed("a.ipynb", "b.ipynb")
-    await away.deleted("local", "b.ipynb")
+    away.on_saved("local", str(desk.root / "a.ipynb"))
+    await away.on_renamed("a.ipynb", "b.ipynb")
+    await away.on_deleted("local", "b.ipynb")
     await away.write_marked()
     assert desk.names() == ["a.ipynb"]
     assert "in the store only" in away.problem("local", "a.ipynb")
@@ -240,13 +240,13 @@ async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(des
     await desk.talk()
     await desk.save()
     other = Desk(desk.root, desk.settings, MemoryStore())
-    there = await other.reunion.look("local", "a.ipynb")
+    there = await other.reunion.inspect("local", "a.ipynb")
     assert there.kind == "foreign"
-    found = await other.reunion.document("a.ipynb")
+    found = await other.reunion.read_document("a.ipynb")
     assert found is not None
     come = await import_session(other.store, "local", found[0], files=found[1])
     await other.notebooks.bind(come.session.key, "a.ipynb")
-    assert (await other.reunion.look("local", "a.ipynb")).kind == "own"
+    assert (await other.reunion.inspect("local", "a.ipynb")).kind == "own"
     await other.save()
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key == come.session.key
     assert (desk.root / "a.agent.json.bak").read_bytes() == found[0]
@@ -258,9 +258,9 @@ async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk)
     await desk.save()
     main = desk.root / "a.agent.json"
     main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
-    found = await desk.reunion.look("local", "a.ipynb")
+    found = await desk.reunion.inspect("local", "a.ipynb")
     assert found.kind == "ahead"
-    assert "Import the file" in note_of(found, "a.agent.json")
+    assert "Import the file" in sidecar_note(found, "a.agent.json")
     await desk.talk(said="more")
     await desk.save()
     assert "a.agent.conflict.json" in desk.sidecars.problem("local", "a.ipynb")
@@ -271,12 +271,12 @@ async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk)
 async def test_what_is_no_conversation_is_told_and_never_brought_in(desk: Desk, there: bytes) -> None:
     (desk.root / "a.ipynb").write_text("{}")
     (desk.root / "a.agent.json").write_bytes(there)
-    found = await desk.reunion.look("local", "a.ipynb")
+    found = await desk.reunion.inspect("local", "a.ipynb")
     assert found.kind == "unreadable"
-    assert "left as it is" in note_of(found, "a.agent.json")
-    assert await desk.reunion.arriving("local", "a.ipynb") is None
+    assert "left as it is" in sidecar_note(found, "a.agent.json")
+    assert await desk.reunion.find_arriving_session("local", "a.ipynb") is None
     with pytest.raises(InvalidRequest):
-        await desk.reunion.document("a.ipynb")
+        await desk.reunion.read_document("a.ipynb")
 
 
 async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_conflict(desk: Desk) -> None:
@@ -285,7 +285,7 @@ async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_confli
     for turn in range(6):
         await desk.talk(said=f"turn {turn}")
         for each in (desk, other):
-            each.sidecars.mark("local", str(desk.root / "a.ipynb"))
+            each.sidecars.on_saved("local", str(desk.root / "a.ipynb"))
         await asyncio.gather(desk.sidecars.write_marked(), other.sidecars.write_marked())
     await asyncio.gather(desk.save(), other.save())
     written = parse((desk.root / "a.agent.json").read_bytes())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.settings import Settings
-from jupyter_ext.push.model_pulls import Pull, Pulls
+from jupyter_ext.push.model_pulls import ModelDownload, ModelDownloads
 
 SETTINGS = Settings()
 
@@ -22,14 +22,14 @@ def command(tmp_path: Path, body: str) -> tuple[str, ...]:
     return (sys.executable, str(program))
 
 
-async def told(pull: Pull) -> list[dict[str, Any]]:
+async def told(pull: ModelDownload) -> list[dict[str, Any]]:
     return [dict(line) async for line in pull.follow()]
 
 
 async def test_progress_is_passed_on_and_the_last_line_is_the_path(tmp_path: Path) -> None:
     body = "print('a library talks')\nsay(type='progress', stage='download', done=1, total=2, note='hub')\n"
     body += "say(type='progress', stage='done', done=0, total=0, note='')\nsay(type='done', path='/m', name='tiny')\n"
-    pulls = Pulls(SETTINGS, command(tmp_path, body))
+    pulls = ModelDownloads(SETTINGS, command(tmp_path, body))
     lines = await told(pulls.start("tiny"))
     assert lines[-1] == {"stage": "done", "path": "/m"}
     assert {"stage": "download", "done": 1, "total": 2, "message": "hub"} in lines
@@ -40,7 +40,7 @@ async def test_two_who_ask_for_a_model_follow_one_download_and_a_leaving_one_doe
     body = (
         "say(type='progress', stage='download', done=1, total=2, note='')\ntime.sleep(0.3)\nsay(type='done', path='/m')"
     )
-    pulls = Pulls(SETTINGS, command(tmp_path, body))
+    pulls = ModelDownloads(SETTINGS, command(tmp_path, body))
     async for _ in pulls.start("tiny").follow():
         break
     assert (await told(pulls.start("tiny")))[-1]["stage"] == "done"
@@ -52,13 +52,13 @@ async def test_two_who_ask_for_a_model_follow_one_download_and_a_leaving_one_doe
 
 async def test_an_error_of_the_program_is_the_last_line(tmp_path: Path) -> None:
     error = {"code": "pull_failed", "message": "m", "hint": "h", "details": {}}
-    pulls = Pulls(SETTINGS, command(tmp_path, f"say(type='error', **{error!r})\nsys.exit(1)"))
+    pulls = ModelDownloads(SETTINGS, command(tmp_path, f"say(type='error', **{error!r})\nsys.exit(1)"))
     assert (await told(pulls.start("tiny")))[-1] == {"stage": "failed", "error": error}
     await pulls.aclose()
 
 
 async def test_a_program_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
-    pulls = Pulls(SETTINGS, command(tmp_path, "sys.exit('no such thing')"))
+    pulls = ModelDownloads(SETTINGS, command(tmp_path, "sys.exit('no such thing')"))
     error = (await told(pulls.start("tiny")))[-1]["error"]
     assert error["code"] == "pull_failed"
     assert "exit code 1" in error["message"]
@@ -71,7 +71,7 @@ async def test_a_stopping_server_ends_the_download_and_its_readers(tmp_path: Pat
     body = (
         f"open({str(pids)!r}, 'w').write(str(os.getpid()))\nsay(type='progress', stage='download', done=0, total=0)\n"
     )
-    pulls = Pulls(SETTINGS, command(tmp_path, f"{body}time.sleep(600)"))
+    pulls = ModelDownloads(SETTINGS, command(tmp_path, f"{body}time.sleep(600)"))
     reader = asyncio.create_task(told(pulls.start("tiny")))
     while not pids.exists() or not pids.read_text():
         await asyncio.sleep(0.02)
@@ -84,7 +84,7 @@ async def test_the_settings_of_the_server_hold_for_the_download(tmp_path: Path) 
     settings = Settings(cache_dir=tmp_path / "cache", sources="wheels")
     names = ["AGENT_KERNEL_CACHE_DIR", "AGENT_KERNEL_SOURCES"]
     body = f"say(type='done', path=json.dumps([sys.argv[1:], *map(os.environ.get, {names!r})]))"
-    pulls = Pulls(settings, command(tmp_path, body))
+    pulls = ModelDownloads(settings, command(tmp_path, body))
     found = json.loads((await told(pulls.start("tiny")))[-1]["path"])
     assert found == [["model", "pull", "tiny", "--yes", "--json"], str(tmp_path / "cache"), "wheels"]
     await pulls.aclose()

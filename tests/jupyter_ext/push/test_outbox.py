@@ -38,7 +38,7 @@ async def test_messages_are_written_in_the_order_in_which_they_came() -> None:
     wire = Wire()
     await wire.outbox.send({"n": 0})
     for number in (1, 2):
-        wire.outbox.tell({"n": number})
+        wire.outbox.send_now({"n": number})
     later = asyncio.create_task(wire.outbox.send({"n": 3}))
     await wire.take(4)
     await later
@@ -77,7 +77,7 @@ async def test_a_page_that_leaves_its_news_unread_is_given_up_and_nothing_waits_
     waits = asyncio.create_task(wire.outbox.send({"n": 1}))
     await asyncio.sleep(0.01)
     for number in range(20):
-        wire.outbox.tell({"n": number})
+        wire.outbox.send_now({"n": number})
     assert wire.lost == [TOO_SLOW]
     assert wire.outbox.waiting == 0
     with pytest.raises(PageGone):
@@ -104,7 +104,7 @@ async def test_nothing_is_written_to_a_page_that_is_gone() -> None:
     await wire.outbox.send({"n": 0})
     with pytest.raises(PageGone):
         await asyncio.wait_for(wire.outbox.send({"n": 1}), 5)
-    wire.outbox.tell({"n": 2})
+    wire.outbox.send_now({"n": 2})
     assert (wire.outbox.waiting, wire.written, wire.lost) == (0, [], [])
 
 

@@ -12,8 +12,8 @@ import pytest
 from agent_kernel.core.errors import QuotaExceeded, StoreError
 from agent_kernel.core.events import Event, EventNumbering, Notice, TextDelta, TurnFinished
 from jupyter_ext.push.outbox import Outbox
-from jupyter_ext.push.page_connection import MAX_HELD, Page, Pages
-from jupyter_ext.push.page_tools import Serving
+from jupyter_ext.push.page_connection import MAX_HELD, PageConnection, PageConnections
+from jupyter_ext.push.page_tools import PageTools
 from jupyter_ext.turns.event_log import EventLog
 
 END = TurnFinished("committed", "", 0, {})
@@ -26,7 +26,7 @@ class Heard:
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
         self.closed: list[int] = []
-        self.page = Page(Outbox(self._write, lambda code, reason: self.closed.append(code)))
+        self.page = PageConnection(Outbox(self._write, lambda code, reason: self.closed.append(code)))
 
     async def _write(self, text: str) -> None:
         self.said.append(json.loads(text))
@@ -50,14 +50,14 @@ async def test_a_turn_that_ends_leaves_the_table_and_one_that_is_followed_anew_s
     await asyncio.sleep(0)
     heard.page.follow("t", log.follow(), {})
     await asyncio.sleep(0.01)
-    assert heard.page.held == 1
+    assert heard.page.held_count == 1
     log.append(TextDelta("a"))
     log.append(END)
     await asyncio.sleep(0.01)
-    assert (heard.page.held, heard.seqs()) == (0, [1, 2])
+    assert (heard.page.held_count, heard.seqs()) == (0, [1, 2])
     heard.page.follow("t", log.follow(1), {})
     await asyncio.sleep(0.01)
-    assert (heard.page.held, heard.seqs()) == (0, [1, 2, 2])
+    assert (heard.page.held_count, heard.seqs()) == (0, [1, 2, 2])
 
 
 async def test_behind_the_answer_there_are_only_events_of_the_new_place() -> None:
@@ -74,7 +74,7 @@ async def test_behind_the_answer_there_are_only_events_of_the_new_place() -> Non
 
 
 async def test_closing_ends_all_of_it_and_leaves_no_task() -> None:
-    heard, serving, before = Heard(), Serving(), asyncio.all_tasks()
+    heard, serving, before = Heard(), PageTools(), asyncio.all_tasks()
     logs = [EventLog(f"t{number}", "s") for number in range(5)]
     for log in logs:
         log.append(TextDelta("a"))
@@ -89,7 +89,7 @@ async def test_closing_ends_all_of_it_and_leaves_no_task() -> None:
     for log in logs:
         log.append(END)
     await asyncio.sleep(0.01)
-    assert (len(heard.said), heard.page.held) == (said, 0)
+    assert (len(heard.said), heard.page.held_count) == (said, 0)
     assert asyncio.all_tasks() == before
 
 
@@ -117,12 +117,12 @@ async def test_a_store_that_fails_is_told_and_the_page_stays() -> None:
     await asyncio.sleep(0.01)
     assert heard.said[-1]["error"]["code"] == "store_error"
     assert heard.said[-1]["about"] == {"do": "follow", "turn": "t"}
-    assert (heard.page.held, heard.closed) == (0, [])
+    assert (heard.page.held_count, heard.closed) == (0, [])
     heard.page.close()
 
 
 async def test_a_server_that_stops_tells_every_page() -> None:
-    pages, told = Pages(), list[int]()
+    pages, told = PageConnections(), list[int]()
     for _ in range(3):
         pages.add(Heard().page, lambda code, reason: told.append(code))
     gone = Heard().page
@@ -141,4 +141,4 @@ async def test_a_turn_that_can_not_be_told_says_so() -> None:
     heard.page.follow("t", broken(), {"do": "follow", "turn": "t"})
     await asyncio.sleep(0.01)
     said = heard.said[-1]
-    assert (said["type"], said["about"]["turn"], heard.page.held) == ("error", "t", 0)
+    assert (said["type"], said["about"]["turn"], heard.page.held_count) == ("error", "t", 0)

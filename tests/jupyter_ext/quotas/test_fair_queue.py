@@ -90,7 +90,7 @@ async def test_far_back_in_a_long_line_not_every_step_is_told() -> None:
     told = []
     for position in range(200, 0, -1):
         ticket.changed.clear()
-        ticket.moved(position)
+        ticket.set_position(position)
         told += [ticket.position] if ticket.changed.is_set() else []
     assert told[:3] == [200, 160, 128]
     assert told[-10:] == list(range(10, 0, -1))
@@ -108,7 +108,7 @@ async def test_no_slot_is_lost_wherever_a_call_is_cancelled(slots: int) -> None:
         await asyncio.wait([task, *others])
         reached.add(task.cancelled())
         assert len(done) - done.count(("c", 9)) == 4
-        assert (queue.waiting, queue.taken) == (0, 0)
+        assert (queue.waiting, queue.in_use) == (0, 0)
         assert await served(queue, [("d", 10)]) == [("d", 10)]
     assert reached == {True, False}
 
@@ -141,7 +141,7 @@ async def test_whatever_comes_and_goes_nobody_starves_and_all_slots_come_back(se
             await asyncio.sleep(0)
     await asyncio.wait(tasks)
     assert len(done) == sum(not task.cancelled() for task in tasks)
-    assert (queue.waiting, queue.taken) == (0, 0)
+    assert (queue.waiting, queue.in_use) == (0, 0)
 
 
 @pytest.mark.parametrize("users", [2, 5, 20])

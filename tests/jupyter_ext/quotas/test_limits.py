@@ -19,9 +19,9 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.quotas.limits import Limits
-from jupyter_ext.quotas.server_db import records
-from jupyter_ext.quotas.token_usage import Account, Spending
-from jupyter_ext.turns.turns import LiveTurn, Order, Turns
+from jupyter_ext.quotas.server_db import open_server_db
+from jupyter_ext.quotas.token_usage import QuotaAccount, TokenSpending
+from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
 from tests.turns import CancelledAt
 
 HELLO = {"text": "Hello there.", "loop": True}
@@ -48,9 +48,9 @@ class Server:
             engine="scripted", script=str(path), store="memory", data_dir=tmp_path, tools="python", **limits
         )
         self.clock = Clock()
-        self.records = records(None)
+        self.records = open_server_db(None)
         self.runtime = Runtime.build(self.settings)
-        self.limits = Limits(self.settings, Spending(self.records, self.clock), self.clock)
+        self.limits = Limits(self.settings, TokenSpending(self.records, self.clock), self.clock)
         self.turns = Turns(self.runtime, self.limits)
         self._sessions = 0
 
@@ -63,9 +63,9 @@ class Server:
         await self.limits.aclose()
         await self.records.aclose()
 
-    def order(self, prompt: str = "hello", user: str = "ada", token: str = "", session: str = "") -> Order:
+    def order(self, prompt: str = "hello", user: str = "ada", token: str = "", session: str = "") -> TurnSpec:
         self._sessions += 1
-        return Order(SessionKey(user, session or f"s{self._sessions}"), TurnRequest(prompt), token=token)
+        return TurnSpec(SessionKey(user, session or f"s{self._sessions}"), TurnRequest(prompt), token=token)
 
     async def start(self, prompt: str = "hello", **about: str) -> LiveTurn:
         return await self.turns.start(self.order(prompt, **about))
@@ -152,7 +152,7 @@ async def test_every_end_of_a_turn_gives_its_place_back(tmp_path: Path, ending: 
                 await server.turns.cancel(turn, "enough")
             await ended(turn)
         assert (await server.state())["turns_at_once"]["used"] == 0
-        assert server.limits.queue(server.runtime.engines.get()).taken == 0
+        assert server.limits.queue(server.runtime.engines.get()).in_use == 0
         assert not +server.limits.expected
 
 
@@ -228,42 +228,42 @@ async def test_a_call_that_was_cut_off_costs_what_it_had_said(tmp_path: Path) ->
 
 
 async def test_budgets_last_over_a_restart_and_are_shared_by_servers_of_one_directory(tmp_path: Path) -> None:
-    clock, ada = Clock(), Account("ada")
-    first, second = (records(tmp_path / "requests.db") for _ in range(2))
-    one, other = Spending(first, clock), Spending(second, clock)
-    one.charge([ada, Account("ada", "t")], 7)
+    clock, ada = Clock(), QuotaAccount("ada")
+    first, second = (open_server_db(tmp_path / "requests.db") for _ in range(2))
+    one, other = TokenSpending(first, clock), TokenSpending(second, clock)
+    one.charge([ada, QuotaAccount("ada", "t")], 7)
     other.charge([ada], 5)
     await one.aclose()
     await other.aclose()
-    assert (await one.of(ada)).hour == (await other.of(ada)).hour == 12
+    assert (await one.spent_by(ada)).hour == (await other.spent_by(ada)).hour == 12
     await first.aclose()
     await second.aclose()
-    third = records(tmp_path / "requests.db")
-    assert (await Spending(third, clock).of(ada)).day == 12
-    assert (await Spending(third, clock).of(Account("ada", "t"))).day == 7
+    third = open_server_db(tmp_path / "requests.db")
+    assert (await TokenSpending(third, clock).spent_by(ada)).day == 12
+    assert (await TokenSpending(third, clock).spent_by(QuotaAccount("ada", "t"))).day == 7
     await third.aclose()
     assert (tmp_path / "requests.db").stat().st_mode & 0o077 == 0
 
 
 async def test_tokens_are_counted_also_while_they_can_not_be_written(tmp_path: Path) -> None:
-    database = records(tmp_path / "requests.db")
-    spending = Spending(database, Clock())
+    database = open_server_db(tmp_path / "requests.db")
+    spending = TokenSpending(database, Clock())
     (tmp_path / "requests.db").mkdir()
-    spending.charge([Account("ada")], 3)
+    spending.charge([QuotaAccount("ada")], 3)
     await spending.aclose()
     (tmp_path / "requests.db").rmdir()
-    assert (await spending.of(Account("ada"))).hour == 3
-    spending.charge([Account("ada")], 4)
+    assert (await spending.spent_by(QuotaAccount("ada"))).hour == 3
+    spending.charge([QuotaAccount("ada")], 4)
     await spending.aclose()
-    assert (await Spending(database, Clock()).of(Account("ada"))).hour == 7
+    assert (await TokenSpending(database, Clock()).spent_by(QuotaAccount("ada"))).hour == 7
     await database.aclose()
 
 
 async def test_what_is_older_than_a_day_is_taken_away(tmp_path: Path) -> None:
-    clock, database = Clock(), records(tmp_path / "requests.db")
+    clock, database = Clock(), open_server_db(tmp_path / "requests.db")
     for _ in range(3):
-        spending = Spending(database, clock)
-        spending.charge([Account("ada")], 1)
+        spending = TokenSpending(database, clock)
+        spending.charge([QuotaAccount("ada")], 1)
         await spending.aclose()
         clock.now += 24 * 3600
     assert await _rows(database) == 1
@@ -323,7 +323,7 @@ async def test_a_turn_that_waits_says_so_and_can_be_stopped(tmp_path: Path) -> N
 async def test_when_too_many_wait_no_more_are_taken(tmp_path: Path) -> None:
     async with Server(tmp_path, turns_at_once=1, turns_waiting=2) as server:
         await server.start("hang")
-        while not server.limits.queue(server.runtime.engines.get()).taken:
+        while not server.limits.queue(server.runtime.engines.get()).in_use:
             await asyncio.sleep(0)
         waiting = [await server.start() for _ in range(2)]
         with pytest.raises(EngineBusy, match="2 turns wait") as refused:
@@ -337,7 +337,7 @@ async def test_a_person_who_is_asked_holds_no_slot(tmp_path: Path) -> None:
     async with Server(tmp_path, turns_at_once=1, permission="ask") as server:
         order = server.order("code")
         asked = await server.turns.start(
-            Order(order.key, TurnRequest("code", answers=frozenset("*"), permission="ask")), queue=True
+            TurnSpec(order.key, TurnRequest("code", answers=frozenset("*"), permission="ask")), queue=True
         )
         while "approval.required" not in [event.body.type for event in asked.log.since(0)]:
             await asyncio.sleep(0.01)
@@ -356,13 +356,13 @@ async def test_no_slot_and_no_place_is_lost_wherever_a_turn_is_cancelled(tmp_pat
             agent = server.runtime.agent(
                 key,
                 TurnRequest("hello"),
-                through=lambda engine, entry=entry: server.limits.metered(engine, "ada", "", entry),  # type: ignore[misc]
+                through=lambda engine, entry=entry: server.limits.meter(engine, "ada", "", entry),  # type: ignore[misc]
             )
             task = asyncio.create_task(CancelledAt(agent.turn(TurnRequest("hello"), lambda body: None), n).run())
             await asyncio.wait([task])
             entry.leave()
             stopped += task.cancelled()
-            assert server.limits.queue(engine).taken == 0
+            assert server.limits.queue(engine).in_use == 0
             assert server.limits.queue(engine).waiting == 0
             assert (await server.state())["turns_at_once"]["used"] == 0
             if not task.cancelled():

@@ -17,10 +17,10 @@ from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.sessions.store.database import Database
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.quotas.server_db import records
+from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.turns import idempotency, idempotency_rows
-from jupyter_ext.turns.idempotency import Begun, Idempotency, key_of
-from jupyter_ext.turns.idempotency_rows import AnsweredRows, Key
+from jupyter_ext.turns.idempotency import Idempotency, IdempotentStart, read_key
+from jupyter_ext.turns.idempotency_rows import IdempotencyKey, IdempotencyRows
 from jupyter_ext.turns.turns import LiveTurn, Turns
 from tests.jupyter_ext.quotas.test_limits import Server, ended
 from tests.turns import CancelledAt
@@ -28,8 +28,8 @@ from tests.turns import CancelledAt
 CALLER = Caller("ada")
 
 
-def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> Key:
-    found = key_of(caller, name, "/agent/v1/turns", body)
+def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> IdempotencyKey:
+    found = read_key(caller, name, "/agent/v1/turns", body)
     assert found is not None
     return found
 
@@ -42,22 +42,22 @@ class Desk:
         self.idempotency = Idempotency(server.runtime.store, server.turns, rows, server.clock)
         self.begun = 0
 
-    def begin(self, prompt: str = "hello", session: str = "") -> Callable[[str], Awaitable[Begun | None]]:
-        async def begin(turn: str) -> Begun:
+    def begin(self, prompt: str = "hello", session: str = "") -> Callable[[str], Awaitable[IdempotentStart | None]]:
+        async def begin(turn: str) -> IdempotentStart:
             order = self.server.order(prompt, session=session)
             await asyncio.sleep(0)
             if prompt == "refused":
                 raise EngineError("no")
             await self.server.runtime.store.create(order.key)
             self.begun += 1
-            return Begun(
+            return IdempotentStart(
                 await self.server.turns.start(type(order)(order.key, order.request, id=turn)), {"n": self.begun}
             )
 
         return begin
 
-    async def once(self, which: Key, prompt: str = "hello", session: str = "") -> Begun:
-        found = await self.idempotency.once(which, self.begin(prompt, session))
+    async def once(self, which: IdempotencyKey, prompt: str = "hello", session: str = "") -> IdempotentStart:
+        found = await self.idempotency.start_once(which, self.begin(prompt, session))
         assert found is not None
         return found[1]
 
@@ -76,20 +76,20 @@ def text(turn: LiveTurn) -> str:
 
 
 def test_a_key_is_that_of_one_caller_and_one_request_below_any_mount() -> None:
-    here, mounted = [key_of(CALLER, "k", path, b"{}") for path in ("/user/ada/agent/v1/turns", "/v1/turns")]
+    here, mounted = [read_key(CALLER, "k", path, b"{}") for path in ("/user/ada/agent/v1/turns", "/v1/turns")]
     assert here == mounted
     other = [
-        key_of(CALLER, "k", "/v1/responses", b"{}"),
-        key_of(CALLER, "k", "/v1/turns", b"{ }"),
-        key_of(Caller("bob"), "k", "/v1/turns", b"{}"),
+        read_key(CALLER, "k", "/v1/responses", b"{}"),
+        read_key(CALLER, "k", "/v1/turns", b"{ }"),
+        read_key(Caller("bob"), "k", "/v1/turns", b"{}"),
     ]
     assert here is not None
     assert here not in other
-    assert [one is not None and one.place == here.place for one in other] == [True, True, False]
-    assert key_of(CALLER, None, "/v1/turns", b"{}") is None
+    assert [one is not None and one.identity == here.identity for one in other] == [True, True, False]
+    assert read_key(CALLER, None, "/v1/turns", b"{}") is None
     for wrong in ("", " k", "k ", "\n", "é", "x" * 256):
         with pytest.raises(InvalidRequest):
-            key_of(CALLER, wrong, "/v1/turns", b"{}")
+            read_key(CALLER, wrong, "/v1/turns", b"{}")
 
 
 async def test_whoever_comes_while_it_begins_gets_the_same_turn(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ async def test_whoever_comes_while_it_begins_gets_the_same_turn(tmp_path: Path) 
         found = await asyncio.gather(*(made.once(key()) for _ in range(20)))
         assert made.begun == 1
         assert len({id(one.turn) for one in found}) == 1
-        assert sorted(one.again for one in found) == [False, *[True] * 19]
+        assert sorted(one.replayed for one in found) == [False, *[True] * 19]
 
 
 async def test_whoever_joined_a_start_that_fails_hears_so_and_the_key_is_free(tmp_path: Path) -> None:
     async with desk(tmp_path) as made:
         results = await asyncio.gather(*(made.once(key(), "refused") for _ in range(5)), return_exceptions=True)
         assert {type(result) for result in results} == {EngineError}
-        assert (await made.once(key())).again is False
+        assert (await made.once(key())).replayed is False
 
 
 async def test_wherever_the_first_request_is_given_up_its_key_is_free_or_has_its_turn(
@@ -124,14 +124,14 @@ async def test_wherever_the_first_request_is_given_up_its_key_is_free_or_has_its
             assert made.begun - before <= 1 + began
             assert text(found.turn) == "Hello there."
             if not task.cancelled():
-                assert found.again
+                assert found.replayed
                 break
         assert 2 < stopped < 39
 
 
 async def test_two_servers_on_one_file_begin_one_turn(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    rows = [records(tmp_path / "requests.db") for _ in range(2)]
+    rows = [open_server_db(tmp_path / "requests.db") for _ in range(2)]
     slow = {"text": "one two three", "deltas": 3, "delay": 0.05, "loop": True}
     async with Server(tmp_path / "a", [slow]) as server:
         first, second = (Desk(server, each) for each in rows)
@@ -152,15 +152,15 @@ async def test_a_client_that_comes_back_in_time_finds_its_turn_running(
 ) -> None:
     monkeypatch.setattr(idempotency, "GRACE_S", 0.05)
     async with desk(tmp_path) as made:
-        entry, begun = await made.idempotency.once(key(), made.begin("hang")) or pytest.fail("it begins")
-        made.idempotency.joins(entry)
-        made.idempotency.leaves(entry)
-        made.idempotency.joins(entry)
+        entry, begun = await made.idempotency.start_once(key(), made.begin("hang")) or pytest.fail("it begins")
+        made.idempotency.add_reader(entry)
+        made.idempotency.remove_reader(entry)
+        made.idempotency.add_reader(entry)
         await asyncio.sleep(0.15)
         assert begun.turn.running
-        made.idempotency.leaves(entry)
+        made.idempotency.remove_reader(entry)
         assert (await ended(begun.turn)).reason == idempotency.LEFT
-        assert (await made.once(key(), "hang")).again is False, "it had done nothing"
+        assert (await made.once(key(), "hang")).replayed is False, "it had done nothing"
 
 
 async def test_a_turn_that_runs_on_without_its_client_is_not_stopped(
@@ -168,9 +168,9 @@ async def test_a_turn_that_runs_on_without_its_client_is_not_stopped(
 ) -> None:
     monkeypatch.setattr(idempotency, "GRACE_S", 0.01)
     async with desk(tmp_path) as made:
-        entry, begun = await made.idempotency.once(key(), made.begin("hang")) or pytest.fail("it begins")
-        made.idempotency.joins(entry)
-        made.idempotency.leaves(entry, stops=False)
+        entry, begun = await made.idempotency.start_once(key(), made.begin("hang")) or pytest.fail("it begins")
+        made.idempotency.add_reader(entry)
+        made.idempotency.remove_reader(entry, stops=False)
         await asyncio.sleep(0.1)
         assert begun.turn.running
 
@@ -187,7 +187,7 @@ async def test_logs_are_held_within_bounds_and_later_made_again(
         assert len(made.idempotency._entries) <= 4
         again = await made.once(key("k0"))
         await ended(again.turn)
-        assert (again.again, text(again.turn), again.facts) == (True, "Hello there.", {"n": 1})
+        assert (again.replayed, text(again.turn), again.facts) == (True, "Hello there.", {"n": 1})
         with pytest.raises(KeyReused, match="not kept"):
             await made.once(key("k1"))
         assert made.begun == 8
@@ -202,7 +202,7 @@ async def test_what_was_deleted_with_its_session_is_not_said_again(tmp_path: Pat
     async with desk(tmp_path) as made:
         begun = await made.once(key())
         await ended(begun.turn)
-        await made.server.runtime.store.delete(begun.turn.order.key)
+        await made.server.runtime.store.delete(begun.turn.spec.key)
         with pytest.raises(KeyReused, match="not kept"):
             await made.once(key())
 
@@ -211,24 +211,24 @@ async def test_a_key_holds_for_a_day(tmp_path: Path) -> None:
     async with desk(tmp_path) as made:
         await ended((await made.once(key())).turn)
         made.server.clock.now += idempotency_rows.KEPT_S - 1
-        assert (await made.once(key())).again
+        assert (await made.once(key())).replayed
         with pytest.raises(KeyReused):
             await made.once(key(body=b"other"))
         made.server.clock.now += 2
-        assert (await made.once(key(body=b"other"))).again is False
+        assert (await made.once(key(body=b"other"))).replayed is False
         assert made.begun == 2
 
 
 async def test_a_user_has_so_many_keys_and_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency_rows, "MOST", 5)
-    database, now = records(None), [1_000_000.0]
-    rows = AnsweredRows(database, lambda: now[0])
+    database, now = open_server_db(None), [1_000_000.0]
+    rows = IdempotencyRows(database, lambda: now[0])
     for n in range(20):
         now[0] += 1
         await rows.claim(key(f"k{n}"), f"t{n}")
         await rows.claim(key(f"k{n}", caller=Caller("bob")), f"t{n}") if n < 2 else None
-    assert [n for n in range(20) if await rows.found(key(f"k{n}"))] == list(range(15, 20))
-    assert await rows.found(key("k0", caller=Caller("bob")))
+    assert [n for n in range(20) if await rows.find(key(f"k{n}"))] == list(range(15, 20))
+    assert await rows.find(key("k0", caller=Caller("bob")))
     now[0] += idempotency_rows.KEPT_S
     await rows.claim(key("last"), "t")
     assert (await _dump(database)).count(b"INSERT INTO") == 1
@@ -239,7 +239,7 @@ async def test_a_start_without_a_record_is_no_start(tmp_path: Path) -> None:
     """What can not be noted is not begun: its repetition would begin it again."""
     blocked = tmp_path / "requests.db"
     blocked.mkdir()
-    async with desk(tmp_path, records(blocked)) as made:
+    async with desk(tmp_path, open_server_db(blocked)) as made:
         with pytest.raises(Exception, match=r"requests\.db"):
             await made.once(key())
         assert made.begun == 0
@@ -253,15 +253,17 @@ CALLED = [SAID, assistant("", [CALL])]
 DONE = [*CALLED, tool_result(CALL, "booked", "success")]
 
 
-async def kept(made: Desk, which: Key, messages: list[Message], *, owner: Owner | None = None) -> tuple[Turn, Owner]:
+async def kept(
+    made: Desk, which: IdempotencyKey, messages: list[Message], *, owner: Owner | None = None
+) -> tuple[Turn, Owner]:
     """A turn under a key, that this server knows from the disk alone. It is open."""
     session, owner = SessionKey("ada", which.key[:20]), owner or Owner.here()
-    store, rows = made.server.runtime.store, AnsweredRows(made.server.records, made.server.clock)
+    store, rows = made.server.runtime.store, IdempotencyRows(made.server.records, made.server.clock)
     await store.create(session)
     turn = await store.open_turn(Turn(f"turn_{which.key[:8]}", session), owner)
     await store.append(turn, owner, messages, 0)
     assert await rows.claim(which, turn.id) is None
-    await rows.began(which, turn.id, session.id, {})
+    await rows.mark_begun(which, turn.id, session.id, {})
     return turn, owner
 
 
@@ -274,7 +276,7 @@ async def test_a_turn_that_was_killed_runs_no_tool_twice(tmp_path: Path, message
         closed = await made.server.runtime.store.recover()
         assert [(one.id, one.state, one.record) for one in closed] == [(turn.id, "interrupted", {})]
         begun = await made.once(key())
-        assert (begun.again, made.begun) == (again, 0 if again else 1)
+        assert (begun.replayed, made.begun) == (again, 0 if again else 1)
         assert (begun.turn.id == turn.id) is again
         end = await ended(begun.turn)
         assert end.state == ("interrupted" if again else "committed")
@@ -288,7 +290,7 @@ async def test_a_turn_that_was_stopped_before_it_did_anything_begins_again_after
     async with desk(tmp_path) as made:
         turn, owner = await kept(made, key(), messages)
         await made.server.runtime.store.close_turn(turn, owner, "cancelled", reason)
-        assert (await made.once(key())).again is again
+        assert (await made.once(key())).replayed is again
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -302,7 +304,7 @@ async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, resta
             made.server.turns = Turns(made.server.runtime)
             made.idempotency = Idempotency(made.server.runtime.store, made.server.turns, made.server.records)
         again = await made.once(key(), "hang")
-        assert again.again is False
+        assert again.replayed is False
         assert again.turn.id != first.id
 
 
@@ -310,4 +312,4 @@ async def test_what_a_person_stopped_is_not_begun_again(tmp_path: Path) -> None:
     async with desk(tmp_path) as made:
         turn, owner = await kept(made, key(), [SAID])
         await made.server.runtime.store.close_turn(turn, owner, "cancelled", "enough")
-        assert (await made.once(key())).again
+        assert (await made.once(key())).replayed

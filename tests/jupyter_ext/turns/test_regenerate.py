@@ -14,7 +14,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.history import LOST
-from jupyter_ext.turns.regenerate import asked_again
+from jupyter_ext.turns.regenerate import repeat_request
 
 KEY = SessionKey("local", "s")
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
@@ -31,11 +31,11 @@ async def test_silence_asks_the_same_again_with_pictures_and_notes_and_no_more_f
     picture = Media.of("image/png", PNG)
     request = TurnRequest("what is this", media=(picture,), notes=(Note("Cell 3", "df"),), permission="ask")
     turn = await asked(store, request)
-    again = await asked_again(store, KEY, TurnRequest("", where="sandbox"), turn)
+    again = await repeat_request(store, KEY, TurnRequest("", where="sandbox"), turn)
     assert (again.prompt, again.where, again.permission) == ("what is this", "sandbox", "ask")
     assert [medium.data for medium in again.media] == [PNG]
     assert [note.text for note in again.notes] == ["Cell 3: df"]
-    stricter = await asked_again(store, KEY, TurnRequest("", permission="deny"), turn)
+    stricter = await repeat_request(store, KEY, TurnRequest("", permission="deny"), turn)
     assert stricter.permission == "deny"
 
 
@@ -43,7 +43,7 @@ async def test_files_go_along_again_and_a_note_is_said_once_however_often_it_is_
     store = MemoryStore()
     turn = await asked(store, TurnRequest("one", notes=(Note("Cell 3", "df"), Note("", "copies")), inputs=("file_1",)))
     for _ in range(3):
-        again = await asked_again(store, KEY, TurnRequest(""), turn)
+        again = await repeat_request(store, KEY, TurnRequest(""), turn)
         assert again.inputs == ("file_1",)
         turn = await asked(store, replace(again, notes=(*again.notes, Note("", "copies"))))
     found = await store.turn(KEY.namespace, turn)
@@ -56,15 +56,15 @@ async def test_words_of_ones_own_take_nothing_along() -> None:
     store = MemoryStore()
     turn = await asked(store, TurnRequest("one", notes=(Note("Cell 3", "df"),)))
     edited = TurnRequest("two")
-    assert await asked_again(store, KEY, edited, turn) is edited
+    assert await repeat_request(store, KEY, edited, turn) is edited
     carried = TurnRequest("", messages=(user("three"),))
-    assert await asked_again(store, KEY, carried, turn) is carried
+    assert await repeat_request(store, KEY, carried, turn) is carried
 
 
 async def test_that_variables_were_lost_then_is_not_said_again() -> None:
     store = MemoryStore()
     turn = await asked(store, TurnRequest("one", notes=(Note("", LOST),)))
-    assert (await asked_again(store, KEY, TurnRequest(""), turn)).notes == ()
+    assert (await repeat_request(store, KEY, TurnRequest(""), turn)).notes == ()
 
 
 async def test_a_turn_of_another_session_or_none_is_not_found() -> None:
@@ -72,4 +72,4 @@ async def test_a_turn_of_another_session_or_none_is_not_found() -> None:
     turn = await asked(store, TurnRequest("one"))
     for key, id in ((KEY, "turn_there_is_none"), (SessionKey("local", "other"), turn), (SessionKey("x", "s"), turn)):
         with pytest.raises(TurnNotFound):
-            await asked_again(store, key, TurnRequest(""), id)
+            await repeat_request(store, key, TurnRequest(""), id)

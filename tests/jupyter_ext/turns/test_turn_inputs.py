@@ -14,12 +14,12 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 from jupyter_ext.turns.turn_inputs import TurnInputs
 
 KEY = SessionKey("local", "s")
 CALLER = Caller("local")
-A, B = Given(name="a.txt", data=b"one"), Given(name="b.txt", data=b"two")
+A, B = SubmittedFile(name="a.txt", data=b"one"), SubmittedFile(name="b.txt", data=b"two")
 
 
 class Counting(FileRegistry):
@@ -56,13 +56,13 @@ async def test_files_that_are_repeated_are_listed_once_and_not_written_again(
     store: SqliteStore, files: Counting
 ) -> None:
     inputs = inputs_of(store, files)
-    first = await inputs.bring(CALLER, KEY, [A, B, A])
+    first = await inputs.add(CALLER, KEY, [A, B, A])
     assert first == (first[0], first[1], first[0])
     assert len(set(first)) == 2
     listings, written = files.listings, files.written
-    assert await inputs.bring(CALLER, KEY, [B, A, B]) == (first[1], first[0], first[1])
+    assert await inputs.add(CALLER, KEY, [B, A, B]) == (first[1], first[0], first[1])
     assert (files.listings - listings, files.written - written) == (1, 0)
-    other = await inputs.bring(CALLER, KEY, [Given(name="a.txt", data=b"changed"), Given(id=first[1])])
+    other = await inputs.add(CALLER, KEY, [SubmittedFile(name="a.txt", data=b"changed"), SubmittedFile(id=first[1])])
     assert other[0] not in first
     assert other[1] == first[1]
 
@@ -70,7 +70,7 @@ async def test_files_that_are_repeated_are_listed_once_and_not_written_again(
 async def test_a_store_that_keeps_no_files_says_so_of_a_file_with_its_bytes(store: SqliteStore) -> None:
     inputs = inputs_of(store, None)
     with pytest.raises(InvalidRequest, match="keeps no files"):
-        await inputs.bring(CALLER, KEY, [A])
+        await inputs.add(CALLER, KEY, [A])
     assert await store.info(KEY) is None
     with pytest.raises(FileNotFound, match="file_1"):
-        await inputs.bring(CALLER, KEY, [Given(id="file_1")])
+        await inputs.add(CALLER, KEY, [SubmittedFile(id="file_1")])

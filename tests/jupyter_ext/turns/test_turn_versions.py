@@ -19,18 +19,18 @@ from agent_kernel.core.session import MAIN, Branch, Owner, SessionKey, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
-from jupyter_ext.turns.turn_versions import ASKED, Versions, fingerprint
+from jupyter_ext.turns.turn_versions import ASKED, TurnVersions, fingerprint
 from tests.turns import CancelledAt, Recorder, python
 
 KEY = SessionKey("local", "s")
 
 
 class Cells:
-    """Cells of one notebook, asked through ``Versions`` as the server asks them."""
+    """Cells of one notebook, asked through ``TurnVersions`` as the server asks them."""
 
     def __init__(self, script: Sequence[dict[str, Any]] = ({"text": "Yes.", "loop": True},)) -> None:
         self.store = MemoryStore()
-        self.versions = Versions(self.store)
+        self.versions = TurnVersions(self.store)
         self.engine = ScriptedEngine(list(script))
 
     async def ask(self, cell: str, prompt: str, **more: Any) -> TurnVersion | None:
@@ -38,7 +38,7 @@ class Cells:
         request = TurnRequest(prompt, cell=cell, **more)
         asked = fingerprint(request, "m")
         agent = Agent(self.store, self.engine, KEY, [Recorder()], metadata={ASKED: asked})
-        async with self.versions.opened(KEY, cell, asked) as version:
+        async with self.versions.open_branch(KEY, cell, asked) as version:
             await agent.run(request)
         return version
 
@@ -49,7 +49,7 @@ class Cells:
 
     async def stored(self, cell: str, prompt: str, alive: Sequence[str] = (), **more: Any) -> Turn | None:
         request = TurnRequest(prompt, cell=cell, **more)
-        return await self.versions.stored(KEY, cell, fingerprint(request, "m"), alive)
+        return await self.versions.find_valid_answer(KEY, cell, fingerprint(request, "m"), alive)
 
 
 async def test_a_cell_that_has_never_run_goes_on_at_the_end() -> None:
@@ -107,7 +107,7 @@ async def test_a_turn_that_did_not_end_well_is_replaced_too(state: Any) -> None:
 async def test_a_turn_that_saved_nothing_leaves_no_branch_behind() -> None:
     cells = Cells()
     await cells.ask("a", "one")
-    async with cells.versions.opened(KEY, "a", "other") as version:
+    async with cells.versions.open_branch(KEY, "a", "other") as version:
         session = await cells.store.info(KEY)
         assert session is not None
         assert version is not None

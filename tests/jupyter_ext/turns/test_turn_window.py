@@ -27,8 +27,8 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, Note, TurnRequest
 from agent_kernel.turn.agent_options import TurnServices
 from jupyter_ext.turns.event_log import EventLog
-from jupyter_ext.turns.turn_window import window
-from jupyter_ext.turns.turns import LiveTurn, Order
+from jupyter_ext.turns.turn_window import read_window
+from jupyter_ext.turns.turns import LiveTurn, TurnSpec
 
 KEY = SessionKey("local", "s")
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"say": {"type": "string"}}}
@@ -115,7 +115,7 @@ async def lived(script: Sequence[Mapping[str, Any]], store: MemoryStore, gate: G
 
 
 async def shown(store: MemoryStore, limit: int = 20, before: str = "") -> dict[str, Any]:
-    return await window(store, KEY, limit, before)
+    return await read_window(store, KEY, limit, before)
 
 
 def same(live: Sequence[EventBody], stored: Sequence[Mapping[str, Any]]) -> None:
@@ -203,7 +203,7 @@ async def test_a_turn_that_runs_has_no_events_yet() -> None:
     turn = await store.open_turn(Turn("t1", KEY), owner)
     await store.append(turn, owner, [user("Go on.")], 0)
     for line in ([live("t1", "Go on.")], []):  # here, or at another server
-        page = await window(store, KEY, 20, line=line)
+        page = await read_window(store, KEY, 20, line=line)
         [listed] = page["turns"]
         assert (listed["running"], listed["prompt"], listed["events"]) == (True, "Go on.", [])
         assert page["waiting"] == []
@@ -215,16 +215,16 @@ async def test_turns_that_wait_are_described_by_their_requests() -> None:
     await store.create(KEY)
     await store.open_turn(Turn("t1", KEY), owner)  # it has no items yet
     line = [live("t1", "Go on."), live("t2", "And then?", media=(PNG,), notes=(Note("cell 3", "x"),))]
-    page = await window(store, KEY, 20, line=line)
+    page = await read_window(store, KEY, 20, line=line)
     assert [(one["turn"], one["prompt"], one["running"]) for one in page["turns"]] == [("t1", "Go on.", True)]
     [waiting] = page["waiting"]
     assert (waiting["turn"], waiting["prompt"], waiting["context"]) == ("t2", "And then?", ["cell 3"])
     assert waiting["media"] == [{"mime": PNG.mime, "hash": PNG.hash, "size": 9, "data": "YSBwaWN0dXJl"}]
-    assert (await window(store, KEY, 20, "t1", line=line))["waiting"] == []
+    assert (await read_window(store, KEY, 20, "t1", line=line))["waiting"] == []
 
 
 def live(id: str, prompt: str, **asked: Any) -> LiveTurn:
-    return LiveTurn(id, Order(KEY, TurnRequest(prompt, **asked)), EventLog(id, KEY.id))
+    return LiveTurn(id, TurnSpec(KEY, TurnRequest(prompt, **asked)), EventLog(id, KEY.id))
 
 
 async def test_windows_go_backwards_through_the_branch_that_is_shown() -> None:
@@ -272,7 +272,7 @@ async def test_a_window_costs_the_same_in_a_session_of_any_length() -> None:
     costs = []
     for turns in (40, 500):
         store: Any = Counting(await with_turns(turns))
-        page = await window(store, KEY, 20, "t35")
+        page = await read_window(store, KEY, 20, "t35")
         assert len(page["turns"]) == 20
         costs.append((dict(store.asked), dict(store.given)))
     assert costs[0] == costs[1]

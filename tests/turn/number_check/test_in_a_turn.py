@@ -10,7 +10,7 @@ from agent_kernel.core.events import AnswerChecked, EventBody, TurnFinished
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
-from jupyter_ext.turns.stored_events import bodies
+from jupyter_ext.turns.stored_events import stored_bodies
 from tests.turns import KEY, Recorder, agent, python
 
 CALLS: list[dict[str, Any]] = [{"calls": [python("mean")]}, {"text": "It is 41.3, up 7%."}]
@@ -35,7 +35,7 @@ async def test_they_are_told_just_before_the_end_and_kept_with_the_turn() -> Non
     assert told.summary_line == "1 of 2 numbers was not computed: 7%"
     (turn,) = await store.turns(KEY)
     messages = [item.message for item in await store.of_turn(turn)]
-    assert told in list(bodies(turn, messages))
+    assert told in list(stored_bodies(turn, messages))
 
 
 async def test_a_later_turn_may_use_what_an_earlier_one_computed() -> None:

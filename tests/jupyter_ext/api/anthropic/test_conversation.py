@@ -19,7 +19,7 @@ from jupyter_ext.api.anthropic.codec import MessagesCodec
 from jupyter_ext.api.anthropic.conversation import Conversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.dialects.content import MAX_PICTURES, from_base64
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 PNG = base64.b64encode(b"png").decode()
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
@@ -31,7 +31,7 @@ def body(*messages: Any, **more: Any) -> MessagesBody:
     return MessagesBody.model_validate_json(json.dumps(given), strict=True)
 
 
-def read(*messages: Any, fetched: Mapping[Source, Given] | None = None, **more: Any) -> Conversation:
+def read(*messages: Any, fetched: Mapping[Source, SubmittedFile] | None = None, **more: Any) -> Conversation:
     return conversation(body(*messages, **more), fetched or {})
 
 
@@ -100,14 +100,14 @@ def test_a_document_of_blocks_is_its_text() -> None:
 def test_a_document_that_is_no_text_is_a_file_with_a_name_that_tells_what_it_is(title: Any, name: str) -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": PNG}
     said = read(user({"type": "document", "title": title, "source": source, "context": "Of May."}, text("Sum up.")))
-    assert said.files == (Given(name=name, mime="application/pdf", data=b"png"),)
+    assert said.files == (SubmittedFile(name=name, mime="application/pdf", data=b"png"),)
     assert said.messages[0].text.endswith("Of May.Sum up.")
 
 
 def test_files_of_the_server_are_named_once_by_their_ids() -> None:
     document = {"type": "document", "source": {"type": "file", "file_id": "file-1"}}
     upload = {"type": "container_upload", "file_id": "file-1"}
-    assert read(user(document, upload, text("Read."))).files == (Given(id="file-1"),)
+    assert read(user(document, upload, text("Read."))).files == (SubmittedFile(id="file-1"),)
 
 
 def test_what_has_to_be_fetched_is_named_first_each_once() -> None:
@@ -117,7 +117,7 @@ def test_what_has_to_be_fetched_is_named_first_each_once() -> None:
     use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
     asked = body(user(picture, kept, picture), model(use), user(result))
     assert sources(asked) == [Source("url", "https://a.org/a.png"), Source("file", "f")]
-    found = dict.fromkeys(sources(asked), Given(mime="image/png", data=b"x"))
+    found = dict.fromkeys(sources(asked), SubmittedFile(mime="image/png", data=b"x"))
     said = conversation(asked, found).messages
     assert [len(message.media) for message in said] == [3, 0, 1]
 
@@ -125,9 +125,9 @@ def test_what_has_to_be_fetched_is_named_first_each_once() -> None:
 def test_a_fetched_document_is_text_or_a_file() -> None:
     link = {"type": "document", "source": {"type": "url", "url": "https://a.org/a"}}
     source = Source("url", "https://a.org/a")
-    words = read(user(link), fetched={source: Given(name="a", mime="text/plain", data=b"words")})
+    words = read(user(link), fetched={source: SubmittedFile(name="a", mime="text/plain", data=b"words")})
     assert "words" in words.messages[0].text
-    pdf = read(user(link, text("?")), fetched={source: Given(name="a", mime="application/pdf", data=b"%")})
+    pdf = read(user(link, text("?")), fetched={source: SubmittedFile(name="a", mime="application/pdf", data=b"%")})
     assert [file.name for file in pdf.files] == ["a.pdf"]
 
 

@@ -13,7 +13,7 @@ from jupyter_ext.api.anthropic import turn_request
 from jupyter_ext.api.anthropic.conversation import conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.anthropic.token_count import counted
-from jupyter_ext.turns.dialect_request import Asked
+from jupyter_ext.turns.dialect_request import DialectRequest
 
 WEATHER = {
     "name": "weather",
@@ -29,14 +29,14 @@ def body(**more: Any) -> MessagesBody:
     return MessagesBody.model_validate_json(json.dumps(given), strict=True)
 
 
-def asked(**more: Any) -> Asked:
+def asked(**more: Any) -> DialectRequest:
     read = body(**more)
     return turn_request.asked(read, conversation(read, {}))
 
 
 def test_a_plain_request_turns_no_tool_of_the_server_on() -> None:
     plain = asked()
-    assert (plain.engaged, plain.request.functions, plain.request.web, plain.session) == ((), (), None, "")
+    assert (plain.server_tools, plain.request.functions, plain.request.web, plain.session) == ((), (), None, "")
 
 
 def test_tools_of_the_client_are_functions_that_end_the_turn() -> None:
@@ -52,14 +52,14 @@ def test_a_forced_tool_is_the_choice() -> None:
 
 def test_server_tools_turn_on_the_web_and_python_and_a_forced_one_is_auto() -> None:
     both = asked(tools=[SEARCH, CODE], tool_choice={"type": "tool", "name": "web_search"})
-    assert set(both.engaged or ()) == {"web", "python"}
+    assert set(both.server_tools or ()) == {"web", "python"}
     assert (both.request.web, both.request.tool_choice, both.request.functions) == ({"filters": {}}, "auto", ())
 
 
 def test_bare_names_without_a_schema_are_server_tools() -> None:
     both = asked(tools=[{"name": "web_search"}, {"name": "code_execution"}])
-    assert set(both.engaged or ()) == {"web", "python"}
-    assert asked(tools=[WEATHER | {"name": "web_search"}]).engaged == ()
+    assert set(both.server_tools or ()) == {"web", "python"}
+    assert asked(tools=[WEATHER | {"name": "web_search"}]).server_tools == ()
 
 
 def test_domains_and_a_place_are_options_of_the_search() -> None:
@@ -69,7 +69,7 @@ def test_domains_and_a_place_are_options_of_the_search() -> None:
 
 
 def test_web_search_options_are_enough_and_win() -> None:
-    assert asked(web_search_options={"search_context_size": "low"}).engaged == ("web",)
+    assert asked(web_search_options={"search_context_size": "low"}).server_tools == ("web",)
     both = asked(tools=[SEARCH], web_search_options={"filters": {"allowed_domains": ["b.org"]}})
     assert both.request.web == {"filters": {"allowed_domains": ["b.org"]}}
 
@@ -78,14 +78,14 @@ def test_web_search_options_are_enough_and_win() -> None:
     ("kind", "groups"), [("web_search_20250305", {"web"}), ("web_search_20260318", {"web", "python"})]
 )
 def test_newer_searches_run_code_too(kind: str, groups: set[str]) -> None:
-    assert set(asked(tools=[SEARCH | {"type": kind}]).engaged or ()) == groups
+    assert set(asked(tools=[SEARCH | {"type": kind}]).server_tools or ()) == groups
 
 
 def test_no_choice_at_all_clears_tools_search_shell_and_skills() -> None:
     skills = {"skills": [{"type": "custom", "skill_id": "skill_1"}]}
     none = asked(tools=[WEATHER, SEARCH, CODE], tool_choice={"type": "none"}, container=skills)
     request = none.request
-    assert (none.engaged, request.functions, request.web, request.skills) == ((), (), None, ())
+    assert (none.server_tools, request.functions, request.web, request.skills) == ((), (), None, ())
     assert asked(model="agent/default", tool_choice={"type": "none"}).request.max_tool_rounds == 0
 
 
@@ -107,7 +107,7 @@ def test_custom_skills_turn_on_the_shell_and_are_named_with_their_version() -> N
         {"type": "custom", "skill_id": "skill_3", "version": "skill_3_v4"},
     ]
     with_skills = asked(container={"skills": skills})
-    assert set(with_skills.engaged or ()) == {"skills", "shell"}
+    assert set(with_skills.server_tools or ()) == {"skills", "shell"}
     assert with_skills.request.skills == ("skill_1", "skill_2@2", "skill_3@4")
 
 
@@ -224,7 +224,7 @@ def test_fields_of_mistral_rs() -> None:
         files=[{"name": "a.csv", "format": "csv"}],
     )
     assert (given.session, given.request.max_tool_rounds, given.request.permission) == ("s1", 3, "deny")
-    assert given.engaged == ("python", "mcp", "functions", "dispatch")
+    assert given.server_tools == ("python", "mcp", "functions", "dispatch")
     assert [one.name for one in given.request.outputs] == ["a.csv"]
 
 
@@ -236,7 +236,7 @@ def test_a_container_is_a_session(container: Any) -> None:
 def test_a_file_that_is_no_text_turns_on_the_tools_that_read_files() -> None:
     document = {"type": "document", "source": {"type": "file", "file_id": "file-1"}}
     given = asked(messages=[{"role": "user", "content": [document, {"type": "text", "text": "?"}]}])
-    assert given.engaged == ("files",)
+    assert given.server_tools == ("files",)
 
 
 def test_words_for_others_say_nothing_here() -> None:

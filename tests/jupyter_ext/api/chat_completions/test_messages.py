@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from agent_kernel.core.messages import Media, Text
 from jupyter_ext.api.chat_completions.request import ChatBody
 from jupyter_ext.api.dialects.openai_handler import mistake
-from jupyter_ext.turns.dialect_request import Asked
+from jupyter_ext.turns.dialect_request import DialectRequest
 
 HI = {"role": "user", "content": "hi"}
 PNG = b"\x89PNG..."
 DATA = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 
-def asked(**body: Any) -> Asked:
+def asked(**body: Any) -> DialectRequest:
     links = body.pop("links", {})
     return ChatBody.model_validate({"messages": [HI], **body}).asked(links)
 

@@ -13,7 +13,7 @@ from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from jupyter_ext.api.chat_completions.request import ChatBody
 from jupyter_ext.api.dialects.openai_handler import mistake
-from jupyter_ext.turns.dialect_request import Asked, Given
+from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
 
 HI = {"role": "user", "content": "hi"}
 PNG = b"\x89PNG..."
@@ -24,7 +24,7 @@ TIME = {"type": "function", "function": {"name": "time"}}
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
-def asked(**body: Any) -> Asked:
+def asked(**body: Any) -> DialectRequest:
     links = body.pop("links", {})
     return ChatBody.model_validate({"messages": [HI], **body}).asked(links)
 
@@ -45,11 +45,11 @@ def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:
 
 
 def test_a_plain_model_has_no_tools_of_the_server() -> None:
-    assert asked(model="default").engaged == ()
+    assert asked(model="default").server_tools == ()
 
 
 def test_the_agent_has_all_of_them() -> None:
-    assert asked(model="agent/default").engaged is None
+    assert asked(model="agent/default").server_tools is None
 
 
 def test_a_body_without_a_model_goes_to_the_servers_own() -> None:
@@ -69,12 +69,12 @@ def test_a_body_without_a_model_goes_to_the_servers_own() -> None:
     ],
 )
 def test_a_plain_model_gets_the_tools_that_the_request_names(body: dict[str, Any], groups: tuple[str, ...]) -> None:
-    assert asked(**body).engaged == groups
+    assert asked(**body).server_tools == groups
 
 
 def test_files_that_come_with_a_message_can_be_read() -> None:
     given = asked(messages=one({"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "read"}))
-    assert (given.engaged, given.files) == (("files",), (Given(id="file_1"),))
+    assert (given.server_tools, given.files) == (("files",), (SubmittedFile(id="file_1"),))
 
 
 def test_functions_are_the_callers() -> None:
@@ -195,13 +195,13 @@ def test_only_allowed_functions_are_offered() -> None:
     body: dict[str, Any] = {"model": "agent/default", "tools": [WEATHER, TIME, CODE], "max_tool_rounds": 3}
     made = asked(**body, enable_shell=True, tool_choice=allowed)
     assert [spec.name for spec in made.request.functions] == ["weather"]
-    assert (made.request.tool_choice, made.engaged) == ("required", ())
+    assert (made.request.tool_choice, made.server_tools) == ("required", ())
 
 
 def test_a_tool_of_the_server_can_be_allowed_alone() -> None:
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "code_interpreter"}]}}
     made = asked(tools=[WEATHER, CODE], tool_choice=allowed)
-    assert (made.request.functions, made.engaged) == ((), ("python",))
+    assert (made.request.functions, made.server_tools) == ((), ("python",))
 
 
 def test_parallel_calls_can_be_declined() -> None:

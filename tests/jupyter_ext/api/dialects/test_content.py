@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, tool_result, user
 from jupyter_ext.api.dialects import content
-from jupyter_ext.turns.dialect_request import Given
+from jupyter_ext.turns.dialect_request import SubmittedFile
 
 CALL = ToolCall("c1", "weather", {})
 
@@ -66,10 +66,10 @@ def test_links_are_known(text: str) -> None:
 
 
 def test_a_file_is_named_or_brought() -> None:
-    assert content.file_given("f", None, None) == Given(id="f")
-    assert content.file_given("f", "a.txt", None) == Given(id="f")
-    assert content.file_given(None, "a.txt", "aGk=") == Given(name="a.txt", data=b"hi")
-    assert content.file_given(None, "a.txt", url(b"hi", "text/plain")) == Given(
+    assert content.file_given("f", None, None) == SubmittedFile(id="f")
+    assert content.file_given("f", "a.txt", None) == SubmittedFile(id="f")
+    assert content.file_given(None, "a.txt", "aGk=") == SubmittedFile(name="a.txt", data=b"hi")
+    assert content.file_given(None, "a.txt", url(b"hi", "text/plain")) == SubmittedFile(
         name="a.txt", mime="text/plain", data=b"hi"
     )
 

@@ -22,7 +22,7 @@ from jupyter_ext.api.responses.input import Reading, listed, messages_of, with_f
 from jupyter_ext.api.responses.items import Brought
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import Facts, response_id
-from jupyter_ext.turns.dialect_request import Asked, Given
+from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
 
 TOOL: TypeAdapter[Any] = TypeAdapter(Tool)
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
@@ -35,7 +35,7 @@ def body(**fields: Any) -> ResponsesBody:
     return ResponsesBody.model_validate({"model": "default", "input": "Hi.", **fields})
 
 
-def asked(**fields: Any) -> Asked:
+def asked(**fields: Any) -> DialectRequest:
     it = body(**fields)
     return it.asked(*messages_of(it.items, Brought()))
 
@@ -63,7 +63,7 @@ def test_a_text_is_what_the_user_says() -> None:
         ("system", "Be kind."),
         ("user", "Hi."),
     ]
-    assert (it.kept, it.streams, it.engaged, it.route) == (True, False, (), "responses")
+    assert (it.continuable, it.streams, it.server_tools, it.route) == (True, False, (), "responses")
 
 
 def test_texts_of_a_message_are_joined_with_an_empty_line_between_them() -> None:
@@ -186,7 +186,7 @@ def test_a_picture_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
-    url, fetched = "https://a.org/b.txt", Given(name="b.txt", mime="text/plain", data=b"b")
+    url, fetched = "https://a.org/b.txt", SubmittedFile(name="b.txt", mime="text/plain", data=b"b")
     parts = [
         {"type": "input_file", "file_id": "file-1"},
         {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGVsbG8="},
@@ -194,7 +194,7 @@ def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
     ]
     it = body(input=[{"role": "user", "content": parts}])
     _, files = messages_of(it.items, Brought(files={url: fetched}))
-    assert files == (Given(id="file-1"), Given(name="a.txt", mime="text/plain", data=b"hello"), fetched)
+    assert files == (SubmittedFile(id="file-1"), SubmittedFile(name="a.txt", mime="text/plain", data=b"hello"), fetched)
     kept = with_files(listed(it.items, "s", Brought()), ["file-1", "file-2", "file-3"])
     assert [part["file_id"] for part in kept[0]["content"]] == ["file-1", "file-2", "file-3"]
 
@@ -255,13 +255,13 @@ def test_the_web_comes_with_its_options(kind: str) -> None:
         "user_location": {"type": "approximate", "country": "GB"},
     }
     it = asked(tools=[tool])
-    assert (it.engaged, it.request.web) == (("web",), {key: tool[key] for key in tool if key != "type"})
+    assert (it.server_tools, it.request.web) == (("web",), {key: tool[key] for key in tool if key != "type"})
 
 
 def test_a_search_without_the_outside_is_left_out_but_for_the_preview() -> None:
-    assert asked(tools=[{"type": "web_search", "external_web_access": False}]).engaged == ()
+    assert asked(tools=[{"type": "web_search", "external_web_access": False}]).server_tools == ()
     preview = asked(tools=[{"type": "web_search_preview", "external_web_access": False}])
-    assert (preview.engaged, preview.request.web) == (("web",), {})
+    assert (preview.server_tools, preview.request.web) == (("web",), {})
 
 
 @pytest.mark.parametrize(
@@ -299,9 +299,9 @@ def test_tools_of_the_server_are_turned_on_one_by_one() -> None:
     skill = {"type": "skill_reference", "skill_id": "skill_1", "version": 2}
     shell = {"type": "shell", "environment": {"type": "container_auto", "skills": [skill]}}
     it = asked(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}, shell])
-    assert (it.engaged, it.request.skills) == (("python", "shell"), ("skill_1@2",))
-    assert asked(model="agent/default").engaged is None
-    assert "mcp" in (asked(max_tool_rounds=3).engaged or ())
+    assert (it.server_tools, it.request.skills) == (("python", "shell"), ("skill_1@2",))
+    assert asked(model="agent/default").server_tools is None
+    assert "mcp" in (asked(max_tool_rounds=3).server_tools or ())
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_which_tool_is_called_can_be_chosen(choice: Any, tools: list[Any], expec
     it = asked(tools=tools, tool_choice=choice)
     assert (it.request.tool_choice, [spec.name for spec in it.request.functions]) == expected
     if isinstance(choice, dict) and choice["type"] == "allowed_tools":
-        assert it.engaged == (), "the shell is not among them"
+        assert it.server_tools == (), "the shell is not among them"
 
 
 @pytest.mark.parametrize(
@@ -398,21 +398,21 @@ def test_files_are_made_by_tools_of_the_server() -> None:
 
 def test_a_file_of_the_input_can_be_read() -> None:
     part = {"type": "input_file", "file_id": "file-1"}
-    assert asked(input=[{"role": "user", "content": [part]}]).engaged == ("files",)
+    assert asked(input=[{"role": "user", "content": [part]}]).server_tools == ("files",)
 
 
 def test_where_some_tools_are_allowed_the_server_has_no_others() -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
     it = asked(model="agent/default", tools=[WEATHER], tool_choice=choice)
-    assert (it.engaged, it.name) == ((), "")
+    assert (it.server_tools, it.name) == ((), "")
 
 
 @pytest.mark.parametrize("model", ["default", "agent/default"])
 def test_rounds_turn_no_tools_on_where_only_some_are_allowed(model: str) -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
-    assert asked(model=model, tools=[WEATHER], tool_choice=choice, max_tool_rounds=3).engaged == ()
+    assert asked(model=model, tools=[WEATHER], tool_choice=choice, max_tool_rounds=3).server_tools == ()
     choice["tools"] = [{"type": "shell"}]
-    assert asked(model=model, tools=[WEATHER, SHELL], tool_choice=choice, max_tool_rounds=3).engaged == ("shell",)
+    assert asked(model=model, tools=[WEATHER, SHELL], tool_choice=choice, max_tool_rounds=3).server_tools == ("shell",)
 
 
 def test_a_resource_repeats_what_was_asked() -> None:
