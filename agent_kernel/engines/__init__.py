@@ -1,1 +1,2 @@
-"""What answers a prompt: local models, servers with OpenAI's API, scripted answers for tests."""
+"""Engines answer prompts: local models, servers with OpenAI's API, and scripted answers for tests. The registry finds
+an engine by name; what a turn does with the answer is in ``turn``."""

@@ -1,4 +1,4 @@
-"""What an engine can do, found out by asking it: a handful of short requests, no guesses from its name."""
+"""Finds out what an engine can do by sending it a few short requests. Nothing is guessed from its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent_kernel.core.protocols import (
 
 State: TypeAlias = Literal["ok", "lacks", "unsure"]
 NEEDED = frozenset({"answers", "streaming", "tools"})
-"""Without these there is no agent; what else is lacking costs comfort."""
+"""An agent needs these. Other missing features only reduce comfort."""
 ADD = ToolSpec(
     "add",
     "Adds two whole numbers. The only way to add.",
@@ -67,7 +67,7 @@ PLANET = OutputFormat(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``unsure``: the server took the request, and the model did not do what would show it."""
+    """``unsure``: the server accepted the request, but the model did not show the feature."""
 
     feature: str
     state: State
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(slots=True)
 class ProbeReply:
-    """All that came of one request; ``error`` is how it failed."""
+    """The reply to one request; ``error`` says why it failed."""
 
     chunks: list[Chunk] = field(default_factory=list)
     error: str = ""
@@ -95,15 +95,15 @@ class ProbeReply:
 
 
 class Probe:
-    """Asks ``engine``, and about pictures ``seeing``, which is the same and is sent them. Each request is greedy and at
-    most 128 tokens long."""
+    """Sends requests to ``engine``, and pictures to ``seeing``, which is the same engine with vision enabled. Each
+    request is greedy and has at most 128 tokens."""
 
     def __init__(self, engine: Engine, seeing: Engine | None = None) -> None:
         self._engine = engine
         self._seeing = seeing or engine
 
     async def findings(self) -> list[Finding]:
-        """Ends after the first request when that brings no answer at all."""
+        """Return the findings. Ends after the first request if it brings no answer."""
         counted = await self._ask("Count from 1 to 20, with commas between.")
         if counted.error:
             return [Finding("answers", "lacks", counted.error)]
@@ -120,7 +120,7 @@ class Probe:
         return [*found, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
 
     async def _tools(self) -> Finding:
-        """A model may answer in words what it could have called for, so then the call is asked for by name."""
+        """A model may answer in words although it could call a tool, so the tool is then requested by name."""
         said = await self._ask(SUM, tools=(ADD,))
         if said.calls:
             return Finding("tools", "ok", _describe_call(said.calls[0]))
@@ -183,7 +183,7 @@ class Probe:
 
 
 def missing(findings: Sequence[Finding]) -> list[str]:
-    """What this product can not do without."""
+    """Return the needed features that are missing."""
     return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
 
 
@@ -214,7 +214,7 @@ def _short(text: str) -> str:
 
 
 def stripes(*colours: bytes, width: int = 48) -> Media:
-    """A PNG of vertical stripes, written by hand: there is no library for it in the base."""
+    """Encode a PNG of vertical stripes by hand, since the base installation has no image library."""
     row = b"\0" + b"".join(colour * width for colour in colours)
     side = width * len(colours)
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)

@@ -1,5 +1,5 @@
-"""One seat for the models of this machine: two in memory at once would be one too many, so the next one waits until the
-present one has nothing to do, and takes its place."""
+"""The slot for models of this machine: only one is in memory at a time. The next one waits until the current one is
+idle, and replaces it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agent_kernel.core.protocols import Chunk, Engine, EngineInfo, EngineRequest
 
 
 class ModelSlot:
-    """First come, first served: requests to the model that sits wait too, once one to another model stands before
-    them, so that nobody waits forever."""
+    """First come, first served. Once a request for another model waits, later requests for the current model wait
+    behind it, so that no request waits forever."""
 
     def __init__(self) -> None:
         self._line: deque[object] = deque()
@@ -22,7 +22,8 @@ class ModelSlot:
         self._changed = asyncio.Event()
 
     async def wait(self, engine: Engine) -> AsyncGenerator[WaitChunk, None]:
-        """What is waited for, until ``engine`` sits and one request more is counted; ``leave`` takes it back."""
+        """Yield what is being waited for, until ``engine`` has the slot and its request is counted. ``leave`` ends the
+        request."""
         ticket = object()
         self._line.append(ticket)
         try:
@@ -53,7 +54,7 @@ class ModelSlot:
 
 
 class SlottedEngine:
-    """``engine``, whose model is loaded only while it has the seat."""
+    """An engine whose model is loaded only while it has the slot."""
 
     def __init__(self, engine: Engine, seat: ModelSlot) -> None:
         self.engine = engine

@@ -1,5 +1,5 @@
-"""The engines that a conversation can be given to, by name: the server's own, those of the configuration, models of the
-catalog, and URLs. None is ever chosen by itself."""
+"""Finds the engine for a name: the server's own, those of the configuration, models of the catalog, and URLs. No engine
+is ever chosen automatically."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
-"""Words of the notebook's command ``model``, which can name no engine."""
+"""Subcommands of the notebook command ``model``, which cannot be names of engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """An engine of the configuration without a url."""
+    """An engine of the configuration without a url: a model of this machine."""
 
     model: str
 
 
 def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredModel]:
-    """``{name: {url, model, ...}}``, see ``Endpoint``; without a url ``model`` is one of this machine. Raises
-    InvalidRequest, naming the engine."""
+    """Parse ``{name: {url, model, ...}}``, see ``Endpoint``. Without a url, ``model`` is a model of this machine.
+    Raises InvalidRequest that names the engine."""
     return {name: _parse_engine(name, settings) for name, settings in body.items()}
 
 
@@ -52,11 +52,10 @@ def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
 
 
 class NamedEngines:
-    """``own`` is the server's, used where nothing was chosen; ``local`` makes the engine of a model of this machine.
-    Engines are made at their first use and kept.
+    """``own`` is the server's engine, used where no other was chosen. ``local`` creates the engine of a model of this
+    machine. Engines are created at first use and kept.
 
-    With ``local_only`` an engine that sends the conversation elsewhere is refused, whoever asks for it.
-    """
+    With ``local_only``, an engine that sends the conversation elsewhere is refused, whoever asks for it."""
 
     def __init__(self, settings: Settings, own: Engine, local: Callable[[Settings], Engine]) -> None:
         self._settings = settings
@@ -76,11 +75,11 @@ class NamedEngines:
             raise InvalidRequest(f"This server can not start so: {refused.message}", hint=refused.hint) from None
 
     def get(self, name: str = "") -> Engine:
-        """The engine called ``name``: of the configuration, a model of the catalog, or a URL (``URL#MODEL``); empty, or
-        what the server runs anyway: the server's own. Raises UnknownModel, LocalOnly, InvalidRequest.
+        """Return the engine ``name``: one of the configuration, a model of the catalog, or a URL (``URL#MODEL``).
+        Empty, or the name of the server's own model: the server's own engine. Raises UnknownModel, LocalOnly,
+        InvalidRequest.
 
-        Whether the caller may give a URL is for the caller's door to decide, not decided here.
-        """
+        Whether the caller may pass a URL is decided by the API, not here."""
         if name in self._own_names or (name not in self._configured and name == self._own.info().model):
             return self._own
         if name not in self._made:
@@ -90,7 +89,7 @@ class NamedEngines:
         return self._made[name]
 
     def listed(self) -> list[dict[str, Any]]:
-        """Those of the configuration, for people to choose from; nothing secret is in it."""
+        """Return the engines of the configuration for display, without secrets."""
         rows = []
         for name, settings in self._configured.items():
             local = isinstance(settings, ConfiguredModel) or settings.local
@@ -101,12 +100,12 @@ class NamedEngines:
 
     @property
     def used(self) -> dict[str, Engine]:
-        """Those that were made so far, by name; the server's own is the empty one."""
+        """Engines created so far, by name; the server's own has the empty name."""
         return {"": self._own, **self._made}
 
     @property
     def local_engines(self) -> list[Engine]:
-        """Engines that hold a model of this machine, once they were used."""
+        """Engines used so far that hold a model of this machine."""
         used = {id(engine): engine for engine in (self._own, *self._made.values())}
         return [engine.engine for engine in used.values() if isinstance(engine, SlottedEngine)]
 
@@ -130,13 +129,13 @@ class NamedEngines:
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
     def _check(self, info: EngineInfo) -> None:
-        """An engine that says it sends elsewhere does, whatever address it has."""
+        """Refuse an engine that reports sending conversations elsewhere, whatever its address."""
         if not info.local:
             self._exits.check("", f"the conversation with {info.host or info.model}")
 
 
 def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine | None:
-    """The engine of the configuration that ``settings.engine`` names, or None."""
+    """Return the engine of the configuration that ``settings.engine`` names, or None."""
     found = parse_engines(settings.engines).get(settings.engine)
     if isinstance(found, Endpoint):
         return _remote(found, settings.engine)

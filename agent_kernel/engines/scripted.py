@@ -45,7 +45,7 @@ KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop
 
 
 LOGPROB = -0.25
-"""Of every piece, where a request asks for it."""
+"""Log probability of every piece, if a request asks for it."""
 
 
 class ScriptedEngine:
@@ -89,11 +89,11 @@ class ScriptedEngine:
         yield EndChunk("calls" if calls else reason, usage, stopped)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def _check(self, request: EngineRequest) -> None:
-        """Raises InvalidRequest for what no script can do. Sampling that only changes which words are likely is taken:
-        here there is one possible answer."""
+        """Raise InvalidRequest for what no script can do. Sampling options that only change probabilities are accepted,
+        since there is only one possible answer."""
         sampling, output = request.sampling, request.output
         asked = {
             "logit_bias": bool(sampling.logit_bias),
@@ -154,18 +154,18 @@ def _last_user_text(messages: Sequence[Message]) -> str:
 
 
 def _probable(piece: str, sampling: Sampling) -> tuple[TokenLogprob, ...]:
-    """No other piece was possible, so it is the only one in its place."""
+    """The piece was the only possible one, so it is also the only alternative."""
     return (TokenLogprob(piece, LOGPROB, ((piece, LOGPROB),) if sampling.top_logprobs else ()),)
 
 
 def _cut(text: str, stops: Sequence[str]) -> tuple[str, str]:
-    """The text before the first of the stop sequences, and that one; the text and nothing where it has none."""
+    """Return the text before the first stop sequence, and that sequence; or the whole text and an empty string."""
     found = min(((at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
     return (text, "") if found is None else (text[: found[0]], found[1])
 
 
 def _pieces(text: str, count: int) -> list[str]:
-    """``text`` in ``count`` pieces of nearly equal length; fewer if it is shorter."""
+    """Split ``text`` into ``count`` pieces of nearly equal length; fewer if it is shorter."""
     count = max(1, min(count, len(text)))
     cuts = [len(text) * i // count for i in range(count + 1)]
     return [text[a:b] for a, b in pairwise(cuts) if a < b]

@@ -1,1 +1,1 @@
-"""Models that run on this machine, in a worker process of their own."""
+"""Models that run on this machine, in a separate worker process."""

@@ -1,7 +1,8 @@
-"""The inner seam of the model worker: what a library that runs models must do, and the values it exchanges.
+"""The interface between the model worker and a library that runs models, and the values that they exchange.
 
-A backend is driven by one thread, which alone calls it (``decoder.py``); it holds no session, no protocol and no text
-beyond encode and decode. The server process imports this module too, so it imports no library.
+One thread drives a backend and is the only one to call it (``decoder.py``). A backend knows nothing about sessions and
+protocols, and about text only encoding and decoding. The server process imports this module too, so it imports no
+library.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 
 
 class ModelFile(Protocol):
-    """What the engine must know of a model; the catalog's ``LocalModel`` is one."""
+    """What the engine needs to know about a model; the catalog's ``LocalModel`` implements it."""
 
     @property
     def name(self) -> str: ...
@@ -42,8 +43,8 @@ class ModelFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutputGrammar:
-    """What the whole output must match: a regular expression, or an EBNF grammar with the rule ``root`` in xgrammar's
-    notation. White space in it is exact."""
+    """What the whole output must match: a regular expression, or an EBNF grammar in xgrammar's notation with the rule
+    ``root``. White space in it is significant."""
 
     kind: Literal["regex", "ebnf"]
     text: str
@@ -52,10 +53,10 @@ class OutputGrammar:
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
     """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
-    ``repetition_penalty`` 1 do nothing. ``presence_penalty`` is taken off the logit of each token that the answer has
-    already, ``frequency_penalty`` once for each time; ``logit_bias`` are (token id, number to add). Where a backend can
-    not add it, ``submit`` raises InvalidRequest. With ``logprob`` the log probability of each token comes with it,
-    before the grammar has masked anything."""
+    ``repetition_penalty`` 1 have no effect. ``presence_penalty`` is subtracted from the logit of each token that the
+    answer already contains, ``frequency_penalty`` once per occurrence; ``logit_bias`` are (token id, number to add). A
+    backend that cannot apply it raises InvalidRequest in ``submit``. With ``logprob``, each token comes with its log
+    probability before the grammar's mask."""
 
     max_tokens: int
     temperature: float = 0.0
@@ -73,7 +74,7 @@ class DecodingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image that the model is shown: encoded bytes (PNG, JPEG, ...)."""
+    """An image for the model: encoded bytes (PNG, JPEG, ...)."""
 
     mime: str
     data: bytes
@@ -81,10 +82,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What one step gave one request: token ids without the end-of-turn token, their log probabilities if asked for,
-    and why it ended, if it did. ``refused``: it could not run, for the reason in ``error``, else since it does not fit
-    into the cache. ``reused`` comes with the first piece where the library tells how many prompt tokens it took from
-    its cache."""
+    """Result of one step for one request: token ids without the end-of-turn token, their log probabilities if
+    requested, and why the request ended, if it did. ``refused``: it could not run, for the reason in ``error``,
+    otherwise because it does not fit into the cache. ``reused`` comes with the first output if the library reports how
+    many prompt tokens it took from its cache."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
@@ -95,10 +96,10 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is loaded; the zero value of each means: decided here. ``backend`` is openvino or transformers,
-    ``device`` cpu, cuda, cuda:N or auto (spread over what there is), ``precision`` fp32, bf16, fp16, int8 or nf4
-    (bitsandbytes), ``cache_gb`` the KV cache, ``threads`` of the CPU, ``max_memory`` bytes by device for accelerate.
-    ``prefixes`` off: nothing is kept between requests. ``at_once`` requests decode, the others wait."""
+    """How a model is loaded; zero values mean automatic. ``backend`` is openvino or transformers, ``device`` cpu, cuda,
+    cuda:N or auto (spread over all devices), ``precision`` fp32, bf16, fp16, int8 or nf4 (bitsandbytes), ``cache_gb``
+    the size of the KV cache, ``threads`` the CPU threads, ``max_memory`` bytes by device for accelerate. ``prefixes``
+    False: nothing is kept between requests. ``at_once`` requests decode at a time, the others wait."""
 
     backend: str = ""
     device: str = ""
@@ -112,9 +113,9 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """``block`` tokens share one cache block, ``blocks`` of them fit (0 = prefixes are not kept). ``template`` is the
-    chat template's source, ``architecture`` the model type as its library names it, ``sees`` whether it takes pictures;
-    ``context_length`` as the model itself says (0 = it does not); ``details`` are for people."""
+    """``block`` tokens share one cache block, and ``blocks`` of them fit (0 = prefixes are not kept). ``template`` is
+    the source of the chat template, ``architecture`` the model type as its library names it, ``sees`` whether it
+    accepts pictures; ``context_length`` as the model states it (0 = it does not); ``details`` are for people."""
 
     block: int
     blocks: int
@@ -135,37 +136,40 @@ class LoadedModel:
 
 class Backend(Protocol):
     def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
-        """Raises ModelMissing, ModelBroken or EngineError."""
+        """Load the model. Raises ModelMissing, ModelBroken or EngineError."""
         ...
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """The chat template's text, ready for the assistant to go on. ``tools`` as OpenAI's chat has them."""
+        """Return the text of the chat template, ready for the assistant to continue. ``tools`` as in OpenAI's chat
+        API."""
         ...
 
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text without special tokens; bytes of an unfinished character are left out or are U+FFFD."""
+        """Return text without special tokens; bytes of an unfinished character are omitted or become U+FFFD."""
         ...
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Ids of a rendered prompt with each picture's place in it filled. Raises EngineError where nothing sees."""
+        """Return the ids of a rendered prompt with the placeholder of each picture filled. Raises EngineError for a
+        model without vision."""
         ...
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """The request's key."""
+        """Add a request and return its key."""
         ...
 
     def step(self) -> list[tuple[int, StepOutput]]:
-        """One token for every running request, or one slice of a prompt."""
+        """Compute one token for every running request, or one slice of a prompt."""
         ...
 
     def cancel(self, key: int) -> None:
-        """Frees the request's blocks at the next step; unknown keys are ignored."""
+        """Free the request's blocks at the next step. Unknown keys are ignored."""
         ...
 
     def running(self) -> int: ...
 
     def usage(self) -> Mapping[str, float]:
-        """What a status shows: ``cache_used`` 0..1 of the blocks that running requests hold, and what else is known."""
+        """Return figures for a status display: ``cache_used`` 0..1 of the blocks that running requests hold, and
+        others."""
         ...

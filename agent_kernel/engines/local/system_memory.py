@@ -1,6 +1,7 @@
-"""How much memory a process may still take, on this machine and in its control group, and who holds the rest.
+"""Memory that a process may still take, on this machine and in its control group, and the processes that hold most of
+it.
 
-Linux only: elsewhere nothing is known, and nothing is checked.
+Linux only; elsewhere nothing is known and nothing is checked.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 GIB = 2**30
 NO_LIMIT = 2**60
-"""Control groups of version 1 write a number near 2**63 where there is none."""
+"""Control groups of version 1 report a number near 2**63 when there is no limit."""
 RESERVE_SHARE = 0.1
 KERNEL_FILE = re.compile(r"kernel-[\w-]+\.json")
 HOLDERS = 3
@@ -25,14 +26,15 @@ HOLDER_MIN = 200 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes. ``available`` can be taken without swapping: what is free and what the kernel can take back at once, here
-    and under the limits of the control groups this process is in; ``total`` is the least of those limits."""
+    """Sizes in bytes. ``available`` can be taken without swapping: free memory and what the kernel can reclaim at once,
+    also within the limits of this process's control groups. ``total`` is the smallest of those limits."""
 
     total: int
     available: int
 
     def reserve(self, setting_gb: float = 0.0) -> int:
-        """What stays for a person's programs: the setting, else a tenth of the memory and 1 GiB at least."""
+        """Return what stays reserved for the user's programs: the setting, otherwise a tenth of the memory, at least 1
+        GiB."""
         return int(setting_gb * GIB) if setting_gb else max(GIB, int(self.total * RESERVE_SHARE))
 
 
@@ -46,7 +48,7 @@ class MemoryHolder:
 
 
 def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
-    """None where the system does not say."""
+    """Return the memory, or None where the system does not report it."""
     try:
         facts = _pairs(proc / "meminfo")
         total, available = facts["MemTotal"] * 1024, facts["MemAvailable"] * 1024
@@ -58,7 +60,7 @@ def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
 
 
 def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[MemoryHolder]:
-    """The processes of this user that hold most, largest first; those of ``own`` are left out."""
+    """Return the processes of this user that hold most memory, largest first, without those in ``own``."""
     found = []
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) not in own:
@@ -70,7 +72,7 @@ def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> l
 
 
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
-    """Bytes that only this process holds and that its end gives back; 0 = unknown."""
+    """Return the bytes that only this process holds and that are freed when it ends; 0 = unknown."""
     try:
         return _pairs(proc / str(pid) / "status")["RssAnon"] * 1024
     except (OSError, KeyError, ValueError):
@@ -78,7 +80,7 @@ def resident_bytes(pid: int, proc: Path = PROC) -> int:
 
 
 def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
-    """(limit, what is left of it) of every control group above this process that has one."""
+    """Yield (limit, remainder) of every control group above this process that has a limit."""
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -90,7 +92,8 @@ def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
-    """From the group up to the root; in a container the path may be one of the host, and then only the root is here."""
+    """Walk from the group up to the root. In a container the path may be one of the host; then only the root exists
+    here."""
     below = path.strip("/")
     folder = root / below if below and ".." not in below.split("/") else root
     while folder.is_relative_to(root):
@@ -103,7 +106,7 @@ def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> It
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """``name value`` or ``name: value unit`` a line; other lines are left out."""
+    """Parse lines ``name value`` or ``name: value unit``; other lines are ignored."""
     found = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.replace(":", " ", 1).partition(" ")
@@ -114,7 +117,8 @@ def _pairs(path: Path) -> dict[str, int]:
 
 
 def _name(entry: Path) -> str:
-    """A kernel by its notebook, which Jupyter writes into its environment; anything else by its command."""
+    """Name a kernel by its notebook, which Jupyter writes into its environment, and other processes by their
+    command."""
     command = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     if any(KERNEL_FILE.search(word) for word in command):
         variables = (entry / "environ").read_bytes().decode("utf-8", "replace").split("\0")

@@ -1,4 +1,4 @@
-"""Keys of servers: looked up by name when a request is made, put into one header, and forgotten."""
+"""API keys of servers: looked up by name for each request, sent in one header, and not stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ HIDDEN = "[key]"
 
 
 def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
-    """Empty for a server that needs none. Raises EngineError when the named key is not there or can not be sent."""
+    """Return the key, empty for a server that needs none. Raises EngineError if the named key does not exist or cannot
+    be sent in a header."""
     if endpoint.api_key_keyring:
         key = _from_keyring(*endpoint.api_key_keyring.partition("/")[::2])
     elif endpoint.api_key_env:
@@ -28,7 +29,7 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
 
 
 def key_location(endpoint: Endpoint) -> str:
-    """Where a person puts the key of this server."""
+    """Describe where a person configures the key of this server."""
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")
         return f"it in the keyring (keyring set {service} {user})"
@@ -38,12 +39,12 @@ def key_location(endpoint: Endpoint) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """What a server says may repeat what it was sent."""
+    """Remove the key from a server's text, which may repeat what it received."""
     return text.replace(key, HIDDEN) if key else text
 
 
 def scrub(error: AgentKernelError, key: str) -> None:
-    """Takes the key out of an error, wherever a server's words brought it in."""
+    """Remove the key from an error that contains text of the server."""
     if key:
         error.message, error.hint = without_key(error.message, key), without_key(error.hint, key)
         error.args = (error.message,)

@@ -1,5 +1,4 @@
-"""One model on one OpenAI-compatible server, as the configuration describes it. Holds the names of secrets, never a
-secret."""
+"""The configuration of one model on an OpenAI-compatible server. It contains names of secrets, never a secret."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from agent_kernel.core.errors import InvalidRequest
 
 OURS = frozenset({"messages", "model", "stream", "stream_options", "tools", "tool_choice", "n"})
 SERVER_OWNED = frozenset({"store", "previous_response_id", "conversation"})
-"""The history that we send is the whole conversation; a second one kept by the server would contradict it."""
+"""The history that we send is the whole conversation; a second one stored by the server would contradict it."""
 SECRETS = frozenset({"api_key", "key", "token", "password", "authorization", "headers"})
 
 
@@ -58,13 +57,14 @@ class Endpoint:
 
     @classmethod
     def of_url(cls, text: str) -> Endpoint:
-        """``URL`` or ``URL#MODEL``. Raises InvalidRequest."""
+        """Parse ``URL`` or ``URL#MODEL``. Raises InvalidRequest."""
         url, _, model = text.partition("#")
         return cls(url, urllib.parse.unquote(model))
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Endpoint:
-        """Raises InvalidRequest for a field that does not exist, without its value: it may be a secret."""
+        """Parse a configuration. Raises InvalidRequest for an unknown field, without its value, which may be a
+        secret."""
         known = {item.name for item in dataclasses.fields(cls)}
         for name in body:
             if name in known:
@@ -81,12 +81,12 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """Where the conversation goes: host, and port if one is given."""
+        """Destination of the conversation: host, and port if there is one."""
         return urllib.parse.urlsplit(self.url).netloc.lower()
 
     @property
     def local(self) -> bool:
-        """The address is this machine's own; what listens there may still send on what it gets."""
+        """Whether the address is this machine. A server listening there may still forward what it receives."""
         return is_here(self.url)
 
 
@@ -95,7 +95,7 @@ def is_url(text: str) -> bool:
 
 
 def _check_url(url: str) -> None:
-    """Never repeats the URL: what stands before an @ in it may be a password."""
+    """Check the URL. Errors never repeat it, since text before an @ may be a password."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port

@@ -34,7 +34,7 @@ from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
 from agent_kernel.engines.openai_api.timeouts import Patience
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
-"""What vLLM and SGLang, LM Studio and OpenRouter, Groq call the context length in their lists of models."""
+"""Names of the context length in the model lists of vLLM and SGLang, of LM Studio and OpenRouter, and of Groq."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class RequestClock:
     first: float = 0.0
 
     def usage(self, answer: ResponseBuilder, prompt_characters: int) -> Usage:
-        """The server's counts; where it has none, estimates, and labelled so."""
+        """Return the server's counts, or estimates labelled as such."""
         now = time.monotonic()
         counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
         prompt = estimated_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
@@ -64,9 +64,8 @@ class RequestClock:
 class OpenAIEngine:
     """``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel, ContextOverflow and EngineError.
 
-    A request is made again only while nothing of its answer came; an answer that broke off is an error, so no call is
-    ever asked for twice. What the server refuses to know is left out of later requests (``info().details``).
-    """
+    A request is repeated only while nothing of its answer has arrived; an answer that breaks off is an error, so that
+    no call is made twice. Fields that the server refuses are left out of later requests (``info().details``)."""
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
         self._endpoint = endpoint
@@ -122,11 +121,12 @@ class OpenAIEngine:
         yield EndChunk(answer.reason, usage, answer.stopped)
 
     def seeing(self) -> OpenAIEngine:
-        """The same server, sent pictures whatever the configuration says: to find out whether it takes them."""
+        """Return an engine for the same server that is sent pictures whatever the configuration says, to find out
+        whether it accepts them."""
         return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
 
     async def models(self) -> list[str]:
-        """What the server lists. Raises EngineError."""
+        """Return the models that the server lists. Raises EngineError."""
         try:
             return [str(entry["id"]) for entry in await self._connection.models() if entry.get("id")]
         except RequestRefused as refused:
@@ -140,7 +140,7 @@ class OpenAIEngine:
     async def _events(
         self, body: Mapping[str, Any], patience: Patience
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
-        """The objects of one answer, after what was waited for. From the first object on nothing is tried again."""
+        """Yield the objects of one answer, after what was waited for. After the first object, nothing is repeated."""
         retries = Retries(self._endpoint.tries)
         while True:
             begun = False
@@ -189,7 +189,7 @@ class OpenAIEngine:
         return refusal.fault(self._endpoint, self._model)
 
     async def _look_around(self) -> None:
-        """Once: which model there is if none was named, and how much it holds if nobody said."""
+        """Once: find the model if none was configured, and its context length if none was given."""
         async with self._asking:
             if self._asked or (self._model and self._context_length):
                 return
@@ -216,7 +216,8 @@ class OpenAIEngine:
         return problem.error if isinstance(problem, EngineFault) else problem
 
     def _closing(self, request: EngineRequest, answer: ResponseBuilder) -> list[Chunk]:
-        """What can be said only at the end. Raises EngineError for an answer without an end, or without its form."""
+        """Return the chunks that are known only at the end. Raises EngineError for an answer without an end, or not in
+        the requested format."""
         if not answer.finished and not answer.growing:
             raise EngineError(f"{self._endpoint.host} ended its answer without saying anything.")
         if not answer.finished:
@@ -230,8 +231,8 @@ class OpenAIEngine:
 
 
 def _check_form(output: OutputFormat, text: str, host: str) -> None:
-    """Servers that do not know a form ignore it silently. A regex is not checked: one that was made for it takes a
-    matcher forever."""
+    """Check the format, since servers that do not support one ignore it silently. A regex is not checked: a hostile one
+    could take forever."""
     if output.kind == "choice":
         kept = text.strip() in output.choice
     elif output.kind in ("json_object", "json_schema"):

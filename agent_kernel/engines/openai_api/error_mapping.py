@@ -1,4 +1,4 @@
-"""What a server refused, as errors of ours: named by cause, with the next step."""
+"""Translates errors of a server into ours: named by cause, with the next step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault, asked_pause
 
 MAX_TOLD = 400
-"""Characters of a server's own words in an error of ours."""
+"""Characters of a server's text in our errors."""
 NOT_NOW = frozenset({408, 429, 503, 529})
-"""Statuses that say that the same request may do later; every other one is a failure of the server or of its setup."""
+"""Statuses after which the same request may succeed later. Every other status is a failure of the server or its
+configuration."""
 TOO_LONG = re.compile(
     r"context.?length|context.?window|context.?size|maximum context|max_model_len|n_ctx|prompt is too long"
     r"|input is too long|too many (input )?tokens|reduce the length",
@@ -31,8 +32,8 @@ NO_TOOLS = re.compile(r"--enable-auto-tool-choice|--tool-call-parser|does not su
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """``words`` are the server's, cut, without control characters and without the key. ``param`` is the field it
-    names, if it names one."""
+    """``words`` is the server's text, shortened, without control characters and the key. ``param`` is the field that it
+    names, if any."""
 
     status: int
     words: str
@@ -42,7 +43,7 @@ class Refusal:
 
     @classmethod
     def read(cls, status: int, body: bytes, retry_after: str, key: str) -> Refusal:
-        """``body`` in any of the shapes that servers use."""
+        """Parse an error body in any of the formats that servers use."""
         text = body.decode("utf-8", "replace")
         code = param = ""
         try:
@@ -58,7 +59,7 @@ class Refusal:
         return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
 
     def fault(self, endpoint: Endpoint, model: str) -> EngineFault:
-        """What it means; ``again`` where the same request may do later."""
+        """Return the meaning; ``again`` if the same request may succeed later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
         hopeless = hopeless or "validation error" in self.words  # llama-cpp-python's 500 for what is a 422 elsewhere
@@ -112,13 +113,13 @@ def unknown_model(model: str, host: str, there: list[str]) -> UnknownModel:
 
 
 def plain(text: str) -> str:
-    """One short line without control characters: it is shown to people, and in logs."""
+    """Return one short line without control characters, for people and logs."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= MAX_TOLD else line[:MAX_TOLD] + " ..."
 
 
 def _details(detail: Any) -> str:
-    """FastAPI's list of what is wrong with a body, without what was sent."""
+    """Summarize FastAPI's list of validation errors, without the data that was sent."""
     if not isinstance(detail, list):
         return ""
     told = [f"{_place(entry)}: {entry.get('msg', '')}" for entry in detail[:5] if isinstance(entry, Mapping)]

@@ -1,7 +1,7 @@
-"""HTTP to one server: one request, one stream, nothing followed and nothing unpacked.
+"""HTTP requests to one server: no redirects, no decompression.
 
-httpx and not the SDK of OpenAI: that one takes key, organisation and project of OpenAI from the environment to whatever
-host it is pointed at, follows redirects, reads lines without a limit, and brings its own retries.
+Uses httpx and not OpenAI's SDK, which sends OpenAI's key, organisation and project from the environment to any host it
+is pointed at, follows redirects, reads lines without a limit, and brings its own retries.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ MAX_LIST = 8 << 20
 REFUSAL_S = 10.0
 LIST_S = 10.0
 KEEP_S = 2.0
-"""Less than the 5 s after which uvicorn closes: a request must not meet a connection that is just being closed."""
+"""Less than the 5 s after which uvicorn closes idle connections: a request must not use a connection that is just being
+closed."""
 LAST_BYTES_S = 0.1
-"""After the last event the end of the stream is awaited this long, so that the connection can be used again."""
+"""Seconds to wait for the end of the stream after the last event, so that the connection can be reused."""
 
 
 class RequestRefused(Exception):
-    """The server answered, with an error."""
+    """The server answered with an error."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.words)
@@ -52,7 +53,8 @@ class ServerConnection:
         self._opening = asyncio.Lock()
 
     async def events(self, body: Mapping[str, Any], patience: Patience) -> AsyncGenerator[Mapping[str, Any], None]:
-        """The objects of the answer, then END; closing it closes the connection. Raises Fault, Refused, EngineError."""
+        """Yield the objects of the answer, then END. Closing the generator closes the connection. Raises EngineFault,
+        RequestRefused, EngineError."""
         async with self._send("POST", "chat/completions", body, patience) as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 yield parse_object((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
@@ -73,7 +75,7 @@ class ServerConnection:
                 yield END if data.strip() == DONE else parse_object(data)
 
     async def models(self) -> list[Mapping[str, Any]]:
-        """What the server lists; empty when it lists nothing. Raises Fault, Refused, EngineError."""
+        """Return the listed models, possibly none. Raises EngineFault, RequestRefused, EngineError."""
         patience = Patience(self._endpoint.host, LIST_S, LIST_S)
         async with self._send("GET", "models", None, patience) as response:
             raw = await self._read(response, patience, MAX_LIST)
@@ -131,7 +133,7 @@ class ServerConnection:
             raise RequestRefused(Refusal.read(response.status_code, raw, response.headers.get("retry-after", ""), key))
 
     async def _refusal_body(self, response: httpx.Response) -> bytes:
-        """As much of it as there is in time; a server that refuses badly has still refused."""
+        """Read as much of the error as arrives in time. A server that sends a broken error has still refused."""
         raw = bytearray()
         patience = Patience(self._endpoint.host, REFUSAL_S, REFUSAL_S)
         with contextlib.suppress(EngineFault, EngineError):
@@ -152,7 +154,7 @@ class ServerConnection:
         return bytes(raw)
 
     async def _pieces(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
-        """Bytes as they come, never unpacked."""
+        """Yield bytes as they arrive, never decompressed."""
         import httpx
 
         async with aclosing(response.aiter_raw()) as raw:  # type: ignore[type-var]  # it is an async generator
@@ -166,7 +168,7 @@ class ServerConnection:
                 yield piece
 
     def _unreachable(self, error: httpx.HTTPError) -> EngineFault:
-        """Without the library's own error behind it, which holds the request and so the key."""
+        """Translate the error. The library's error is not chained: it contains the request and thus the key."""
         cause = plain(str(error)).rstrip(".") or type(error).__name__
         fault = EngineUnreachable(
             f"{self._endpoint.host} does not answer: {cause}.",
@@ -177,7 +179,7 @@ class ServerConnection:
 
 
 def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:
-    """No proxy stands between this machine and itself."""
+    """Create the client. No proxy is used for this machine."""
     import httpx
 
     return httpx.AsyncClient(

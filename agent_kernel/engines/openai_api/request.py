@@ -1,6 +1,6 @@
-"""A request of ours as the body of ``chat/completions``; pure.
+"""Encodes a request as the body of ``chat/completions``. Pure.
 
-The whole conversation goes with every request and nothing refers to what the server may have kept of earlier ones.
+The whole conversation is sent with every request; nothing refers to what the server may have stored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from agent_kernel.core.protocols import EngineRequest, OutputFormat, ToolSpec
 
 NAMED_CHOICES = ("auto", "none", "required")
 STRICT_ID = re.compile(r"[A-Za-z0-9]{9}")
-"""What Mistral's servers, and vLLM with their tokenizer, want of the id of a call; others take any."""
+"""Form of call ids that Mistral's servers require, and vLLM with their tokenizer. Others accept any id."""
 PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 FROM_TOOL = "Shown by the call before:"
 
 
 def encode(request: EngineRequest, model: str, *, vision: bool, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises InvalidRequest when tool_choice and tools contradict each other."""
+    """Encode the request. Raises InvalidRequest if tool_choice and tools contradict each other."""
     check(request)
     body: dict[str, Any] = {
         **extra,
@@ -56,14 +56,14 @@ def check(request: EngineRequest) -> None:
 
 
 def wire_id(call_id: str) -> str:
-    """The same for the same id, so that calls and results stay pairs on every server."""
+    """Return the same id for the same input, so that calls and results stay paired on every server."""
     if STRICT_ID.fullmatch(call_id):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 
 def _sampling(request: EngineRequest) -> dict[str, Any]:
-    """Fields of OpenAI; top_k, min_p and repetition_penalty as vLLM and SGLang call them."""
+    """OpenAI's fields; top_k, min_p and repetition_penalty are named as in vLLM and SGLang."""
     sampling = request.sampling
     names = (
         *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -91,7 +91,7 @@ def _choice(choice: str) -> Any:
 
 
 def _format(output: OutputFormat) -> dict[str, Any]:
-    """``structured_outputs`` is vLLM's: OpenAI has no field for a regex, a choice or a grammar."""
+    """``structured_outputs`` is vLLM's field: OpenAI has none for a regex, a choice or a grammar."""
     match output.kind:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
@@ -107,7 +107,8 @@ def _format(output: OutputFormat) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, Any]]:
-    """Pictures that tools made follow the last result of their round, in a user's message: a tool's has text only."""
+    """Pictures made by tools follow the last result of their round in a user message, since tool messages contain only
+    text."""
     pictures: list[dict[str, Any]] = []
     for message in messages:
         if message.role != "tool" and pictures:
@@ -125,7 +126,7 @@ def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, A
 
 
 def _assistant(message: Message) -> dict[str, Any]:
-    """Reasoning stays here: servers disagree about its field, and models are not shown their old thoughts."""
+    """Reasoning is left out: servers disagree about its field, and models are not shown their earlier reasoning."""
     body: dict[str, Any] = {"role": "assistant", "content": message.text}
     if message.calls:
         body["tool_calls"] = [_call(call) for call in message.calls]
@@ -133,7 +134,8 @@ def _assistant(message: Message) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Arguments are JSON of an object, also where the model wrote something else (``_raw``): servers parse it."""
+    """Arguments are always a JSON object, even if the model wrote something else (``_raw``), since servers parse
+    them."""
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
     return {"id": wire_id(call.id), "type": "function", "function": function}
 
@@ -147,7 +149,7 @@ def _content(message: Message, vision: bool) -> str | list[dict[str, Any]]:
 
 
 def _text(message: Message, vision: bool) -> str:
-    """With a note for each medium that does not go along."""
+    """Return the text with a note for each medium that is not sent."""
     missing = [medium for medium in message.media if not (vision and _shown(medium))]
     notes = [f"[{medium.mime}, not shown to this model]" for medium in missing]
     return "\n".join([*([message.text] if message.text or not notes else []), *notes])

@@ -1,4 +1,4 @@
-"""One answer, put together from the objects of a server's stream; knows the ways in which servers differ."""
+"""Builds one answer from the objects of a server's stream, including the ways in which servers differ."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from agent_kernel.engines.openai_api.sse_decoder import END
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40
 REASONING = ("reasoning_content", "reasoning")
-"""DeepSeek, SGLang, llama-server; vLLM, Ollama, OpenRouter. Who sends both sends the same."""
+"""Field names of DeepSeek, SGLang, llama-server; and of vLLM, Ollama, OpenRouter. A server that sends both sends the
+same text."""
 CHARS_PER_TOKEN = 4.0
-"""Of English and code, for servers that count nothing; what comes of it is always labelled an estimate."""
+"""For English and code, for servers that do not count tokens. The result is always labelled an estimate."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """A call that is being told. ``arguments`` are the pieces so far."""
+    """A call in progress. ``arguments`` are the pieces so far."""
 
     id: str = ""
     name: str = ""
@@ -37,10 +38,9 @@ class Slot:
 
 
 class ResponseBuilder:
-    """``add`` takes objects in order and gives what can be shown at once; the rest is known at the end.
+    """``add`` takes objects in order and returns what can be shown at once; the rest is known at the end.
 
-    ``prompt_tokens`` and ``completion_tokens`` are the server's, or None when it did not count.
-    """
+    ``prompt_tokens`` and ``completion_tokens`` are the server's counts, or None."""
 
     def __init__(self, request: EngineRequest) -> None:
         self._request = request
@@ -58,7 +58,7 @@ class ResponseBuilder:
         self.reused_tokens = 0
 
     def add(self, event: Mapping[str, Any]) -> list[Chunk]:
-        """Raises EngineError for an error that the server tells in its stream."""
+        """Add an object. Raises EngineError for an error inside the stream."""
         self._ended = self._ended or event is END
         if error := event.get("error"):
             raise EngineError(f"The server stopped with an error: {_words(error)}")
@@ -75,16 +75,17 @@ class ResponseBuilder:
 
     @property
     def finished(self) -> bool:
-        """The server said so; a connection that just ends may have been cut."""
+        """Whether the server ended the answer. A connection that just closes may have been cut."""
         return self._ended or bool(self._finish)
 
     @property
     def growing(self) -> int:
-        """Grows with everything the model says, also with calls that can not be shown yet."""
+        """A number that grows with everything the model writes, including calls that cannot be shown yet."""
         return self.characters + len(self._slots)
 
     def calls(self) -> list[ToolCall]:
-        """Those that may run. One that was cut by the limit of tokens is none, nor is any that nobody asked for."""
+        """Return the calls that may run. A call cut by the token limit is not among them, nor one that was not
+        requested."""
         if not self._request.tools or self._request.tool_choice == "none":
             return []
         slots = [slot for slot in self._slots if slot.name]
@@ -95,14 +96,14 @@ class ResponseBuilder:
 
     @property
     def cut_call(self) -> str:
-        """How far the call came that the limit of tokens cut; empty if none was."""
+        """Text of the call that the token limit cut; empty if none was cut."""
         if self.reason != "length" or not self._slots or not self._request.tools:
             return ""
         return self._slots[-1].raw
 
     @property
     def reason(self) -> str:
-        """stop, length or calls. Raises EngineError for an answer that the server broke off."""
+        """stop, length or calls. Raises EngineError for an answer that the server aborted."""
         if self._finish == "length":
             return "length"
         if self._finish in ("content_filter", "error", "abort", "cancelled"):
@@ -137,8 +138,9 @@ class ResponseBuilder:
         self.characters += len(name) + (len(said) if isinstance(said, str | Mapping) else 0)
 
     def _slot(self, index: Any, call_id: str, name: str) -> Slot:
-        """By index. Another id together with a name is another call, whatever index it comes with (some servers send
-        every call with 0); without an index the id decides, and a piece that has neither belongs to the last call."""
+        """Find the call of a piece by its index. Another id together with a name means another call, whatever the index
+        (some servers send index 0 for every call). Without an index the id decides; a piece with neither belongs to the
+        last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
         found = self._at.get(at) if at is not None else self._by_id(call_id, name)
         if found is not None and call_id and found.id and found.id != call_id and name:
@@ -164,7 +166,7 @@ class ResponseBuilder:
         return self._slots[-1] if self._slots else None
 
     def _id(self, given: str) -> str:
-        """The server's, if it can be kept and told apart from every other of the conversation."""
+        """Return the server's id if it can be stored and is unique in the conversation, otherwise a new one."""
         usable = 0 < len(given) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in given)
         call_id = given if usable and wire_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
         self._taken.add(wire_id(call_id))

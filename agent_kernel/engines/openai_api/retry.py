@@ -1,4 +1,4 @@
-"""When a request is made again: only while nothing of its answer has come, a few times, with growing pauses."""
+"""Repetition of failed requests: only while nothing of the answer has arrived, a few times, with growing pauses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 8.0
 LONGEST_ASKED_S = 60.0
-"""A server that asks for a longer pause (Retry-After) is not waited for: the person decides."""
+"""Longest pause (Retry-After) that is waited for; beyond it the user decides."""
 
 
 class EngineFault(Exception):
-    """A request failed. ``error`` is what the caller gets if it is not made ``again``; ``after_s`` is the pause that
-    the server asks for, None if it asks for none."""
+    """A failed request. ``error`` is raised to the caller if it is not repeated (``again``); ``after_s`` is the pause
+    that the server requests, or None."""
 
     def __init__(self, error: AgentKernelError, *, again: bool, after_s: float | None = None) -> None:
         super().__init__(error.message)
@@ -30,14 +30,15 @@ class EngineFault(Exception):
 
 @dataclass(slots=True)
 class Retries:
-    """``tries`` in all. ``draw`` gives a number in [0, 1): many clients of one server must not come back together."""
+    """``tries`` in total. ``draw`` returns a number in [0, 1), so that many clients of one server do not return at the
+    same time."""
 
     tries: int
     draw: Callable[[], float] = random.random
     failed: int = 0
 
     def pause(self, fault: EngineFault) -> float | None:
-        """Seconds until the next try, or None when there is none."""
+        """Return the seconds until the next try, or None if there is none."""
         self.failed += 1
         if not fault.again or self.failed >= self.tries:
             return None
@@ -48,7 +49,7 @@ class Retries:
 
 
 def asked_pause(header: str, now: Callable[[], float] = time.time) -> float | None:
-    """Retry-After: seconds, or a date. None for what is neither."""
+    """Parse Retry-After: seconds or a date. None for anything else."""
     header = header.strip()
     if header.replace(".", "", 1).isdigit() and header.isascii():
         return float(header)

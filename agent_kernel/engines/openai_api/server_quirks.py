@@ -1,4 +1,4 @@
-"""What one server has turned out not to know: fields that it refused are not sent again."""
+"""Fields that a server has refused, which are not sent to it again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RENAMED = {"max_tokens": "max_completion_tokens"}
 
 
 class ServerQuirks:
-    """One per server, for as long as its engine lives."""
+    """What one server does not support, for the lifetime of its engine."""
 
     def __init__(self) -> None:
         self._refused: set[str] = set()
@@ -52,7 +52,7 @@ class ServerQuirks:
         return sorted(self._refused)
 
     def spoken(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """``body`` as this server takes it."""
+        """Return ``body`` without refused fields and with renamed ones."""
         said = {name: value for name, value in body.items() if name not in self._refused}
         for old, new in RENAMED.items():
             if old in self._refused and old in body and new not in self._refused:
@@ -60,13 +60,14 @@ class ServerQuirks:
         return said
 
     def needed(self, refusal: Refusal, said: Mapping[str, Any]) -> list[str]:
-        """The fields of ``said`` that were refused and without which the answer would be to another question."""
+        """Return the refused fields of ``said`` without which the answer would be to another question."""
         if refusal.status not in (400, 422):
             return []
         return _named([name for name in NEEDED if name in said], refusal)
 
     def learn(self, refusal: Refusal, said: Mapping[str, Any]) -> list[str]:
-        """The fields of ``said`` that were refused and can be left out; a value out of range is no unknown field."""
+        """Return the refused fields of ``said`` that can be omitted. A value out of range does not count as an unknown
+        field."""
         if refusal.status not in (400, 422) or not UNKNOWN.search(refusal.words):
             return []
         candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in said]

@@ -1,7 +1,7 @@
-"""The stream of a server as events: server-sent events in, JSON objects out, with limits on everything it may send.
+"""Parses the stream of a server: server-sent events in, JSON objects out, with limits on all sizes.
 
-No library here: those that read such streams (httpx-sse, the SDK of OpenAI) collect a line or an event without an end
-until the memory is full.
+No library is used: those that parse such streams (httpx-sse, the SDK of OpenAI) buffer an endless line or event until
+memory is full.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from agent_kernel.core.errors import EngineError
 
 MAX_EVENT = 8 << 20
-"""Bytes of one event. Servers that send a call at once put all of its code into one."""
+"""Bytes of one event. Servers that send a call at once put all of its code into one event."""
 MAX_ANSWER = 64 << 20
 """Bytes of one answer."""
 DONE = "[DONE]"
 END: Mapping[str, Any] = MappingProxyType({})
-"""Stands for the server's word that its answer is whole; known by identity, so that no server can send it."""
+"""Stands for the server's end marker. It is recognized by identity, so that no server can send it as data."""
 
 
 class EventDecoder:
-    """Fed with bytes as they come; line ends may be LF, CRLF or CR. Raises EngineError beyond the limits."""
+    """Decodes bytes as they arrive; line ends may be LF, CRLF or CR. Raises EngineError beyond the limits."""
 
     def __init__(self, max_event: int = MAX_EVENT, max_answer: int = MAX_ANSWER) -> None:
         self._max_event = max_event
@@ -35,7 +35,7 @@ class EventDecoder:
         self._total = 0
 
     def feed(self, raw: bytes) -> Iterator[str]:
-        """The data of each event that is complete now."""
+        """Yield the data of each event that is complete now."""
         self._total += len(raw)
         if self._total > self._max_answer:
             raise EngineError(f"The server's answer has more than {self._max_answer >> 20} MiB; it was not read on.")
@@ -46,7 +46,7 @@ class EventDecoder:
             raise self._too_large()
 
     def end(self) -> Iterator[str]:
-        """What a server that closes without a blank line still meant."""
+        """Yield the last event of a server that closes without a blank line."""
         if self._rest:
             yield from self._line(bytes(self._rest))
             self._rest.clear()
@@ -89,7 +89,7 @@ class EventDecoder:
 
 
 def parse_object(data: str) -> Mapping[str, Any]:
-    """Raises EngineError for what is no JSON object."""
+    """Parse a JSON object. Raises EngineError for anything else."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

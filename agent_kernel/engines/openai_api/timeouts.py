@@ -1,4 +1,4 @@
-"""How long a server may be silent."""
+"""Time limits for a silent server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Up to ``first_s`` seconds to the first token, then ``between_s`` from one to the next. What holds no token (a
-    keep-alive, an empty delta) is silence."""
+    """Allows ``first_s`` seconds to the first token, then ``between_s`` between tokens. Data without a token (a
+    keep-alive, an empty delta) counts as silence."""
 
     def __init__(
         self, host: str, first_s: float, between_s: float, clock: Callable[[], float] = time.monotonic
@@ -26,7 +26,7 @@ class Patience:
         self.restart()
 
     def restart(self) -> None:
-        """A new request: its first token is awaited."""
+        """Start the limit for the first token of a new request."""
         self._limit_s = self._first_s
         self._until = self._clock() + self._first_s
 
@@ -35,7 +35,7 @@ class Patience:
         self._until = self._clock() + self._between_s
 
     async def wait(self, what: Awaitable[T]) -> T:
-        """Raises EngineError when the patience ends first."""
+        """Await ``what`` within the limit. Raises EngineError."""
         try:
             async with asyncio.timeout(max(0.0, self._until - self._clock())):
                 return await what

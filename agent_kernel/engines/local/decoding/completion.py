@@ -1,4 +1,4 @@
-"""Text in, text out: prompts become token ids with as long a known prefix as there is, and tokens become text."""
+"""Decoding of prompts to text: prompts become token ids with the longest known prefix, and tokens become text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from agent_kernel.engines.local.media.prompt_media import in_parts
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 MAX_TOKENS = 1024
-"""Of an answer for which nobody named a limit."""
+"""Tokens of an answer without a limit of its own."""
 SMALLEST = 1e-6
 RANGES = (
     ("temperature", 0.0, 100.0),
@@ -49,9 +49,9 @@ RANGES = (
 
 @dataclass(slots=True)
 class DecodedCompletion:
-    """One decode, in progress and when done. ``pictures`` fill the places that ``prompt`` has for them, in order; those
-    of a prompt that was rendered from marked messages are found by themselves.
-    ``finish``: stop or length; ``logprobs`` are those of ``ids``, if they were asked for."""
+    """One completion, in progress and when done. ``pictures`` fill the placeholders of ``prompt`` in order; those of a
+    prompt rendered from marked messages are found automatically. ``finish``: stop or length. ``logprobs`` are those of
+    ``ids``, if requested."""
 
     prompt: str
     pictures: Sequence[Picture] = ()
@@ -64,7 +64,7 @@ class DecodedCompletion:
     usage: Usage = field(default_factory=Usage)
 
     def stopped_by(self, stops: Sequence[str]) -> str:
-        """The one of these that it ended before; empty: none of them."""
+        """Return which of these stop strings ended the answer; empty if none did."""
         return self.stopped if self.stopped in stops else ""
 
 
@@ -87,19 +87,20 @@ class Completer:
         self._rendered: dict[str, tuple[Picture, ...]] = {}
 
     def showing(self, pictures: Mapping[str, Picture]) -> Completer:
-        """This completer for one request, whose messages name ``pictures`` by marks (``shown_media``)."""
+        """Return this completer for one request whose messages refer to ``pictures`` by marks (``prompt_media``)."""
         own = copy.copy(self)
         own._known, own._rendered = pictures, {}
         return own
 
     def telling(self, session: str, tell: Tell) -> Completer:
-        """This completer for one request, which hears where it stands while it waits for room in the cache."""
+        """Return this completer for one request, which reports its queue position while it waits for room in the
+        cache."""
         own = copy.copy(self)
         own._session, own._tell = session, tell
         return own
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Raises EngineError when the chat template refuses the conversation."""
+        """Render a prompt. Raises EngineError if the chat template refuses the conversation."""
         try:
             chat, pictures = in_parts(messages, self._known)
             prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
@@ -122,9 +123,9 @@ class Completer:
         closing: str = "",
         marks: Sequence[str] = (),
     ) -> AsyncGenerator[TextChunk, None]:
-        """Text deltas; ``completion`` tells the rest. ``forced`` is the beginning of the answer, given to the model.
-        ``keep_stop``: the stop string will stand in the history after the text; so will ``closing`` after an answer
-        that ended by itself. ``marks`` are read even where they are special tokens. Raises ContextOverflow."""
+        """Yield text deltas; ``completion`` contains the rest. ``forced`` is the beginning of the answer, given to the
+        model. ``keep_stop``: the history will contain the stop string after the text; likewise ``closing`` after an
+        answer that ended by itself. ``marks`` are decoded even if they are special tokens. Raises ContextOverflow."""
         prompt = completion.prompt
         completion.pictures = completion.pictures or self._pictures_in(prompt)
         decode = await self._decoding_with(marks)
@@ -167,13 +168,13 @@ class Completer:
                 self._blocks.add([*ids, *completion.ids[:-1]])
 
     async def usage(self) -> Mapping[str, float]:
-        """What the backend tells of its cache now; ``cache_tokens`` fit into it, ``kept_chains`` are the conversations
-        whose ids are known, and ``waiting`` requests wait for room in it."""
+        """Return what the backend reports about its cache; ``cache_tokens`` fit into it, ``kept_chains`` are
+        conversations whose ids are known, and ``waiting`` requests wait for room in it."""
         own = {"cache_tokens": self._cache_tokens, "kept_chains": len(self._chains), "waiting": self._room.waiting}
         return {**await self._decoder.call(self._backend.usage), **own}
 
     async def first_token(self, prompt: str, regex: str | None = None) -> DecodedCompletion:
-        """One greedy token and its log probability before ``regex`` masked anything."""
+        """Decode one greedy token, with its log probability before ``regex`` masked anything."""
         completion = DecodedCompletion(prompt)
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = DecodingOptions(max_tokens=1, grammar=grammar, logprob=True)
@@ -183,7 +184,7 @@ class Completer:
         return completion
 
     def _pictures_in(self, prompt: str) -> Sequence[Picture]:
-        """Those of the longest rendered text that ``prompt`` begins with."""
+        """Return the pictures of the longest rendered text with which ``prompt`` begins."""
         known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
         return self._rendered.get(known, ())
 
@@ -201,7 +202,7 @@ class Completer:
         return ids + rest
 
     def _limit_tokens(self, prompt: int, wanted: int) -> int:
-        """Tokens of the answer, so that it fits the model's context and the whole cache."""
+        """Return the tokens of the answer, limited so that it fits the model's context and the whole cache."""
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
         if prompt + 1 > context:
             raise ContextOverflow(
@@ -219,7 +220,8 @@ class Completer:
         return min(wanted, context - prompt, cache - prompt)
 
     def _size(self, tokens: int) -> int:
-        """Blocks that a request may come to hold; one more, for a shared last block is copied before it is written."""
+        """Return the blocks that a request may need; one more, because a shared last block is copied before it is
+        written."""
         return min(self._room.capacity, math.ceil(tokens / self._block) + 1)
 
     def _count(self, completion: DecodedCompletion, piece: StepOutput) -> None:
@@ -242,7 +244,8 @@ class Completer:
     def _remember(
         self, prompt: str, ids: Sequence[int], completion: DecodedCompletion, after: str, decode: Decode
     ) -> None:
-        """The chain ends where the answer's text ends; a token that carries more than that is encoded again."""
+        """Store the ids of the text. The chain ends where the answer's text ends; a token that contains more than that
+        is encoded again."""
         wanted = completion.text + after
         if not wanted or not completion.finish or completion.pictures:
             return
@@ -253,7 +256,7 @@ class Completer:
         self._chains.add(prompt + wanted, [*ids, *kept, *rest])
 
     async def _decoding_with(self, marks: Sequence[str]) -> Decode:
-        """The backend's ``decode``, in which those of ``marks`` that are special tokens stand as text."""
+        """Return the backend's ``decode``, in which those ``marks`` that are special tokens become text."""
         if unknown := [mark for mark in marks if mark not in self._marks]:
             self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
         special = {token: mark for mark in marks if (token := self._marks[mark]) is not None}
@@ -290,8 +293,8 @@ def _decode_with_marks(decode: Decode, special: Mapping[int, str], ids: Sequence
 
 
 def decoding_options(sampling: Sampling) -> DecodingOptions:
-    """Greedy unless the request says otherwise: small models write their best code so. Raises InvalidRequest for values
-    that mean nothing."""
+    """Convert sampling options. Greedy by default, since small models write their best code that way. Raises
+    InvalidRequest for values out of range."""
     for name, low, high in RANGES:
         value = getattr(sampling, name)
         if value is not None and not low <= value <= high:

@@ -1,6 +1,6 @@
 """The one thread that drives the backend: requests join and leave its batch between steps, never during one.
 
-One thread also means one job for the machine's cores at a time: encoding waits for the step that runs.
+One thread also means one job for the machine's cores at a time: encoding waits for the running step.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Result = TypeVar("Result")
 
 
 class Decoder:
-    """Made and used in a running event loop. ``failed`` is called, in the loop, when a step raised: the state of the
-    library is unknown then and the process should end."""
+    """Created and used in a running event loop. ``failed`` is called in the loop when a step raised: the state of the
+    library is unknown then, and the process should end."""
 
     def __init__(self, backend: Backend, failed: Callable[[BaseException], None]) -> None:
         self._backend = backend
@@ -37,12 +37,12 @@ class Decoder:
 
     @property
     def busy_s(self) -> float:
-        """Seconds that the job or step that runs now has taken so far, 0 when idle."""
+        """Seconds that the running job or step has taken so far, 0 when idle."""
         since = self._busy_since
         return time.monotonic() - since if since else 0.0
 
     async def call(self, job: Callable[[], Result]) -> Result:
-        """Runs ``job`` in the decoder's thread, between two steps."""
+        """Run ``job`` in the decoder's thread, between two steps."""
         future: asyncio.Future[Result] = self._loop.create_future()
 
         def run() -> None:
@@ -59,7 +59,7 @@ class Decoder:
     async def generate(
         self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()
     ) -> AsyncGenerator[StepOutput, None]:
-        """Pieces until one has a finish; closing the generator takes the request out of the batch."""
+        """Yield outputs until one has a finish. Closing the generator removes the request from the batch."""
         pieces: asyncio.Queue[StepOutput] = asyncio.Queue()
         # The thread fills the key in, so that a request which is cancelled while it is submitted is still withdrawn.
         keys: list[int] = []
@@ -95,7 +95,7 @@ class Decoder:
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _run_jobs(self) -> None:
-        """All waiting jobs; with nothing to decode, waits for one."""
+        """Run all waiting jobs; with nothing to decode, wait for one."""
         idle = not self._backend.running()
         while idle or not self._jobs.empty():
             self._timed(self._jobs.get())

@@ -1,4 +1,4 @@
-"""What an answer in text must look like: a grammar while it is written, and a check when it is whole."""
+"""Output formats of text answers: a grammar during decoding, and a check of the complete answer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from agent_kernel.engines.local.grammar.regex import pattern
 
 MAX_CHOICES = 1_000
 SHOWN_SCHEMA = 2_000
-"""Characters of a schema that a model is shown; a longer one it meets through the grammar only."""
+"""Characters of a schema that is shown to the model; a longer one acts only through the grammar."""
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGrammar:
-    """Raises InvalidRequest for a format that is none, or that is too large to be enforced."""
+    """Compile the format. Raises InvalidRequest for an invalid format, or one that is too large to enforce."""
     rules = Rules()
     match output.kind:
         case "regex":
@@ -48,7 +48,7 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGra
 
 
 def check(output: OutputFormat, text: str) -> None:
-    """Raises OutputInvalid when a whole answer does not fit: by what no grammar enforces, if it was decoded by one."""
+    """Raise OutputInvalid if a complete answer does not fit. This covers what no grammar enforces."""
     problem = ""
     match output.kind:
         case "choice":
@@ -67,7 +67,8 @@ def check(output: OutputFormat, text: str) -> None:
 
 
 def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
-    """The conversation with the format said at its end: a model that is only held to it fills it with anything."""
+    """Return the conversation with the format described at its end: a model that is only restricted by a grammar fills
+    it with anything."""
     said = ""
     if output.kind == "json_object":
         said = "Answer with a JSON object."
@@ -80,7 +81,8 @@ def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -
 
 
 def with_instruction(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
-    """Said by the user at the end: many templates take no two messages of one role after each other."""
+    """Append an instruction to the last user message, since many templates accept no two messages of one role in a
+    row."""
     last = chat[-1] if chat else {}
     if last.get("role") != "user" or not isinstance(last["content"], str):
         return [*chat, {"role": "user", "content": said}]
@@ -88,12 +90,11 @@ def with_instruction(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage
 
 
 async def stream_formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-    """An answer in text that ``request.output`` binds: its deltas, then its end.
+    """Yield a text answer that ``request.output`` restricts: its deltas, then its end.
 
-    Raises InvalidRequest before the first delta, and OutputInvalid instead of the end when the whole text does not fit.
-    An answer that the limit of tokens cut is not judged; its end says ``length``. Stop strings do not apply: the format
-    says where the answer ends.
-    """
+    Raises InvalidRequest before the first delta, and OutputInvalid instead of the end if the complete text does not
+    fit. An answer cut by the token limit is not checked; its end is ``length``. Stop strings do not apply: the format
+    determines where the answer ends."""
     assert request.output is not None
     grammar = grammar_of(request.output, request.sampling.max_tokens)
     completion = DecodedCompletion(prompt)

@@ -1,6 +1,6 @@
-"""Which prefixes the worker knows: the token ids behind a text, and the blocks still in the KV cache.
+"""The prefixes that the worker knows: the token ids behind a text, and the blocks still in the KV cache.
 
-Both are caches of this process: after a restart ids come from encoding and nothing is reused.
+Both are caches of this process: after a restart, ids come from encoding and nothing is reused.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ CHAIN_TOKENS = 2_000_000
 
 
 class TokenChains:
-    """The ids that a text had when it was prompt and answer.
+    """The ids that a text had as prompt and answer.
 
-    Generated ids are kept, never decoded and encoded again: models also write tokenisations that encoding would not
-    give, and then the cached prefix would end inside that answer. Least recently used chains go first.
-    """
+    Generated ids are stored, never decoded and encoded again: models also write tokenizations that encoding would not
+    give, and then the cached prefix would end inside that answer. Least recently used chains are dropped first."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, list[int]] = OrderedDict()
@@ -27,7 +26,7 @@ class TokenChains:
         return len(self._ids)
 
     def longest(self, text: str) -> tuple[str, list[int]]:
-        """The longest known text that ``text`` begins with, and its ids; empty when there is none."""
+        """Return the longest known text with which ``text`` begins, and its ids; empty if there is none."""
         known = max((key for key in self._ids if text.startswith(key)), key=len, default="")
         if not known:
             return "", []
@@ -43,14 +42,13 @@ class TokenChains:
 
 
 class CachedBlocks:
-    """Which whole blocks of which prefixes are in the KV cache, as far as can be told from outside.
+    """An estimate, from outside, of which whole blocks of which prefixes are in the KV cache.
 
-    The library does not report what it reused, so this mirrors its block table: a block is known by the ids from the
-    beginning of its prompt to its end; every block of a finished or running request, its last and partly filled one
-    too, is there until ``blocks`` newer ones came. It can be wrong in two ways. Too low: a partly filled last block may
-    be reused too (up to ``block`` - 1 tokens). Too high: once the cache is full, the library may already have dropped a
-    block that this still counts; then the time to first token shows it.
-    """
+    The library does not report what it reused, so this mirrors its block table. A block is identified by the ids from
+    the beginning of its prompt to its end; every block of a finished or running request, including its last, partly
+    filled one, is there until ``blocks`` newer ones came. It can be wrong in two ways. Too low: a partly filled last
+    block may be reused too (up to ``block`` - 1 tokens). Too high: once the cache is full, the library may already have
+    dropped a block that still counts here; then the time to first token shows it."""
 
     def __init__(self, block: int, blocks: int) -> None:
         self._block = block
@@ -58,7 +56,8 @@ class CachedBlocks:
         self._known: OrderedDict[int, None] = OrderedDict()
 
     def reused(self, ids: Sequence[int]) -> int:
-        """Tokens of this prompt that need not be computed again. The last token always is: its logits are needed."""
+        """Return the tokens of this prompt that need not be computed again. The last token always is: its logits are
+        needed."""
         count = 0
         for _, key in self._keys(ids):
             if key not in self._known:
@@ -86,12 +85,12 @@ class CachedBlocks:
         self._known.move_to_end(key)
 
     def _fill(self, parent: int, ids: Sequence[int]) -> None:
-        """A block that held fewer of these ids holds all of them now."""
+        """Replace a block that held fewer of these ids."""
         for end in range(1, len(ids) + 1):
             self._known.pop(hash((parent, *ids[:end])), None)
 
     def _keys(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Where each whole block begins, and what it is known by."""
+        """Yield where each whole block begins, and its key."""
         key = 0
         for start in range(0, len(ids) - self._block + 1, self._block):
             key = hash((key, *ids[start : start + self._block]))

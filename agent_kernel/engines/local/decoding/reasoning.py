@@ -1,7 +1,7 @@
-"""What a model thinks before it answers, kept apart from the answer; pure.
+"""Separates a model's reasoning from its answer. Pure.
 
-A block counts where thinking belongs: at the beginning of an answer, also right after another block, or from the first
-token on when the prompt itself opened it. Tags anywhere else are text about tags.
+A block counts only where reasoning belongs: at the beginning of an answer, also right after another block, or from the
+first token on if the prompt itself opened it. Tags anywhere else are ordinary text.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ TAGS = (*BLOCKS, *BLOCKS.values())
 
 
 def open_tag(prompt: str) -> str:
-    """The tag of a block that the prompt leaves open for the model, or empty."""
+    """Return the tag of a block that the prompt leaves open for the model, or an empty string."""
     end = prompt.rstrip()
     return next((tag for tag in BLOCKS if end.endswith(tag.rstrip())), "")
 
 
 def close_thinking(prompt: str) -> str:
-    """The prompt with its open block shut: for an answer that must begin at once, such as a forced call."""
+    """Return the prompt with its open block closed, for an answer that must begin at once, such as a forced call."""
     tag = open_tag(prompt)
     return f"{prompt.rstrip()}\n{BLOCKS[tag]}\n\n" if tag else prompt
 
 
 def without_thinking(prompt: str, template: str) -> str:
-    """The prompt of a model whose ``template`` knows thinking, with an empty block: the next token is the answer's."""
+    """Return the prompt with an empty block if ``template`` supports reasoning, so that the next token belongs to the
+    answer."""
     if open_tag(prompt):
         return close_thinking(prompt)
     tag = next((tag for tag in BLOCKS if tag in template), "")
@@ -48,7 +49,7 @@ def without_thinking(prompt: str, template: str) -> str:
 
 
 class ReasoningSplitter:
-    """``push`` an answer as it comes; a block that never closes is reasoning to its end."""
+    """``push`` an answer as it arrives. A block that is never closed is reasoning to its end."""
 
     def __init__(self, prompt: str = "") -> None:
         self._held = ""
@@ -60,7 +61,7 @@ class ReasoningSplitter:
         return self._split(text, last=False)
 
     def finish(self) -> list[TextChunk | ReasoningChunk]:
-        """What was held back because it could have become a tag."""
+        """Return what was held back because it could have become a tag."""
         return self._split("", last=True)
 
     def _split(self, text: str, *, last: bool) -> list[TextChunk | ReasoningChunk]:
@@ -75,7 +76,7 @@ class ReasoningSplitter:
         return parts
 
     def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> bool:
-        """False when more text is needed to go on; so below."""
+        """Continue a block. Returns False when more text is needed; so does ``_begin``."""
         close = BLOCKS[self._tag]
         thought, found, rest = self._held.partition(close)
         if found:
@@ -88,7 +89,7 @@ class ReasoningSplitter:
         return bool(found)
 
     def _begin(self, *, last: bool) -> bool:
-        """Whether what comes now is a block or the answer. White space around blocks belongs to neither."""
+        """Decide whether a block or the answer begins here. White space around blocks belongs to neither."""
         start = self._held.lstrip()
         tag = next((tag for tag in BLOCKS if start.startswith(tag)), "")
         if tag:
@@ -107,7 +108,7 @@ class ReasoningSplitter:
 async def split_reasoning(
     deltas: AsyncGenerator[TextChunk, None], prompt: str = ""
 ) -> AsyncGenerator[TextChunk | ReasoningChunk, None]:
-    """A whole stream with its thinking told apart; log probabilities of the answer's tokens stay with its text."""
+    """Separate a whole stream; log probabilities of the answer's tokens stay with its text."""
     reasoning = ReasoningSplitter(prompt)
     logprobs: list[TokenLogprob] = []
     async with aclosing(deltas):

@@ -1,7 +1,7 @@
-"""Who decodes now and who waits: places of which there are only so many, given out fairly between sessions.
+"""Admission of requests to a limited capacity, shared fairly between sessions.
 
-The worker has two: requests decoded at once, and blocks of the KV cache, since a library whose cache overflows ends
-requests that would have run a moment later.
+The worker has two such capacities: requests decoded at once, and blocks of the KV cache, because a library whose cache
+overflows ends requests that could have run a moment later.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from agent_kernel.core.errors import EngineBusy
 
 RETRY_AFTER_S = 2
 MAX_WAITING = 256
-"""More than that do not wait: they hear so at once."""
+"""Further requests are refused at once."""
 
 Tell: TypeAlias = Callable[[int], None]
-"""Called with the position in the queue, 1 = next, at once and whenever it changes; never when nobody is waited for."""
+"""Called with the position in the queue, 1 = next, at once and whenever it changes; never if the request does not
+wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,8 +34,9 @@ class _Waiter:
 
 
 class Admission:
-    """Used in one event loop. The next place goes to the session that holds the fewest, the one that waits longest
-    first; within a session first come, first served. A large request is not passed by smaller ones behind it."""
+    """Used in one event loop. The next place goes to the session that holds the fewest, and among these to the one that
+    waits longest; within a session, first come, first served. A large request is not overtaken by smaller ones behind
+    it."""
 
     def __init__(self, capacity: int, waiting: int = MAX_WAITING) -> None:
         self.capacity = capacity
@@ -49,8 +51,8 @@ class Admission:
 
     @asynccontextmanager
     async def place(self, session: str, tell: Tell, size: int = 1) -> AsyncGenerator[None, None]:
-        """Holds ``size`` of the capacity, after waiting for it if need be. Whoever leaves while waiting frees its place
-        in the queue. Raises EngineBusy when too many wait already; ``size`` must not exceed the capacity."""
+        """Hold ``size`` of the capacity, after waiting if necessary. A request that leaves while waiting frees its
+        place in the queue. Raises EngineBusy if too many wait already; ``size`` must not exceed the capacity."""
         if size > self.capacity:
             raise ValueError(f"{size} of {self.capacity}")
         await self._enter(session, tell, size)
@@ -100,7 +102,8 @@ class Admission:
                 waiter.tell(position)
 
     def _in_order(self) -> Iterator[_Waiter]:
-        """Waiters as they would be admitted if nobody left: the n-th of a session comes when it holds n more."""
+        """Yield waiting requests in the order of admission if nobody left: the n-th of a session comes when it holds n
+        more."""
         turns = [
             (self._held[session] + behind, order, waiter)
             for order, (session, queue) in enumerate(self._queues.items())

@@ -1,4 +1,4 @@
-"""Token ids become text that can be shown: whole characters only, cut before a stop string."""
+"""Converts token ids to text that can be shown: whole characters only, cut before a stop string."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 
 UNFINISHED = "\ufffd"
 LONGEST_CHARACTER = 4
-"""Bytes of a character in UTF-8: after that many tokens a replacement character was really written."""
+"""Bytes of the longest UTF-8 character: after that many tokens, a replacement character was really written."""
 WINDOW = 8
 """Tokens that are decoded again with each new one."""
 
 
 class TextStream:
-    """``push`` ids, read the text they complete; ``stopped`` holds the stop string that was met.
+    """``push`` ids and read the text that they complete; ``stopped`` is the stop string that was found.
 
-    Only a window of the newest tokens is decoded again at each push, not the whole answer.
-    """
+    Only a window of the newest tokens is decoded again at each push, not the whole answer."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str] = ()) -> None:
         self._decode = decode
@@ -30,7 +29,7 @@ class TextStream:
 
     @property
     def seen(self) -> str:
-        """``text`` and what is held back, since it could become a stop string."""
+        """``text`` and what is held back because it could become a stop string."""
         return self.text + self._held
 
     def push(self, ids: Sequence[int]) -> str:
@@ -38,7 +37,7 @@ class TextStream:
         return self._release(self._held + self._decode_new(), last=False)
 
     def finish(self) -> str:
-        """What was held back because it could have become a stop string or a character."""
+        """Return what was held back because it could have become a stop string or a character."""
         return self._release(self._held + self._decode_new(last=True), last=True)
 
     def _decode_new(self, last: bool = False) -> str:
@@ -70,5 +69,5 @@ class TextStream:
 
 
 def overlap(text: str, stop: str) -> int:
-    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    """Return the length of the longest end of ``text`` with which ``stop`` begins."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-size:])), 0)

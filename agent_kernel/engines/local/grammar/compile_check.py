@@ -1,8 +1,8 @@
-"""Whether openvino-genai takes a grammar, asked before a request with it joins the batch.
+"""Checks whether openvino-genai accepts a grammar, before a request with it joins the batch.
 
-The library compiles a grammar inside the batch's step, and one that does not compile breaks that step for good: every
-request after it fails. So the same compiler is asked first, over a model of one multiplication with the same
-vocabulary, in a thread of its own; the batch goes on meanwhile.
+The library compiles a grammar inside the step of the batch, and one that does not compile breaks that step for good:
+every later request fails. So the same compiler is tried first, on a model of one multiplication with the same
+vocabulary, in a separate thread; the batch continues meanwhile.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any
 from agent_kernel.engines.local.backend import OutputGrammar
 
 MAX_GRAMMAR = 64 * 1024
-"""Characters of a grammar; tool schemas make some hundred."""
+"""Characters of a grammar; tool schemas produce some hundred."""
 COMPILE_S = 20.0
-"""Of the clock: so long the batch would stand still, once, when it compiles the grammar again. Those of ordinary tools
-take well under a second; the rest is room for a busy machine."""
+"""Seconds of wall clock for which the batch would stand still, once, when it compiles the grammar again. Grammars of
+ordinary tools take well under a second; the rest is a margin for a busy machine."""
 WAIT_S = 60.0
-"""Grammars are compiled one after the other: for so long a request waits for its own and those before it."""
+"""Seconds that a request waits. Grammars are compiled one after the other, so this covers its own and those before
+it."""
 KEPT = 1024
 
 
 class GrammarCheck:
-    """Made with the libraries and the model's tokenizer; the little model is built when the first grammar comes."""
+    """Created with the libraries and the model's tokenizer; the small model is built when the first grammar arrives."""
 
     def __init__(self, openvino: Any, genai: Any, numpy: Any, tokenizer: Any) -> None:
         self._ov, self._genai, self._numpy, self._tokenizer = openvino, genai, numpy, tokenizer
@@ -36,7 +37,7 @@ class GrammarCheck:
         self._known: OrderedDict[OutputGrammar, Future[str]] = OrderedDict()
 
     def verdict(self, grammar: OutputGrammar) -> Future[str]:
-        """Empty when it compiles, else why not. Called in one thread."""
+        """Return the reason why a grammar does not compile, empty if it does. Call from one thread only."""
         known = self._known.pop(grammar, None)
         if known is None:
             known = self._submit(grammar)
@@ -67,7 +68,8 @@ class GrammarCheck:
         return "" if seconds <= COMPILE_S else f"it took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s"
 
     def _build_pipeline(self) -> Any:
-        """A language model as the library wants one: ids in, a state that it can reorder, logits out; all of them 0."""
+        """Build the smallest language model that the library accepts: ids in, a state that it can reorder, logits out,
+        all zero."""
         numpy, op = self._numpy, self._ov.opset13
         ids = op.parameter([-1, -1], numpy.int64, name="input_ids")
         mask = op.parameter([-1, -1], numpy.int64, name="attention_mask")

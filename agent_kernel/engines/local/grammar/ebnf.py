@@ -1,7 +1,8 @@
-"""EBNF in xgrammar's notation, built from expressions; pure.
+"""Builds EBNF in xgrammar's notation from expressions. Pure.
 
-An expression is text. What is used more than once, or repeated, becomes a rule, and equal texts become one rule: the
-library computes which tokens fit once for each place of each rule, and that is what a grammar costs.
+An expression is text. An expression that is used more than once, or repeated, becomes a rule, and equal texts become
+one rule: the library computes once for each position of each rule which tokens fit, and that is the cost of a
+grammar.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.engines.local.backend import OutputGrammar
 
 CHUNK = 8
-"""A repetition longer than this is written as chunks of chunks. As one, 200 characters cost 7 s of one core to compile
-and 0.15 s a token (openvino-genai 2026.4, 49k tokens). In chunks of 8, 16 or 32, however many, they cost 0.2, 0.75 or
-1.2 s to compile (152k tokens), once, while the batch stands still, and 0.06, 0.04 or 0.02 s a token."""
+"""A longer repetition is written as chunks of chunks. As a single one, 200 characters cost 7 s of one core to compile
+and 0.15 s per token (openvino-genai 2026.4, 49k tokens). In chunks of 8, 16 or 32, however many, they cost 0.2, 0.75 or
+1.2 s to compile (152k tokens), once, while the batch stands still, and 0.06, 0.04 or 0.02 s per token."""
 MAX_RULES = 2_000
 MAX_CHARS = 200_000
 NOTHING = '""'
@@ -27,7 +28,7 @@ def literal(text: str) -> str:
 
 
 def char_class(ranges: Iterable[tuple[str, str]]) -> str:
-    """``ranges`` of first and last character, both included."""
+    """Return a character class of ranges (first, last), both inclusive."""
     inside = (_escape(first) + (f"-{_escape(last)}" if last > first else "") for first, last in ranges)
     return f"[{''.join(inside)}]"
 
@@ -37,7 +38,7 @@ def sequence(*parts: str) -> str:
 
 
 def either(*alternatives: str) -> str:
-    """One of the alternatives, each once."""
+    """Return an alternative of the expressions, without duplicates."""
     kept = list(dict.fromkeys(alternatives))
     return kept[0] if len(kept) == 1 else f"({' | '.join(kept)})"
 
@@ -55,7 +56,7 @@ def choice(texts: Iterable[str]) -> str:
 
 
 def _factor_prefix(texts: list[str]) -> str:
-    """``texts`` begin with the same character."""
+    """Write ``texts``, which share their first character, as their common prefix followed by a choice of the rests."""
     shortest = min(texts, key=len)
     length = next((at for at, char in enumerate(shortest) if any(text[at] != char for text in texts)), len(shortest))
     rest = [text[length:] for text in texts]
@@ -67,14 +68,14 @@ def optional(part: str) -> str:
 
 
 class Rules:
-    """The rules of one grammar. Raises InvalidRequest when there are more than MAX_RULES or MAX_CHARS."""
+    """The rules of one grammar. Raises InvalidRequest beyond MAX_RULES or MAX_CHARS."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._chars = 0
 
     def rule(self, body: str) -> str:
-        """The name of a rule with this body."""
+        """Return the name of a rule with this body; equal bodies share a rule."""
         if _NAME.fullmatch(body):
             return body
         if body not in self._names:
@@ -85,27 +86,32 @@ class Rules:
         return self._names[body]
 
     def repeat(self, part: str, least: int, most: int | None) -> str:
-        """``part`` from ``least`` to ``most`` times; None = without end."""
+        """Repeat ``part`` from ``least`` to ``most`` times; None = without limit."""
         if most == 0:
             return NOTHING
         one = self.rule(part) if " " in part else part
         if most is None:
+            # Unbounded: the required repetitions, followed by a star.
             return sequence(self.repeat(one, least, least), f"{one}*")
         if most <= CHUNK:
             return one if least == most == 1 else f"{one}{{{least},{most}}}"
+        # The required repetitions as whole chunks and single ones, followed by the optional ones.
         fixed, free = divmod(least, CHUNK)
         chunk = self.rule(f"{one}{{{CHUNK}}}")
         head = sequence(self.repeat(chunk, fixed, fixed), self.repeat(one, free, free))
         return sequence(head, self._up_to(one, chunk, most - least))
 
     def _up_to(self, one: str, chunk: str, most: int) -> str:
-        """0 to ``most`` times: whole chunks, then less than one more. All strings share these rules."""
+        """Return 0 to ``most`` repetitions: whole chunks, followed by less than one more chunk. All strings share these
+        rules."""
         chunks, rest = divmod(most, CHUNK)
         short = self.rule(f"{one}{{0,{CHUNK - 1}}}")
         if not chunks:
             return short if rest == CHUNK - 1 else self.repeat(one, 0, rest)
         if rest == CHUNK - 1:
             return sequence(self.repeat(chunk, 0, chunks), short)
+        # Two alternatives, because the last chunk is limited: either one chunk less and any number of single ones, or
+        # all chunks and at most ``rest`` single ones.
         fewer = sequence(self.repeat(chunk, 0, chunks - 1), short)
         all_of_them = sequence(self.repeat(chunk, chunks, chunks), self.repeat(one, 0, rest))
         return either(self.rule(fewer), self.rule(all_of_them))
@@ -116,6 +122,7 @@ class Rules:
 
 
 def _escape(char: str) -> str:
+    """Escape everything but plain ASCII characters, so that no text can end a literal or a class."""
     code = ord(char)
     if char.isascii() and (char.isalnum() or char in " _,:;{}().@/"):
         return char

@@ -1,9 +1,10 @@
-"""JSON schemas (the part of Draft 2020-12 that tools use) as grammars that a small model comes to the end of; pure.
+"""Compiles JSON schemas (the part of Draft 2020-12 that tools use) to grammars that a small model can finish. Pure.
 
-The text is JSON as ``json.dumps(value, ensure_ascii=False)`` writes it, so there is no white space to loop on. Where a
-schema sets no bound the grammar does: on strings, lists, digits, depth. Our own compiler because no library fits: the
-xgrammar inside openvino-genai allows any white space and any length and is not exposed, the xgrammar wheel needs
-torch, and outlines_core knows no ranges, drops keywords silently and writes recursion out.
+The text is JSON as ``json.dumps(value, ensure_ascii=False)`` writes it, so there is no white space on which a model
+could loop. Where a schema sets no bound, the grammar does: for strings, lists, digits and depth. This is an own
+compiler because no library fits: the xgrammar inside openvino-genai allows any white space and length and is not
+exposed, the xgrammar wheel needs torch, and outlines_core has no ranges, drops keywords silently and expands
+recursion.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from agent_kernel.engines.local.grammar.string_format import FORMATS
 MAX_SCHEMA_CHARS = 50_000
 MAX_DEPTH = 40
 MAX_STEPS = 3_000
-"""Schemas met while compiling, each as often as it stands for something else."""
+"""Schemas visited while compiling, counted once per combination of schema and depth."""
 MAX_BOUND = 1e18
 MAX_LENGTH = 10_000
-"""Of a ``maxLength`` or ``maxItems`` that is enforced; beyond it is checked afterwards."""
+"""Largest ``maxLength`` or ``maxItems`` that is enforced; larger ones are checked afterwards."""
 BOUNDS = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"}
 )
@@ -46,13 +47,13 @@ CHECKED = frozenset(
         "unevaluatedItems", "unevaluatedProperties", "dependencies", "$dynamicRef",
     }
 )  # fmt: skip
-"""Keywords that the grammar does not enforce."""
+"""Keywords that the grammar does not enforce; the value is checked when it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaBounds:
-    """Where the schema has none: characters of a string and of a name, items of a list, how often a schema may stand
-    inside itself, and levels of a value of which nothing is known."""
+    """Bounds where the schema has none: characters of a string and of a name, items of a list, how often a schema may
+    contain itself, and levels of a value about which nothing is known."""
 
     string: int = 511
     name: int = 32
@@ -62,7 +63,7 @@ class SchemaBounds:
 
 
 def bounds_within(tokens: int) -> SchemaBounds:
-    """For an answer of at most ``tokens``: a string that goes on for ever ends before they do."""
+    """Return bounds for an answer of at most ``tokens``, so that an endless string ends before the tokens do."""
     string = max(8, min(tokens, MAX_LENGTH) // CHUNK) * CHUNK - 1
     return SchemaBounds(string=string, items=max(4, min(32, tokens // 64)))
 
@@ -70,12 +71,12 @@ def bounds_within(tokens: int) -> SchemaBounds:
 def json_grammar(
     schema: Mapping[str, Any], bounds: SchemaBounds | None = None
 ) -> tuple[OutputGrammar, tuple[str, ...]]:
-    """The grammar, and the keywords of the schema that it does not enforce.
+    """Return the grammar, and the keywords of the schema that it does not enforce.
 
-    Everything it lets through fits the schema but for those keywords; not everything that fits is let through: only
-    declared properties in their order (others where ``additionalProperties`` names a schema), numbers without exponent,
-    lengths within ``bounds``. Raises InvalidRequest for a schema that is none, that nothing fits, or that is too large.
-    """
+    Everything that it accepts fits the schema except for those keywords, but not everything that fits is accepted: only
+    declared properties in their order (others where ``additionalProperties`` is a schema), numbers without exponent,
+    lengths within ``bounds``. Raises InvalidRequest for an invalid schema, one that no value fits, or one that is too
+    large."""
     try:
         text = "" if is_too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -91,7 +92,8 @@ def json_grammar(
 
 
 class _Compiler:
-    """A schema becomes an expression, or None when nothing fits; ``left`` is how often it may yet stand in itself."""
+    """Compiles a schema to an expression, or None if no value fits. ``left`` is how often a recursive reference may
+    still be followed."""
 
     def __init__(self, root: Mapping[str, Any], bounds: SchemaBounds) -> None:
         self.root = root
@@ -103,6 +105,7 @@ class _Compiler:
         self._steps = 0
 
     def value(self, schema: Any, left: int) -> str | None:
+        # Equal schemas at equal depth give the same rule, so each is compiled once.
         key = (json.dumps(schema), left)
         if key not in self._done:
             self._steps += 1
@@ -141,6 +144,7 @@ class _Compiler:
         if pointer not in self._recursive:
             self._recursive[pointer] = is_recursive(self.root, pointer)
         rest = _without(schema, "$ref", "$defs", "definitions")
+        # Only references that lead back to themselves use up the allowed depth.
         left -= self._recursive[pointer]
         return None if left < 0 else self.value(self._merge(target, rest), left)
 
@@ -172,7 +176,7 @@ class _Compiler:
         return result
 
     def _follow_reference(self, schema: Mapping[str, Any]) -> Any:
-        """Without its ``$ref``, for merging: a schema that refers only to itself never ends."""
+        """Replace ``$ref`` by its target, for merging. The step limit stops a schema that refers only to itself."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise InvalidRequest("This schema refers to itself without end.")
@@ -254,13 +258,14 @@ class _Compiler:
         tail = NOTHING
         if further is not None:
             tail = self._listing(further, max(0, least - len(first)), most - len(first), begins=not first)
+        # Built from the end, since everything behind an optional item is optional too: [a, [b, [c]]].
         for at in range(len(first) - 1, -1, -1):
             tail = sequence(literal(", " if at else ""), str(first[at]), tail)
             tail = self.rules.rule(tail if at < least else optional(tail))
         return sequence(literal("["), tail, literal("]"))
 
     def _listing(self, item: str, least: int, most: int, *, begins: bool) -> str:
-        """``item`` so many times, with commas between them and, unless it ``begins``, before the first."""
+        """Repeat ``item`` with commas between, and also before the first one unless it ``begins``."""
         another = sequence(literal(", "), item)
         if not begins:
             return self.rules.repeat(another, least, most)
@@ -287,7 +292,8 @@ class _Compiler:
         return sequence(literal("{"), self._members(members, extra), literal("}"))
 
     def _members(self, members: list[tuple[str, bool]], extra: str | None) -> str:
-        """Built from the end: what may follow when something stands before it (``rest``), and when nothing does."""
+        """Build the properties from the last to the first. ``rest`` is what may follow when a property precedes it
+        (with a comma), ``start`` the same when nothing does."""
         rest = start = NOTHING
         if extra is not None:
             name = self._text(1, self.bounds.name)
@@ -297,6 +303,8 @@ class _Compiler:
         for member, needed in reversed(members):
             rest_rule = self.rules.rule(rest) if rest != NOTHING else NOTHING
             here, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
+            # An optional property can be skipped, so ``start`` and ``rest`` keep what they were as the second
+            # alternative.
             start = first if needed else either(self.rules.rule(first), self.rules.rule(start))
             rest = here if needed else either(self.rules.rule(here), rest_rule)
         return start
@@ -324,7 +332,7 @@ def _check(schema: Mapping[str, Any]) -> None:
 
 
 def json_text(value: Any) -> str:
-    """JSON in the one style of all grammars here."""
+    """Serialize JSON in the one style that all grammars here use."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -333,7 +341,7 @@ def _without(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
 
 
 def _implied_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types that a schema without ``type`` is about."""
+    """Return the types to which the keywords of a schema without ``type`` apply."""
     about = {
         "object": {"properties", "required", "additionalProperties"},
         "array": {"items", "prefixItems", "minItems", "maxItems"},
@@ -344,7 +352,7 @@ def _implied_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_of_type(value: Any, kind: str) -> bool:
-    """As JSON Schema has types: 1.0 is an integer, true is no number."""
+    """Whether a value has a type in the sense of JSON Schema: 1.0 is an integer, true is not a number."""
     if isinstance(value, bool) or value is None:
         return kind == ("null" if value is None else "boolean")
     if isinstance(value, int | float):
@@ -353,7 +361,7 @@ def _is_of_type(value: Any, kind: str) -> bool:
 
 
 def _bound(schema: Mapping[str, Any], with_it: str, without: str, tighter: Any) -> tuple[Decimal | None, bool]:
-    """The tighter of two bounds, and whether it is left out itself."""
+    """Return the tighter of two bounds, and whether the bound itself is excluded."""
     included, excluded = (schema.get(keyword) for keyword in (with_it, without))
     for bound in (included, excluded):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):

@@ -1,6 +1,6 @@
-"""Ranges of numbers as EBNF over their decimal digits; pure.
+"""Number ranges as EBNF over decimal digits. Pure.
 
-A number is written without exponent and without leading zeros; what lies outside the range can not be written.
+Numbers are written without exponent and leading zeros; numbers outside the range cannot be written.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from decimal import Decimal
 from agent_kernel.engines.local.grammar.ebnf import either, literal, sequence
 
 MAX_DIGITS = 15
-"""Of an integer without a bound: every double holds these exactly."""
+"""Digits of an integer without a bound; a double represents all of them exactly."""
 MAX_DECIMALS = 15
 LIMIT = 10**MAX_DIGITS - 1
 
 
 def integer(low: int | None, high: int | None) -> str | None:
-    """An integer from ``low`` to ``high``, both included; None when there is none."""
+    """Return an expression for the integers from ``low`` to ``high``, both inclusive, or None if there are none."""
     if low is None and high is None:
         return f'("-"? {natural()})'
     least = low if low is not None else -max(LIMIT, abs(high or 0) + LIMIT)
@@ -36,11 +36,12 @@ def natural() -> str:
 
 
 def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, below: bool = False) -> str | None:
-    """A number from ``low`` to ``high``; ``above`` and ``below`` leave the bound itself out, and then what is nearer to
-    it than one more decimal than the bounds have. None when there is none."""
+    """Return an expression for the numbers from ``low`` to ``high``, or None if there are none. ``above`` and ``below``
+    exclude the bound itself, and with it numbers closer to it than one more decimal than the bounds have."""
     if low is None and high is None:
         return f'("-"? {natural()} ("." [0-9]{{1,{MAX_DECIMALS}}})?)'
     places = max(0, *(-int(bound.normalize().as_tuple().exponent) for bound in (low, high) if bound is not None))
+    # Work in units of the last decimal. One more decimal makes room for the first number beyond an excluded bound.
     places += above or below
     scale = 10**places
     least = int(low * scale) + above if low is not None else None
@@ -56,12 +57,12 @@ def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, be
 
 
 def _naturals(low: int, high: int) -> str:
-    """Without leading zeros, for 0 <= low <= high."""
+    """Return the naturals from low to high without leading zeros, for 0 <= low <= high."""
     return either(*_of_each_width(low, high))
 
 
 def _of_each_width(low: int, high: int) -> list[str]:
-    """One for each count of digits."""
+    """Return one expression for each number of digits."""
     parts = []
     for width in range(len(str(low)), len(str(high)) + 1):
         first = max(low, 10 ** (width - 1) if width > 1 else 0)
@@ -71,16 +72,20 @@ def _of_each_width(low: int, high: int) -> list[str]:
 
 
 def _same_width(low: str, high: str) -> str:
-    """Digit strings of one width from ``low`` to ``high``."""
+    """Return the digit strings of one width from ``low`` to ``high``."""
     if not low:
         return '""'
     if low == high:
         return literal(low)
     width = len(low) - 1
+    # The rest is free for every first digit: one class is enough.
     if low[1:] == "0" * width and high[1:] == "9" * width:
         return sequence(f"[{low[0]}-{high[0]}]", _any(width))
+    # Same first digit: compare the rest.
     if low[0] == high[0]:
         return sequence(literal(low[0]), _same_width(low[1:], high[1:]))
+    # Different first digits: the lowest with a limited rest, those in between with any rest, the highest with a limited
+    # rest.
     parts = [sequence(literal(low[0]), _same_width(low[1:], "9" * width))]
     if int(high[0]) - int(low[0]) > 1:
         parts.append(sequence(f"[{int(low[0]) + 1}-{int(high[0]) - 1}]", _any(width)))
@@ -93,7 +98,7 @@ def _any(width: int) -> str:
 
 
 def _decimals(low: int, high: int | None, places: int) -> str:
-    """Numbers from low to high, both >= 0 and counted in units of the last of ``places`` decimals."""
+    """Return the numbers from low to high, both >= 0 and counted in units of the last of ``places`` decimals."""
     scale = 10**places
     parts = []
     first, first_part = divmod(low, scale)
@@ -114,8 +119,8 @@ def _decimals(low: int, high: int | None, places: int) -> str:
 
 
 def _cell(whole: int, low: int, high: int, places: int) -> str:
-    """From whole.low to whole.high: further digits may follow where the number stays below the upper end, and fewer may
-    be written where what is left out is zero."""
+    """Return the numbers from whole.low to whole.high. Further digits may follow where the number stays below the upper
+    end, and fewer digits may be written where the omitted ones are zero."""
     parts = [sequence(literal(str(whole)), '(".0")?')] if low == 0 else []
     for fewer in range(1, places + 1):
         unit = 10 ** (places - fewer)

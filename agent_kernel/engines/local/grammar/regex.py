@@ -1,8 +1,8 @@
-"""Regular expressions as EBNF: the part of Python's syntax that can be matched without surprises; pure.
+r"""Compiles regular expressions to EBNF: the part of Python's syntax that can be matched predictably. Pure.
 
-In it: characters, ``.``, classes, ``\\s``, ``\\d`` and ``\\w`` and their opposites in ASCII, groups, ``|``,
-``? * + {m,n}``, and ``^`` and ``$`` at the two ends. Not in it: looking around, back references, flags, word
-boundaries, and repetition without end inside repetition without end, with which matching may take exponential time.
+Supported: characters, ``.``, classes, ``\s``, ``\d`` and ``\w`` and their opposites in ASCII, groups, ``|``, ``? * +
+{m,n}``, and ``^`` and ``$`` at the two ends. Not supported: lookaround, back references, flags, word boundaries, and
+unbounded repetition inside unbounded repetition, for which matching may take exponential time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from agent_kernel.engines.local.grammar.ebnf import NOTHING, Rules, char_class, 
 MAX_CHARS = 2_000
 MAX_DEPTH = 20
 MAX_REPEATS = 4_096
-"""Of one part, all the repetitions around it multiplied."""
+"""Limit for one part, multiplied over all repetitions around it."""
 MAX_NESTED = 256
-"""The same where what is repeated holds repetition: a text then matches in many ways, and the library keeps them all:
-with ``([a-z]{1,9} ?){1,200}`` 20 tokens were not done in a minute."""
+"""The same if the repeated part contains repetition: a text then matches in many ways, and the library keeps them all.
+With ``([a-z]{1,9} ?){1,200}`` 20 tokens took more than a minute."""
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 DIGITS: Ranges = ((0x30, 0x39),)
 WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
@@ -28,11 +28,11 @@ SPACE: Ranges = (
     *((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680)),
     *((0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
 )
-"""As Python has it: what is none here must be none there."""
+"""White space as Python defines it: a character that is none here must be none there."""
 SHORT = {"d": DIGITS, "w": WORD, "s": SPACE}
 CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-"""How a JSON string holds what it can not hold as it is; other control characters are not written at all."""
+"""Escapes of a JSON string for characters that it cannot contain; other control characters are never written."""
 JSON_RAW: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
 ASCII: Ranges = ((0x01, 0x7F),)
 ANY: Ranges = ((0x01, 0xD7FF), (0xE000, 0x10FFFF))
@@ -41,15 +41,15 @@ _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
 
 
 def pattern(text: str, rules: Rules, *, json: bool = False, endless: int | None = None) -> str:
-    """The expression for texts that match from end to end; with ``json`` as they stand inside a JSON string.
-    ``endless`` is how often what has no end is repeated at most. Raises InvalidRequest for what is outside the part."""
+    """Return the expression for texts that match from end to end; with ``json``, as they appear inside a JSON string.
+    ``endless`` limits unbounded repetitions. Raises InvalidRequest for unsupported syntax."""
     if len(text) > MAX_CHARS:
         raise InvalidRequest(f"A pattern has at most {MAX_CHARS} characters.")
     return _PatternReader(text, rules, json, endless).whole()
 
 
 def characters(ranges: Ranges, *, json: bool) -> str:
-    """One character of ``ranges``."""
+    """Return an expression for one character of ``ranges``."""
     raw = _intersection(ranges, JSON_RAW if json else ANY)
     if len(raw) == 1 and raw[0][0] == raw[0][1]:
         alternatives = [literal(chr(raw[0][0]))]
@@ -66,7 +66,7 @@ def characters(ranges: Ranges, *, json: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """``endless``: holds a repetition without end. ``repeats``: the most that repetitions inside multiply to."""
+    """``endless``: contains an unbounded repetition. ``repeats``: the product of the repetitions inside."""
 
     expression: str
     endless: bool = False
@@ -75,6 +75,8 @@ class _Expression:
 
 @dataclass(slots=True)
 class _PatternReader:
+    """Recursive descent over the pattern; ``at`` is the next character."""
+
     text: str
     rules: Rules
     json: bool

@@ -1,4 +1,4 @@
-"""Two JSON schemas that both hold, as one; where a reference leads; pure."""
+"""Merges two JSON schemas that both apply, and resolves references. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def merge_schemas(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set[str]]:
-    """A schema for what fits both (False when nothing does), and the keywords that could not be joined: of those it has
-    the first one's."""
+    """Return a schema for values that fit both (False if none does), and the keywords that could not be merged: the
+    first schema's value is kept for them."""
     result = dict(some)
     unmerged: set[str] = set()
     for keyword, other in others.items():
@@ -42,7 +42,7 @@ def merge_schemas(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[A
 
 
 def resolve_reference(root: Any, pointer: Any) -> Any:
-    """What ``#/...`` points to. Raises InvalidRequest for any other reference: nothing is fetched."""
+    """Return the target of ``#/...``. Raises InvalidRequest for any other reference: nothing is fetched."""
     if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         raise InvalidRequest(f"$ref can only point into the schema itself (#/...), not to {str(pointer)[:200]!r}.")
     found = root
@@ -56,7 +56,7 @@ def resolve_reference(root: Any, pointer: Any) -> Any:
 
 
 def is_recursive(root: Any, pointer: str) -> bool:
-    """The schema at ``pointer`` refers to itself, directly or through others."""
+    """Whether the schema at ``pointer`` refers to itself, directly or through others."""
     seen: set[str] = set()
     waiting = [resolve_reference(root, pointer)]
     while waiting:

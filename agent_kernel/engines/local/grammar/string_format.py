@@ -1,7 +1,7 @@
-"""The formats of JSON strings that a grammar can hold; pure.
+"""The string formats that a grammar can enforce. Pure.
 
-Dates are real ones of the years 1000 to 2999 (of leap years only those that end in 04 to 96); times are to the second
-or finer, UTC or with an offset, as RFC 3339 has them.
+Dates are real dates of the years 1000 to 2999 (leap years only those ending in 04 to 96); times have seconds or finer,
+in UTC or with an offset, as in RFC 3339.
 """
 
 from __future__ import annotations

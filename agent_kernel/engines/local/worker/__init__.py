@@ -1,1 +1,1 @@
-"""The process that holds a local model, the engine that talks to it, and the messages between them."""
+"""The process that holds a local model, the engine in the server that talks to it, and the messages between them."""

@@ -1,4 +1,4 @@
-"""Which backend runs a model, by name; the one place that knows them all. Imported in the worker only."""
+"""The backends by name, and which of them runs a model. Imported only in the worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ BACKENDS: Mapping[str, Callable[[Path], Backend]] = MappingProxyType(
 
 
 def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
-    """The backend that ``options`` name, else the one that fits the model. Raises EngineError for an unknown name."""
+    """Return the backend that ``options`` name, otherwise the one that fits the model. Raises EngineError for an
+    unknown name."""
     name = options.backend or ("transformers" if _wants_torch(path, options) else "openvino")
     if name not in BACKENDS:
         raise EngineError(f"There is no backend {name!r}; there are {', '.join(BACKENDS)}.")
@@ -27,5 +28,5 @@ def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
 
 
 def _wants_torch(path: Path, options: LoadOptions) -> bool:
-    """Weights as safetensors, or any device but the CPU."""
+    """Whether the weights are safetensors, or the device is not the CPU."""
     return options.device not in ("", "cpu") or (path.is_dir() and any(path.glob("*.safetensors")))

@@ -1,7 +1,7 @@
 """Starts the model worker in an interpreter that need not have agent-kernel installed: ``python -P bootstrap.py ...``.
 
-Only the package itself is made importable, from where this file lies. Putting its parent directory on the path instead
-would bring the notebook's packages in with it, and a private environment is there to keep the two apart.
+Only this package is made importable, from the location of this file. Adding its parent directory to the path would also
+make the notebook's packages importable, from which a private environment is meant to be separate.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ WORKER = f"{PACKAGE.name}.engines.local.worker.worker"
 
 
 def add_package(root: Path) -> None:
-    """Makes ``root`` importable as the package of its name, before any other of that name."""
+    """Make ``root`` importable under its name, before any other package of that name."""
     spec = importlib.util.spec_from_file_location(
         root.name, root / "__init__.py", submodule_search_locations=[str(root)]
     )

@@ -1,4 +1,4 @@
-"""How much of the machine's processors the worker takes: less while a person's own code runs. Everything is undone."""
+"""Lowers the CPU use of the worker while the user's own code runs, and restores it afterwards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TASKS = Path("/proc/self/task")
 
 
 class CpuPriority:
-    """Giving way means: all threads on one core less (of two, on one), and behind everything else in the scheduler's
-    order where this process may come back from there. What cannot be set here is left as it is."""
+    """Giving way means: all threads use one core less (of two, one), and they get the idle scheduling class where this
+    process may leave it again. What cannot be set is left unchanged."""
 
     def __init__(self) -> None:
         self._cores = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else frozenset()
@@ -23,12 +23,13 @@ class CpuPriority:
         self._busy = False
 
     def hold(self) -> None:
-        """To be called now and then: libraries start threads, and bind them to cores of their choice."""
+        """Apply the setting again. Call this regularly: libraries start threads and bind them to cores of their
+        choice."""
         if self._busy:
             self.give_way(True)
 
     def give_way(self, busy: bool) -> None:
-        """Harmless when told twice."""
+        """Give way or stop giving way. Idempotent."""
         self._busy = busy
         if not self._cores:
             return
@@ -44,7 +45,8 @@ class CpuPriority:
         self._limit_torch(len(cores), busy)
 
     def _limit_torch(self, cores: int, busy: bool) -> None:
-        """More threads than cores would spin against each other. It is there only if the backend imported it."""
+        """Reduce torch's threads: more threads than cores would spin against each other. torch is there only if the
+        backend imported it."""
         torch = sys.modules.get("torch")
         if torch is None:
             return
@@ -61,8 +63,8 @@ def _tasks() -> Iterable[int]:
 
 
 def _may_return() -> bool:
-    """Whether a thread that went behind everything else may come back, which takes a right on most systems; tried on a
-    thread that ends right away."""
+    """Whether a thread may leave the idle scheduling class, which needs a privilege on most systems. Tried on a thread
+    that ends right away."""
     came_back = []
 
     def try_it() -> None:

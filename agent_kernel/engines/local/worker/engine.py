@@ -1,4 +1,5 @@
-"""Models on this machine, in a worker process of their own; the server never imports what runs them."""
+"""The engine for models of this machine, which run in a worker process. The server never imports the libraries that run
+them."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ class LocalEngine:
         self._sees = False
 
     def info(self) -> EngineInfo:
-        """``context_length`` is known before the model is loaded if the model is on this machine."""
+        """``context_length`` is known before loading if the model is on this machine."""
         if self._worker is not None and not self._worker.alive:
             self._state = "unloaded"
         if self._model is None:
@@ -111,7 +112,8 @@ class LocalEngine:
             self._watch.touch()
 
     async def _chunks(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """A request that had said nothing when the worker crashed is asked once more, of the next worker."""
+        """Yield the chunks. A request that had no output when the worker crashed is sent once more, to the next
+        worker."""
         for tries_left in (1, 0):
             begun = False
             async with aclosing(self._until_ready()) as waits:
@@ -139,7 +141,8 @@ class LocalEngine:
                     return
 
     async def stats(self) -> Mapping[str, float]:
-        """``running`` requests in the batch, and what the backend tells of its cache (``cache_used`` 0..1)."""
+        """Return ``running`` requests in the batch, and what the backend reports about its cache (``cache_used``
+        0..1)."""
         if self._worker is None or not self._worker.alive:
             return {"running": 0}
         return {name: value for name, value in (await self._worker.stats()).items() if name not in ("type", "pid")}
@@ -149,14 +152,15 @@ class LocalEngine:
         return self._worker.pid if self._worker is not None and self._worker.alive else None
 
     def give_way(self, busy: bool) -> None:
-        """Told when a person's own code begins and ends to need the machine: the worker takes less of it meanwhile."""
+        """Called when the user's own code starts and stops needing the machine: the worker uses less of it
+        meanwhile."""
         if busy != self._give_way:
             self._give_way = busy
             if self._worker is not None:
                 self._worker.send({"type": "give_way", "busy": busy})
 
     async def unload(self, why: str = "it was asked for") -> int:
-        """Ends the worker; the next request starts another one. Bytes that were given back."""
+        """End the worker and return the bytes freed; the next request starts another worker."""
         pid = self.worker_pid
         freed = resident_bytes(pid) if pid else 0
         self._details = {"unloaded": why}
@@ -164,7 +168,7 @@ class LocalEngine:
         return freed
 
     async def aclose(self) -> None:
-        """Ends the worker. The engine can be used again afterwards: it starts another one."""
+        """End the worker. The engine can be used again afterwards and then starts another one."""
         if self._watching is not None and self._watching is not asyncio.current_task():
             self._unwatch.set()  # not cancelled: it may be ending the worker just now
             await asyncio.wait([self._watching])
@@ -177,7 +181,7 @@ class LocalEngine:
         await self._drop()
 
     async def _keep_watch(self) -> None:
-        """As long as there is a worker."""
+        """Apply the unload policy as long as there is a worker."""
         while self._loading is not None or (self._worker is not None and self._worker.alive):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._unwatch.wait(), CHECK_S)
@@ -194,7 +198,8 @@ class LocalEngine:
                     self._refusal = self._too_little(verdict.why) if what == "refuse" else None
 
     async def _leave(self, why: str) -> None:
-        """Requests that run, and those that wait for the model to load, hear why."""
+        """End the worker with the reason as error for running requests and for those that wait for the model to
+        load."""
         self._left = self._too_little(why)
         if self._worker is not None:
             self._worker.stop(self._left)
@@ -207,8 +212,8 @@ class LocalEngine:
         )
 
     async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
-        """How far loading is, until the worker can be asked. One load serves all who wait; a waiter that leaves does
-        not stop it."""
+        """Yield the loading progress until the worker is ready. One load serves all waiting requests; a request that
+        leaves does not stop it."""
         if self._worker is not None and self._worker.alive and self._loading is None:
             return
         if self._loading is None:
@@ -266,7 +271,7 @@ class LocalEngine:
         return catalog.resolve(self._name, self._cache_dir, rewriting, backend=backend, sources=self._sources)
 
     def _fitted(self, model: LocalModel) -> LoadOptions:
-        """In a thread. Raises OutOfMemory before anything is loaded."""
+        """Fit the options to the memory; runs in a thread. Raises OutOfMemory before anything is loaded."""
         memory = self._memory()
         if memory is None:
             return self._options
@@ -301,7 +306,7 @@ class LocalEngine:
 
 
 def check(request: EngineRequest) -> None:
-    """Raises InvalidRequest for what no backend does, before a model is loaded for it."""
+    """Raise InvalidRequest for what no backend supports, before a model is loaded for it."""
     sampling, output = request.sampling, request.output
     asked = {
         "top_logprobs": sampling.top_logprobs > 0,

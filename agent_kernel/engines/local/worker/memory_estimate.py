@@ -1,4 +1,5 @@
-"""What a model will take of the memory, and how it is loaded into what there is: a smaller cache before a refusal."""
+"""Estimates the memory that a model needs, and fits its options to what is available: a smaller cache rather than a
+refusal."""
 
 from __future__ import annotations
 
@@ -31,14 +32,15 @@ CACHE_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes without the cache: ``peak`` while it is loaded, ``loaded`` afterwards."""
+    """Bytes without the cache: ``peak`` while loading, ``loaded`` afterwards."""
 
     peak: int
     loaded: int
 
 
 def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footprint:
-    """Blocking, looks at the disk. Of a model that runs on another device, only what its process takes."""
+    """Estimate the footprint. Blocking, reads the disk. For a model on another device, only the memory of its process
+    counts."""
     if options.device not in ("", "cpu"):
         return Footprint(TORCH_BASE, TORCH_BASE)
     if model.path.is_file() and _by_openvino(model, options):
@@ -68,8 +70,8 @@ def fit_options(
     reserve: int,
     holders: Callable[[], list[MemoryHolder]],
 ) -> LoadOptions:
-    """``options`` with a cache of the size there is room for: the one asked for, else an eighth of the free memory, in
-    any case what the reserve leaves. Raises OutOfMemory when not even the least cache fits."""
+    """Return ``options`` with a cache that fits: the requested size, otherwise an eighth of the free memory, but never
+    more than the reserve leaves. Raises OutOfMemory if not even the smallest cache fits."""
     need = footprint(model, options, cache_dir)
     free = memory.available - reserve
     floor = OPENVINO_FLOOR if _by_openvino(model, options) else CACHE_FLOOR

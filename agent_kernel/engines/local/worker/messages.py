@@ -1,4 +1,4 @@
-"""Requests and chunks as the JSON that travels between the server and the model worker; pure."""
+"""Requests and chunks as JSON between the server and the model worker. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from agent_kernel.core.protocols import (
 )
 
 MAX_MEDIA = 32 * 2**20
-"""Bytes of all media of a request: with base64 they stay well below the largest frame."""
+"""Bytes of all media of a request; as base64 they stay well below the largest frame."""
 
 
 def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, Any]:
-    """Of a tool only what a model is told. Media go along, each once, when the model ``sees``; without their data they
-    are told in words. Raises InvalidRequest for more than MAX_MEDIA bytes."""
+    """Encode a request. Tools contain only what a model reads. Media are included once each if the model ``sees``;
+    otherwise they are described in words. Raises InvalidRequest for more than MAX_MEDIA bytes."""
     media = (
         {part.hash: part.data for message in request.messages for part in message.media if part.data} if sees else {}
     )
@@ -94,7 +94,8 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 
 
 def chunk_from_json(body: dict[str, Any]) -> Chunk:
-    """Raises the AgentKernelError that an ``error`` carries, and EngineCrashed for what is no chunk."""
+    """Decode a chunk. Raises the AgentKernelError that an ``error`` contains, and EngineCrashed for anything that is
+    not a chunk."""
     try:
         return _chunk(body)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

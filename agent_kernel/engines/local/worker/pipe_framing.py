@@ -1,6 +1,6 @@
-"""Frames between the server and its model worker: a 4-byte big-endian length, then that many bytes of JSON.
+"""Frames between the server and its model worker: a 4-byte big-endian length, followed by that many bytes of JSON.
 
-The value side is pure; ``read_frames`` and ``open_pipes`` are its only touch with a running event loop.
+Encoding is pure; only ``read_frames`` and ``open_pipes`` need a running event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_kernel.core.errors import EngineCrashed
 Frame: TypeAlias = dict[str, Any]
 
 MAX_FRAME = 64 * 1024 * 1024
-"""A longer frame is not one of ours: somebody wrote into the pipe."""
+"""Bytes. A longer frame is not one of ours: something else has written into the pipe."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -27,7 +27,8 @@ def encode_frame(frame: Mapping[str, Any]) -> bytes:
 
 
 def decode_frame(body: bytes) -> Frame:
-    """Raises EngineCrashed for bytes that are no JSON object: the pipe can not be trusted from here on."""
+    """Parse a frame. Raises EngineCrashed for bytes that are not a JSON object: the pipe cannot be trusted from then
+    on."""
     try:
         frame = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -38,10 +39,13 @@ def decode_frame(body: bytes) -> Frame:
 
 
 async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
-    """Every frame until end of file; a frame cut short by the end of file is dropped."""
+    """Yield every frame until end of file. A frame cut by the end of file is dropped."""
     while True:
         try:
+            # readexactly waits for the whole length and then for the whole body, since a pipe delivers arbitrary
+            # pieces.
             (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+            # Checked before the body is read: a wrong length would otherwise allocate gigabytes or wait forever.
             if length > MAX_FRAME:
                 raise EngineCrashed(f"A frame of {length} bytes on the model worker's pipe; the limit is {MAX_FRAME}.")
             body = await reader.readexactly(length)
@@ -53,11 +57,11 @@ async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
 async def open_pipes(
     read_fd: int, write_fd: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.BaseTransport]:
-    """Streams over two pipe ends, which they own from here on, and the transport that closes the reading end.
+    """Return streams over two pipe ends, which they own from then on, and the transport that closes the reading end.
 
-    POSIX only. On Windows the same frames travel over handles inherited by ``STARTUPINFO.lpAttributeList`` with one
-    blocking thread per direction, because its selector loop (the one tornado runs on) has no pipe transports.
-    """
+    POSIX only. On Windows the same frames would travel over handles inherited by ``STARTUPINFO.lpAttributeList``,
+    with one blocking thread per direction, because the selector loop (on which tornado runs) has no pipe transports
+    there."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     reading, _ = await loop.connect_read_pipe(

@@ -1,4 +1,5 @@
-"""When a loaded model must go: nobody asked for long, or the memory is needed for a person's own programs. Pure."""
+"""Decides when a loaded model must be unloaded: it was idle for long, or the user's own programs need the memory.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from agent_kernel.engines.local.system_memory import Memory
 IDLE_UNLOAD_S = 1800.0
 CHECK_S = 1.0
 CRITICAL = 4
-"""At a quarter of the reserve the worker ends at once, whatever it does."""
+"""At this fraction of the reserve (a quarter) the worker ends at once, whatever it does."""
 PATIENCE = 2
-"""Readings in a row below the reserve before anything is done: a program that only starts is let be."""
+"""Consecutive readings below the reserve before anything is done, so that a program that is only starting does not
+unload the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ STAY = UnloadDecision("stay")
 
 
 class UnloadPolicy:
-    """``idle_s`` 0: never unloaded for being idle. ``read`` gives the memory, None where it is not known."""
+    """``idle_s`` 0: never unload an idle model. ``read`` returns the memory, or None if it is unknown."""
 
     def __init__(
         self,
@@ -47,11 +49,12 @@ class UnloadPolicy:
         self._low = 0
 
     def touch(self) -> None:
-        """A request came, or ended."""
+        """Record that a request arrived or ended."""
         self._touched = self._clock()
 
     def verdict(self, *, busy: bool) -> UnloadDecision:
-        """To be asked every CHECK_S seconds. ``busy``: a request runs, or the model is being loaded."""
+        """Return the decision; call this every CHECK_S seconds. ``busy``: a request runs, or the model is being
+        loaded."""
         memory = self._read()
         if memory is not None:
             reserve = memory.reserve(self._reserve_gb)

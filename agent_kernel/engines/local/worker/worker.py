@@ -32,19 +32,19 @@ from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, 
 
 BEAT_S = 1.0
 COALESCE_S = 0.004
-"""Chunks of all requests wait this long for company: one frame, one wake-up of the server. Those of one step come
-within it; waiting for the next step's too would make the tokens of a fast model come in bursts."""
+"""Seconds that chunks of all requests wait for others: one frame wakes the server once. The chunks of one step arrive
+within this time. Waiting for the next step as well would deliver the tokens of a fast model in bursts."""
 NICE = 5
 OOM_SCORE = 500
-"""Of -1000..1000: when memory runs out, the worker goes before the server and the person's kernels."""
+"""From -1000 to 1000: when memory runs out, the kernel kills the worker before the server and the user's kernels."""
 PR_SET_PDEATHSIG = 1
 AT_ONCE = 16
-"""Requests that decode at once, unless told otherwise: more make each slower than a person reads, and two cores do not
+"""Requests that decode at a time by default: with more, each would be slower than a person reads, and two cores do not
 decode more of them together."""
 
 
 class FrameOutbox:
-    """Frames to the server; chunks are collected for a moment."""
+    """Sends frames to the server and collects chunks for a moment."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -68,7 +68,7 @@ class FrameOutbox:
 
 
 class ModelWorker:
-    """Answers the server's frames with one model, which is loaded once in this process's life."""
+    """Handles the server's frames with one model, which is loaded once in the life of this process."""
 
     def __init__(self, cache_dir: Path, outbox: FrameOutbox) -> None:
         self._cache_dir = cache_dir
@@ -106,7 +106,7 @@ class ModelWorker:
         self._requests.pop(key, None)
 
     async def _send_stats(self) -> None:
-        """``running`` requests in the batch, ``queued`` ones, and what the backend tells of its cache."""
+        """``running`` requests in the batch, ``queued`` ones, and what the backend reports about its cache."""
         stats: Frame = {"running": 0, "queued": 0}
         if self._decoder is not None and self._completer is not None:
             usage = dict(await self._completer.usage())
@@ -176,11 +176,10 @@ class ModelWorker:
 
 
 def lower_priority(parent: int) -> None:
-    """The person's own programs come first, and this process does not outlive the server.
+    """Let the user's own programs go first, and do not outlive the server.
 
-    The parent-death signal is for a server that was killed while a step or a load holds Python's lock, when end of file
-    can not be seen; elsewhere than on Linux such a worker ends when the lock is free again.
-    """
+    The parent-death signal covers a server that is killed while a step or a load holds Python's lock, when end of file
+    cannot be noticed. On other systems than Linux such a worker ends once the lock is free again."""
     with suppress(OSError):
         os.nice(NICE)
     with suppress(OSError):

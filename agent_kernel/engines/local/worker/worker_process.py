@@ -1,4 +1,4 @@
-"""The server's end of the model worker: starts it, talks to it, notices when it dies or hangs.
+"""The server's end of the model worker: starts it, talks to it, and notices when it dies or hangs.
 
 It holds no model and imports no library that does.
 """
@@ -23,16 +23,17 @@ from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, 
 
 BOOT = Path(__file__).with_name("bootstrap.py")
 SILENT_S = 120.0
-"""Without a beat for so long the worker hangs. Steps hold its Python's lock, and with it the beat."""
+"""Seconds without a beat after which the worker counts as hung. A step holds its Python's lock and thus also the
+beat."""
 LOADING_SILENT_S = 900.0
-"""Building a large model's graph for the first time takes minutes in which the library says nothing."""
+"""The same while loading: building a large model's graph for the first time takes minutes without any output."""
 CHECK_S = 1.0
 END_S = 2.0
 LOG_TAIL = 2000
 
 
 class WorkerProcess:
-    """One life of the worker. ``on_loading(stage, fraction)`` and ``ready`` tell how far the model is."""
+    """One life of the worker process."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: IO[bytes], silent_s: float) -> None:
         self._process = process
@@ -53,7 +54,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, python: str, cache_dir: Path, silent_s: float = SILENT_S) -> WorkerProcess:
-        """Raises EngineCrashed when the interpreter can not be started."""
+        """Start the process. Raises EngineCrashed if the interpreter cannot be started."""
         to_worker, from_worker = os.pipe(), os.pipe()
         log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
         try:
@@ -89,12 +90,12 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, frame: Frame) -> None:
-        """Frames to a worker that has died are dropped: whoever waits for an answer hears of its death."""
+        """Send a frame. Frames to a dead worker are dropped: whoever waits for an answer gets the error."""
         if self.alive:
             self._writer.write(encode_frame(frame))
 
     async def frames(self, frame: Frame) -> AsyncGenerator[Frame, None]:
-        """Sends a request and yields what comes back for it; closing the generator cancels it. Raises EngineCrashed."""
+        """Send a request and yield its answers. Closing the generator cancels it. Raises EngineCrashed."""
         key, self._next = self._next, self._next + 1
         inbox = self._inboxes[key] = asyncio.Queue()
         try:
@@ -108,7 +109,7 @@ class WorkerProcess:
     async def load(
         self, model: ModelFile, protocol: str, options: LoadOptions, on_loading: Callable[[str, float | None], None]
     ) -> Frame:
-        """The ``ready`` frame. Raises what loading failed with, or EngineCrashed."""
+        """Load a model and return the ``ready`` frame. Raises the error of the load, or EngineCrashed."""
         inbox = self._inboxes[0] = asyncio.Queue()
         self.send(
             {
@@ -127,7 +128,7 @@ class WorkerProcess:
             on_loading(frame["stage"], frame["fraction"])
 
     async def stats(self) -> Frame:
-        """``running`` requests and ``pid``, as the worker counts them. Raises EngineCrashed."""
+        """Return ``running`` requests and ``pid`` as the worker reports them. Raises EngineCrashed."""
         self._raise_if_dead()
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._stats.append(answer)
@@ -135,12 +136,12 @@ class WorkerProcess:
         return await answer
 
     def stop(self, error: AgentKernelError) -> None:
-        """Ends the worker at once; whoever waits for it gets ``error``."""
+        """End the worker at once; whoever waits for it gets ``error``."""
         self._fail(error)
         self._kill()
 
     async def aclose(self) -> None:
-        """Ends the worker: end of file first, END_S later SIGKILL."""
+        """End the worker: end of file first, SIGKILL after END_S."""
         self._closing = True
         self._writer.close()
         await self._wait_for_exit()
@@ -203,7 +204,8 @@ class WorkerProcess:
                 raise ValueError(str(frame.get("type"))[:40])
 
     async def _watch(self) -> None:
-        """Silence is counted, not read off the clock: a server that was itself stopped has not listened meanwhile."""
+        """Count silence in small steps instead of comparing times: while the server itself was stopped, it did not
+        listen."""
         while self._error is None:
             before = time.monotonic()
             await asyncio.sleep(CHECK_S)
@@ -221,7 +223,7 @@ class WorkerProcess:
                 self._kill()
 
     def _fail(self, error: AgentKernelError) -> None:
-        """Everything that waits for this worker learns the first reason."""
+        """Give the first error to everything that waits for this worker."""
         if self._error is None:
             self._error = error
             self.crashed = not self._closing
@@ -232,7 +234,7 @@ class WorkerProcess:
                     answer.set_exception(error)
 
     async def _wait_for_exit(self) -> int:
-        """The exit code. A worker whose pipe was closed has END_S to go by itself."""
+        """Return the exit code. A worker whose pipe was closed has END_S to end by itself."""
         try:
             return await asyncio.wait_for(self._process.wait(), END_S)
         except TimeoutError:
@@ -258,7 +260,7 @@ class WorkerProcess:
 
 
 def _environ(python: str) -> dict[str, str]:
-    """What is on this interpreter's path is not for another one."""
+    """Environment for the worker without paths that belong to another interpreter."""
     own = os.path.samefile(python, sys.executable) if os.path.exists(python) else True
     dropped = set() if own else {"PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"}
     return {name: value for name, value in os.environ.items() if name not in dropped}
