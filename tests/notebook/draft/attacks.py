@@ -1,7 +1,7 @@
 """Every attack on the jail, tried in a draft: prints JSON {attack: what it said} with ``host untouched``, ``unsafe``
 (why there is no draft), ``left`` (what stayed behind) and ``works`` (what ordinary code said in it).
 
-``python draft_attacks.py``, as any user and in any container; see ``tests/sandbox/attacks`` and ``draft_driver``.
+``python attacks.py``, as any user and in any container; see ``tests/sandbox/attacks`` and ``driver``.
 """
 
 from __future__ import annotations

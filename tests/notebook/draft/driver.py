@@ -1,6 +1,6 @@
 """A kernel's worth of IPython in a process of its own, which runs pieces of code in a draft and prints what came.
 
-``python draft_driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, memory_mb, stop_at}`` and prints
+``python driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, memory_mb, stop_at}`` and prints
 ``{unsafe, ran, live, left, processes}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one
 draft as long as it lives; ``processes`` how many the draft consists of before it ends;
 ``live`` the values of expressions in the kernel itself afterwards; ``left`` what should be gone. Code that prints

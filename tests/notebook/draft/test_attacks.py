@@ -57,7 +57,7 @@ SETTINGS = settings() if sys.platform == "linux" else {}
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_attack_is_blocked_in_a_draft(setting: str) -> None:
     before, python, user = SETTINGS[setting]
-    command = [*before, python, "-B", str(ROOT / "tests" / "notebook" / "draft_attacks.py")]
+    command = [*before, python, "-B", str(ROOT / "tests" / "notebook" / "draft" / "attacks.py")]
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}", "HOME": "/nonexistent"}
     other: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user else {}
     run = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=False, **other)
