@@ -68,7 +68,7 @@ async def family(sandbox: LinuxSandbox) -> list[Process]:
 async def jailed(request: pytest.FixtureRequest, make: Make, monkeypatch: pytest.MonkeyPatch) -> LinuxSandbox:
     plan: IsolationPlan = request.param
     if plan.namespaces == "none":
-        monkeypatch.setattr(Cgroups, "found", Cgroups)  # an ordinary user has none
+        monkeypatch.setattr(Cgroups, "detect", Cgroups)  # an ordinary user has none
     return make(SandboxPolicy(warm=0, mode="off" if plan.namespaces == "off" else "auto"), plans=[plan])
 
 

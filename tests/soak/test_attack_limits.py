@@ -95,7 +95,7 @@ def most_missing() -> Iterator[list[int]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 @pytest.mark.soak(0.05)
 async def test_attack_limits(soak: Soak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cgroups, "found", Cgroups)
+    monkeypatch.setattr(Cgroups, "detect", Cgroups)
     plans = [plan for plan in IsolationPlan.candidates(root=os.geteuid() == 0) if plan != IsolationPlan("none", True)]
     boxes = {plan.namespaces: LinuxSandbox(tmp_path / plan.namespaces, SMALL, plans=[plan]) for plan in plans}
     turns = [(kind, name) for kind in boxes for name in GREEDY]

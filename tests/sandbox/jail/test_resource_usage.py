@@ -56,7 +56,7 @@ time.sleep(3)
 
 @pytest.fixture
 def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cgroups, "found", Cgroups)
+    monkeypatch.setattr(Cgroups, "detect", Cgroups)
 
 
 @pytest.mark.usefixtures("no_groups")
