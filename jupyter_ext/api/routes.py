@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tornado.web import RequestHandler
 
-from jupyter_ext.api.http.lazy_handlers import deferred, loaded
+from jupyter_ext.api.http.lazy_handlers import deferred, load_class
 
 PREFIX = "/agent/v1"
 HANDLERS = __name__.rpartition(".")[0]
@@ -92,7 +92,7 @@ Rule: TypeAlias = tuple[str, type[RequestHandler], dict[str, str]]
 
 def routes() -> list[tuple[str, type[Any]]]:
     """``ROUTES`` with the classes themselves; all of them are imported."""
-    return [(pattern, loaded(f"{HANDLERS}.{handler}")) for pattern, handler in ROUTES]
+    return [(pattern, load_class(f"{HANDLERS}.{handler}")) for pattern, handler in ROUTES]
 
 
 def name_of(pattern: str) -> str:

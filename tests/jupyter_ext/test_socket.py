@@ -53,7 +53,7 @@ async def test_a_watch_that_can_not_begin_holds_nothing_and_hides_no_other_news(
     handler = Handler(news)
     heard: list[Any] = []
     news.watch(WatchTarget("ns", "session", "other"), handler.page, heard.append)
-    monkeypatch.setattr(socket, "state_of", failing)
+    monkeypatch.setattr(socket, "read_watch_state", failing)
     with pytest.raises(StoreError):
         await handler._watch(Watch(do="watch", session="s"))
     assert handler.page.held_count == 0

@@ -31,7 +31,7 @@ from agent_kernel.core.events import (
 from jupyter_ext.api.anthropic import blocks
 from jupyter_ext.api.anthropic.blocks import Block
 from jupyter_ext.api.dialects import tool_call_log
-from jupyter_ext.api.dialects.tool_call_log import CallLog
+from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 from jupyter_ext.api.http.sse import encode
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -86,7 +86,7 @@ class MessagesCodec:
         self._used_so_far = 0
         self._in_container = False
         self._web = {"web_search_requests": 0, "web_fetch_requests": 0}
-        self._log = CallLog()
+        self._log = ToolCallLog()
         self._end: Event | None = None
 
     @property

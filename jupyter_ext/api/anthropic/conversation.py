@@ -42,7 +42,7 @@ from jupyter_ext.api.dialects.content import (
     MAX_TEXT,
     NO_RESULTS,
     NO_USER,
-    Load,
+    RequestSize,
     from_base64,
     seen,
 )
@@ -71,7 +71,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class AnthropicConversation:
     """``messages`` have the calls of the server's tools that the client repeats, ``spoken`` do not: a session that is
     here has them itself."""
 
@@ -95,7 +95,7 @@ def sources(body: PromptBody) -> list[Source]:
     return list(found)
 
 
-def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> Conversation:
+def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> AnthropicConversation:
     """``fetched`` has all of ``sources``. Raises InvalidRequest."""
     reading = _Reading(fetched)
     try:
@@ -104,7 +104,7 @@ def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> C
         _within_limits(messages, files)
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}") from None
-    return Conversation(tuple(messages), tuple(spoken), files)
+    return AnthropicConversation(tuple(messages), tuple(spoken), files)
 
 
 def _parts(messages: Sequence[MessageBody]) -> Iterator[ImageBlock | DocumentBlock]:
@@ -313,7 +313,7 @@ def _results_behind(messages: Sequence[Message], at: int) -> Iterator[Message]:
 
 
 def _within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile]) -> None:
-    load = Load.of(messages, files)
+    load = RequestSize.of(messages, files)
     if load.chars > MAX_TEXT:
         raise ValueError(f"at most {MAX_TEXT} characters together")
     if load.pictures > MAX_PICTURES:

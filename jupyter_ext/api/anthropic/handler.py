@@ -22,7 +22,7 @@ from agent_kernel.core.session import new_id
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from jupyter_ext.api.anthropic import turn_request
 from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
-from jupyter_ext.api.anthropic.conversation import TOO_MUCH, Conversation, Source, conversation, sources
+from jupyter_ext.api.anthropic.conversation import TOO_MUCH, AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
 from jupyter_ext.api.anthropic.threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.token_count import counted
@@ -68,7 +68,7 @@ class AnthropicHandler(DialectHandler):
 
     # ------------------------------------------------------------------------------------------------ what was sent
 
-    async def said(self, body: PromptBody) -> Conversation:
+    async def said(self, body: PromptBody) -> AnthropicConversation:
         """Raises InvalidRequest, also for a source that can not be had; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
@@ -137,7 +137,7 @@ class MessagesHandler(AnthropicHandler):
             self._keep(codec.id, call, body)
         await self.answer(call, codec, streams=body.stream)
 
-    def _asked(self, body: MessagesBody, said: Conversation, thread: MessageThread | None) -> DialectRequest:
+    def _asked(self, body: MessagesBody, said: AnthropicConversation, thread: MessageThread | None) -> DialectRequest:
         """A thread has a session, of its own where the request names none."""
         if thread is not None:
             return turn_request.asked(body, said, session=thread.key.id, after=thread.turn)

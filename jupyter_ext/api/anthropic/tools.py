@@ -66,7 +66,7 @@ KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class AnthropicTools:
     """``choice`` is TurnRequest's tool_choice; ``none``: nothing may be called, whatever else there is."""
 
     functions: tuple[ToolSpec, ...] = ()
@@ -81,7 +81,7 @@ class Tools:
         return self.choice == "none"
 
 
-def tools_of(body: PromptBody, *, agent: bool) -> Tools:
+def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
     """``agent``: the model's name turns the server's tools on. Raises InvalidRequest."""
     wanted = body.tools or []
     functions = tuple(_function(tool) for tool in wanted if not _served(tool))
@@ -102,8 +102,8 @@ def tools_of(body: PromptBody, *, agent: bool) -> Tools:
     choice = _choice(body, {one.name for one in functions}, served, some=bool(wanted or groups or agent))
     parallel = not (body.tool_choice and body.tool_choice.disable_parallel_tool_use)
     if choice == "none":
-        return Tools(choice="none")
-    return Tools(functions, tuple(groups), web, skills, choice, parallel)
+        return AnthropicTools(choice="none")
+    return AnthropicTools(functions, tuple(groups), web, skills, choice, parallel)
 
 
 def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody], *, some: bool) -> str:

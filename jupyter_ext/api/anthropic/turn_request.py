@@ -6,16 +6,16 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.request import TurnRequest
 from jupyter_ext.api.anthropic.codec import Thinking
-from jupyter_ext.api.anthropic.conversation import Conversation
+from jupyter_ext.api.anthropic.conversation import AnthropicConversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.anthropic.tools import tools_of
-from jupyter_ext.api.dialects.extension_fields import makeable
+from jupyter_ext.api.dialects.extension_fields import require_file_tools
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
 CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
-def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: str = "") -> DialectRequest:
+def asked(body: MessagesBody, said: AnthropicConversation, *, session: str = "", after: str = "") -> DialectRequest:
     """``session`` is the one of the request's thread, ``after`` the turn of it that the request follows. Raises
     InvalidRequest for what contradicts itself."""
     tools = tools_of(body, agent=body.model.startswith(AGENT))
@@ -42,7 +42,7 @@ def asked(body: MessagesBody, said: Conversation, *, session: str = "", after: s
         streams=body.stream,
         own_messages=said.spoken if said.spoken != said.messages else (),
     )
-    return makeable(whole, InvalidRequest, hint=CODE_HINT, details=None)
+    return require_file_tools(whole, InvalidRequest, hint=CODE_HINT, details=None)
 
 
 def sampling(body: MessagesBody) -> Sampling:

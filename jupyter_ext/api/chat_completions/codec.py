@@ -35,7 +35,7 @@ from agent_kernel.core.session import creation_time, new_id
 from jupyter_ext.api.dialects import tool_call_log
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.dialects.token_usage import chat_usage
-from jupyter_ext.api.dialects.tool_call_log import CallLog, arguments_text
+from jupyter_ext.api.dialects.tool_call_log import ToolCallLog, arguments_text
 from jupyter_ext.api.http.sse import encode
 from jupyter_ext.turns.dialect_request import DEFAULT
 
@@ -64,8 +64,8 @@ class ChatCodec:
         self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}
         self._session = {"session_id": session} if session else {}
         self._include_usage = include_usage
-        self._rounds: list[Round] = [Round()]
-        self._calls = CallLog()
+        self._rounds: list[ChatRound] = [ChatRound()]
+        self._calls = ToolCallLog()
         self._end: TurnFinished | None = None
 
     def begin(self) -> Iterable[bytes]:
@@ -82,7 +82,7 @@ class ChatCodec:
                 here.reasoning.append(text)
                 yield self._chunk({"reasoning_content": text})
             case ContextBuilt():
-                self._rounds.append(Round())
+                self._rounds.append(ChatRound())
             case AnswerLogprobs(tokens):
                 here.logprobs += (told := [token_logprob(token) for token in tokens])
                 yield self._chunk({}, logprobs={"content": told, "refusal": None})
@@ -173,7 +173,7 @@ def _plain(token: Mapping[str, Any]) -> dict[str, Any]:
     return {"token": text, "logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace"))}
 
 
-class Round:
+class ChatRound:
     """What one model call said."""
 
     def __init__(self) -> None:

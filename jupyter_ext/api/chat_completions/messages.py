@@ -201,12 +201,12 @@ def _part(part: ContentPart, links: Links) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ChatConversation:
     messages: tuple[Message, ...]
     files: tuple[SubmittedFile, ...]
 
 
-def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> Conversation:
+def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> ChatConversation:
     """``alone``: results of tools may come without the conversation they belong to. One that is nothing but
     instructions asks for what its last message says. Raises ValueError."""
     messages = [body.message(links) for body in bodies]
@@ -214,4 +214,4 @@ def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) ->
     if messages and all(message.role == "system" for message in messages):
         messages[-1] = Message("user", messages[-1].parts)
     content.within_limits(messages, files)
-    return Conversation(tuple(content.answered(messages, alone=alone)), files)
+    return ChatConversation(tuple(content.name_results(messages, alone=alone)), files)

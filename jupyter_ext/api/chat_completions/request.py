@@ -16,7 +16,7 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Permission
 from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation, text_or_list
 from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
-from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, makeable
+from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, require_file_tools
 from jupyter_ext.api.dialects.functions import (
     MAX_TOOLS,
     Chosen,
@@ -28,7 +28,7 @@ from jupyter_ext.api.dialects.functions import (
     ToolChoice,
     WebSearchOptions,
     Words,
-    chosen,
+    check_tool_choice,
     specs_of,
 )
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
@@ -223,7 +223,7 @@ class ChatBody(SamplingFields):
             streams=self.streams,
             only_groups=choice.allowed is not None,
         )
-        return makeable(asked)
+        return require_file_tools(asked)
 
     def _form(self) -> OutputFormat | None:
         return self.form(self.response_format.output if self.response_format else None)
@@ -242,7 +242,7 @@ class ChatBody(SamplingFields):
         more = self.model.startswith(AGENT) or bool(self.max_tool_rounds) or self.enable_shell
         web = self.web_search_options is not None
         names = [spec.name for spec in specs]
-        return chosen(self.tool_choice or Chosen(), names, self._hosted, more=bool(more or web))
+        return check_tool_choice(self.tool_choice or Chosen(), names, self._hosted, more=bool(more or web))
 
     def _groups(self, choice: Chosen, *, files: bool) -> tuple[str, ...]:
         """Tools of the server that the request turns on by itself."""

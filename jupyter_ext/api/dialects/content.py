@@ -37,7 +37,7 @@ def is_link(url: str) -> bool:
     return url[:8].lower().startswith(("http://", "https://"))
 
 
-def decoded(url: str, limit: int = MAX_MEDIA) -> tuple[str, bytes]:
+def decode_data_url(url: str, limit: int = MAX_MEDIA) -> tuple[str, bytes]:
     """Return (MIME type in lower case, bytes) of ``data:TYPE;base64,DATA``. The size is checked before decoding."""
     head, _, data = url.partition(",")
     kind, *options = head[len("data:") :].split(";") if head[:5].lower() == "data:" else ("",)
@@ -61,7 +61,7 @@ def medium(url: str, links: Links | None = None) -> Media:
         if links is None or url not in links:
             raise ValueError("this url was not fetched")
         return links[url]
-    mime, data = decoded(url)
+    mime, data = decode_data_url(url)
     return seen(mime, data)
 
 
@@ -81,12 +81,12 @@ def file_given(id: str | None, name: str | None, data: str | None) -> SubmittedF
         return SubmittedFile(id=id)
     if not (name and data):
         raise ValueError("a file has a file_id, or a filename and file_data")
-    mime, body = decoded(data) if data[:5].lower() == "data:" else ("", from_base64(data))
+    mime, body = decode_data_url(data) if data[:5].lower() == "data:" else ("", from_base64(data))
     return SubmittedFile(name=name, mime=mime, data=body)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class RequestSize:
     """The amounts in a request that are limited; ``size`` is the bytes of its media and files."""
 
     chars: int
@@ -94,7 +94,7 @@ class Load:
     size: int
 
     @classmethod
-    def of(cls, messages: Sequence[Message], files: Sequence[SubmittedFile]) -> Load:
+    def of(cls, messages: Sequence[Message], files: Sequence[SubmittedFile]) -> RequestSize:
         media = [one for message in messages for one in message.media if one.data is not None]
         said = sum(len(message.text) + len(message.reasoning) for message in messages)
         said += sum(len(str(call.arguments)) for message in messages for call in message.calls)
@@ -102,7 +102,7 @@ class Load:
 
 
 def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = ()) -> None:
-    load = Load.of(messages, files)
+    load = RequestSize.of(messages, files)
     if load.chars > MAX_TEXT:
         raise ValueError(TOO_LONG)
     if load.pictures > MAX_PICTURES:
@@ -120,7 +120,7 @@ NO_USER = (
 NO_RESULTS = "the conversation ends with calls of the assistant: add the result of each"
 
 
-def answered(messages: Sequence[Message], *, alone: bool) -> list[Message]:
+def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
     """Return the messages with the names of the functions in their results. ``alone``: results may come first,
     without the conversation. Every other result answers an earlier call, and each of the last calls has a result."""
     names: dict[str, str] = {}

@@ -34,7 +34,7 @@ class WantedFile(Words):
         return RequestedFile(self.name, self.format or "", self.description or "")
 
 
-def makeable(
+def require_file_tools(
     asked: DialectRequest,
     refusal: type[AgentKernelError] = Unprocessable,
     *,

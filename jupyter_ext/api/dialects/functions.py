@@ -91,7 +91,7 @@ class Chosen:
         return tuple(spec for spec in specs if self.allowed is None or spec.name in self.allowed)
 
 
-def choice_of(said: object) -> Chosen:
+def parse_tool_choice(said: object) -> Chosen:
     """Parse ``tool_choice`` of chat/completions or responses: a word, a function, or allowed tools."""
     if isinstance(said, Chosen):
         return said
@@ -131,14 +131,16 @@ def _named(tool: dict[str, Any]) -> str:
 WORDS = {"type": "string", "enum": ["none", "auto", "required"]}
 ToolChoice = Annotated[
     Chosen,
-    PlainValidator(choice_of),
+    PlainValidator(parse_tool_choice),
     WithJsonSchema(
         {"anyOf": [WORDS, {"type": "object", "properties": {"type": {"enum": ["function", "allowed_tools"]}}}]}
     ),
 ]
 
 
-def chosen(choice: Chosen, functions: Collection[str], hosted: Collection[str], *, more: bool = False) -> Chosen:
+def check_tool_choice(
+    choice: Chosen, functions: Collection[str], hosted: Collection[str], *, more: bool = False
+) -> Chosen:
     """Check the choice against the functions and the types of server tools that the request has. ``more``: the
     request has further server tools through its model or its rounds."""
     unknown = [name for name in choice.allowed or () if name not in functions]

@@ -41,7 +41,7 @@ class ModelFacts:
     capabilities: Mapping[str, bool | None] = field(default_factory=dict)
 
 
-def both(models: Sequence[ModelFacts], tools: ToolFacts) -> list[dict[str, Any]]:
+def plain_and_agent_models(models: Sequence[ModelFacts], tools: ToolFacts) -> list[dict[str, Any]]:
     """Return each model twice: as it is, and as the agent with the tools of this server."""
     plain = [openai_model(model) for model in models]
     return [*plain, *[openai_model(model, tools) for model in models]]

@@ -40,7 +40,7 @@ class OpenAIHandler(DialectHandler):
         except InvalidRequest as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            said, field = mistake(error.__cause__, _json(self.request.body), model)
+            said, field = describe_mistake(error.__cause__, _json(self.request.body), model)
             raise InvalidRequest(said, details={"param": field}) from error.__cause__
 
     async def fetched(self, urls: Sequence[str]) -> dict[str, Media]:
@@ -60,7 +60,7 @@ class OpenAIHandler(DialectHandler):
             raise InvalidRequest(f"A medium of this request can not be used: {error}.") from error
 
 
-def mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
+def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
     """Describe the first validation errors of a ``body``, without its content, and return the field of the first
     one, such as ``messages[0].content``. The message of an error of the whole body begins with a field of the model."""
     found = error.errors(include_url=False, include_input=False, include_context=False)

@@ -1,7 +1,7 @@
 """What server tools did in a turn, in mistral.rs's format: progress, records of finished calls, approvals.
 
-Pure. ``CallLog`` receives every event of one turn, in order. The objects are those of mistral.rs with additional keys;
-``call_id`` distinguishes calls that run at the same time.
+Pure. ``ToolCallLog`` receives every event of one turn, in order. The objects are those of mistral.rs with additional
+keys; ``call_id`` distinguishes calls that run at the same time.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Call:
         self.output[body.stream] = said[-OUTPUT_CHARS:]
 
 
-class CallLog:
+class ToolCallLog:
     """``records`` are the ``agentic_tool_calls`` so far, ``files`` the files produced, ``notices`` the notices for
     people.
 

@@ -13,7 +13,7 @@ def guarded_verbs(handler: type[Any]) -> list[str]:
     return [verb for verb in VERBS if hasattr(getattr(handler, verb, None), GUARD)]
 
 
-def allowed(handler: type[Any]) -> str:
+def allow_header(handler: type[Any]) -> str:
     """Return the value of the ``Allow`` header. A handler that answers GET also answers HEAD."""
     verbs = [verb.upper() for verb in guarded_verbs(handler)]
     return ", ".join([*verbs, *(["HEAD"] if "GET" in verbs else []), "OPTIONS"])

@@ -23,7 +23,7 @@ OWN = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date"
 """Headers that tornado writes itself."""
 
 
-class Exchange:
+class AsgiExchange:
     """One request of ``handler``. Call ``leave`` when the client has disconnected."""
 
     def __init__(self, handler: RequestHandler) -> None:

@@ -15,7 +15,7 @@ it sends more than that, it is answered at once and the connection is closed."""
 
 
 @dataclass(slots=True)
-class Gathered:
+class BodyBuffer:
     """``most`` bytes of ``announced`` (0: not said)."""
 
     most: int

@@ -19,7 +19,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteRange:
     """A byte range; ``end`` is exclusive."""
 
     start: int
@@ -30,19 +30,19 @@ class Span:
         return self.end - self.start
 
 
-def span(header: str | None, size: int) -> Span | None:
+def span(header: str | None, size: int) -> ByteRange | None:
     """Return the range that a Range header requests of ``size`` bytes; None if it cannot be satisfied. Without the
     header, or with several ranges or an invalid one, it is the whole file."""
     asked = _RANGE.fullmatch((header or "").replace(" ", ""))
     if asked is None or not any(asked.groups()):
-        return Span(0, size)
+        return ByteRange(0, size)
     first, last = asked.groups()
     if not first:
-        return Span(max(0, size - int(last)), size) if size and int(last) else None
+        return ByteRange(max(0, size - int(last)), size) if size and int(last) else None
     start, end = int(first), min(size, int(last) + 1) if last else size
     if last and int(last) < start:
-        return Span(0, size)
-    return Span(start, end) if start < size else None
+        return ByteRange(0, size)
+    return ByteRange(start, end) if start < size else None
 
 
 def headers(file: File) -> dict[str, str]:

@@ -32,8 +32,8 @@ from agent_kernel.core.errors import (
     Unauthenticated,
 )
 from jupyter_ext.api.http import json_body, request_log, sse
-from jupyter_ext.api.http.allowed_methods import GUARD, allowed
-from jupyter_ext.api.http.body_buffer import Gathered, read_form
+from jupyter_ext.api.http.allowed_methods import GUARD, allow_header
+from jupyter_ext.api.http.body_buffer import BodyBuffer, read_form
 from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
@@ -47,7 +47,7 @@ from jupyter_ext.services import SETTING, Services
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
-"""For tornado, which would answer in words of its own: ``Gathered`` has the limit."""
+"""For tornado, which would answer in words of its own: ``BodyBuffer`` has the limit."""
 KEEP_ALIVE_S = 10.0
 LOOK_AGAIN_S = 2.0
 """How often the stream of a lasting token asks whether it still counts."""
@@ -83,7 +83,7 @@ class AgentHandler(APIHandler):
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
     """Known before the body was read; said after it, because a client that still sends may not see the answer."""
-    gathered: Gathered | None = None
+    gathered: BodyBuffer | None = None
     _pump: asyncio.Task[None] | None = None
     _written = 0.0
     _noted = False
@@ -109,7 +109,7 @@ class AgentHandler(APIHandler):
         self.services.requests.began(self)
         self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
         length = self.request.headers.get("Content-Length", "")
-        self.gathered = Gathered(self.max_body, int(length) if length.isdecimal() else 0)
+        self.gathered = BodyBuffer(self.max_body, int(length) if length.isdecimal() else 0)
         await self.identify(super().prepare)
         if self.refusal is not None or not page_may_call(self) or not await self._known():
             self.gathered.most = 0  # nothing is kept of what nobody sends
@@ -124,13 +124,13 @@ class AgentHandler(APIHandler):
                 self.refusal = error
 
     def check_host(self) -> bool:
-        allowed = super().check_host()
-        if not allowed:
+        allow_header = super().check_host()
+        if not allow_header:
             self.refusal = Forbidden(
                 "This server does not answer to the name in the Host header of this request.",
                 hint="Add the name with c.ServerApp.local_hostnames, or agent-kernel serve --allow-host NAME.",
             )
-        return allowed
+        return allow_header
 
     async def _known(self) -> bool:
         """Whether somebody sends the body; a request without one is asked later, by ``admit``."""
@@ -182,8 +182,8 @@ class AgentHandler(APIHandler):
         asked = self.request.headers.get("Access-Control-Request-Headers", "")
         if HEADER_NAMES.fullmatch(asked) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
             self.set_header("Access-Control-Allow-Headers", asked)  # which origins may is said by another header
-        self.set_header("Allow", allowed(type(self)))
-        self.set_header("Access-Control-Allow-Methods", allowed(type(self)))
+        self.set_header("Allow", allow_header(type(self)))
+        self.set_header("Access-Control-Allow-Methods", allow_header(type(self)))
         self.set_status(204)
 
     def set_cors_headers(self) -> None:
@@ -315,7 +315,7 @@ class AgentHandler(APIHandler):
         body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
         self.set_header("X-Request-ID", self.request_id)
         if status_code == 405:
-            self.set_header("Allow", allowed(type(self)))
+            self.set_header("Allow", allow_header(type(self)))
         if self.gathered is None and not hasattr(self, "caller"):
             self.set_header("Connection", "close")  # tornado does not read on behind an answer that comes so early
         self.reply(self.error_body(status_code, body), status_code)

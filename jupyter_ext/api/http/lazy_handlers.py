@@ -11,7 +11,7 @@ from tornado.web import Application, RequestHandler
 
 
 @functools.cache
-def loaded(name: str) -> type[Any]:
+def load_class(name: str) -> type[Any]:
     """Return the class that ``package.module:Class`` names."""
     module, _, attribute = name.partition(":")
     found: type[Any] = getattr(importlib.import_module(module), attribute)
@@ -27,6 +27,6 @@ def deferred(name: str, *, streams_body: bool = True) -> type[RequestHandler]:
         _stream_request_body = streams_body
 
         def __new__(cls, application: Application, request: HTTPServerRequest, **known: Any) -> Any:
-            return loaded(name)(application, request, **known)
+            return load_class(name)(application, request, **known)
 
     return Deferred

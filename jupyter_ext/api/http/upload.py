@@ -21,7 +21,7 @@ GATHERED = 1 << 20
 
 
 @dataclass(slots=True)
-class Part:
+class UploadPart:
     name: str
     filename: str | None
     mime: str
@@ -45,7 +45,7 @@ class Upload:
         self._begin = begin
         self._needs = needs
         self._incoming: FileReceiver | None = None
-        self._part: Part | None = None
+        self._part: UploadPart | None = None
         self._parts = 0
         self._header = (bytearray(), bytearray())
         self._headers: dict[str, str] = {}
@@ -114,7 +114,7 @@ class Upload:
     def _headers_end(self) -> None:
         _, options = parse_options_header(self._headers.get("content-disposition", ""))
         filename = options.get(b"filename")
-        part = Part(
+        part = UploadPart(
             options.get(b"name", b"").decode("utf-8", "replace"),
             None if filename is None else filename.decode("utf-8", "replace"),
             parse_options_header(self._headers.get("content-type", ""))[0].decode("latin-1"),

@@ -13,9 +13,9 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.core.version import __version__
-from jupyter_ext.api.http.asgi import Exchange
+from jupyter_ext.api.http.asgi import AsgiExchange
 from jupyter_ext.api.mcp.tools import TOOLS, McpTools
-from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, Question
+from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, McpQuestion
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.services import Services
 
@@ -39,7 +39,7 @@ class McpEndpoint:
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
 
-    async def handle(self, exchange: Exchange, caller: Caller) -> None:
+    async def handle(self, exchange: AsgiExchange, caller: Caller) -> None:
         """Raises NotFound if the SDK is not installed."""
         async with self._starting:
             if self._task is None:
@@ -116,7 +116,7 @@ def _manager(tools: McpTools) -> Any:
         except AgentKernelError as error:
             told = TextContent(type="text", text=str(error))
             return CallToolResult(content=[told], structured_content={"error": error.to_json()}, is_error=True)
-        if isinstance(made, Question):
+        if isinstance(made, McpQuestion):
             return InputRequiredResult(input_requests={made.id: _elicitation(made)}, request_state=made.state)
         answer = TextContent(type="text", text=made.text)
         return CallToolResult(content=[answer], structured_content=dict(made.facts), is_error=made.failed)
@@ -141,7 +141,7 @@ def _owner(caller: Caller) -> Any:
     return AuthenticatedUser(AccessToken(token="-", client_id=f"{subject(caller)} of {caller.namespace}", scopes=[]))
 
 
-def _elicitation(question: Question) -> Any:
+def _elicitation(question: McpQuestion) -> Any:
     from mcp_types import ElicitRequest, ElicitRequestFormParams
 
     return ElicitRequest(params=ElicitRequestFormParams(message=question.text, requested_schema=dict(ASK)))
@@ -166,7 +166,7 @@ class SdkClient(Client):
     async def progress(self, done: float, text: str) -> None:
         await self._context.session.report_progress(done, None, text)
 
-    async def elicit(self, question: Question) -> tuple[str, Mapping[str, Any]]:
+    async def elicit(self, question: McpQuestion) -> tuple[str, Mapping[str, Any]]:
         answer = await self._context.session.elicit_form(
             message=question.text, requested_schema=dict(ASK), related_request_id=self._context.request_id
         )

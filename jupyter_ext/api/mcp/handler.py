@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_kernel.core.errors import InvalidRequest
-from jupyter_ext.api.http.asgi import Exchange
+from jupyter_ext.api.http.asgi import AsgiExchange
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.mcp.endpoint import endpoint_of
 from jupyter_ext.api.schemas.errors import Error, RpcError
@@ -21,7 +21,7 @@ class McpHandler(AgentHandler):
     """Streamable HTTP: POST sends messages, GET opens a stream of server messages, DELETE ends a session."""
 
     error_shape = Error | RpcError
-    _exchange: Exchange | None = None
+    _exchange: AsgiExchange | None = None
 
     @guarded("execute", kernels=False)
     @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406), conditions=SPOKEN)
@@ -47,7 +47,7 @@ class McpHandler(AgentHandler):
             self._exchange.leave()
 
     async def _serve(self) -> None:
-        self._exchange = Exchange(self)
+        self._exchange = AsgiExchange(self)
         try:
             await endpoint_of(self.services).handle(self._exchange, self.caller)
         finally:

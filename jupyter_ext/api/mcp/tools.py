@@ -17,7 +17,7 @@ from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read
 from agent_kernel.turn.runtime import Runtime
-from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpTurn, Outcome, Question
+from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpOutcome, McpQuestion, McpTurn
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
@@ -111,7 +111,9 @@ class McpTools:
         self._attached_notebooks = attached_notebooks
         self._sidecars = sidecars
 
-    async def call(self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client) -> Outcome | Question:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client
+    ) -> McpOutcome | McpQuestion:
         """Run a tool. Raises InvalidArguments, and errors of ``core/errors.py`` from the call."""
         try:
             given = TOOLS[name].arguments.model_validate(dict(arguments))
@@ -128,13 +130,13 @@ class McpTools:
 
     # ------------------------------------------------------------------------------------------------ agent
 
-    async def _agent(self, given: AgentArguments, caller: Caller, client: Client) -> Outcome | Question:
+    async def _agent(self, given: AgentArguments, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         if client.state:
             return await self._resumed(caller, client)
         turn = await self._started(given, caller)
         return await McpTurn(self._turns, self._runtime.approvals, turn, client).outcome()
 
-    async def _resumed(self, caller: Caller, client: Client) -> Outcome | Question:
+    async def _resumed(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         """Continue a turn for a client that returns with answers. The turn id it sends is checked like any other id."""
         try:
             state = json.loads(client.state)
@@ -198,25 +200,25 @@ class McpTools:
 
     # ------------------------------------------------------------------------------------------------ notebooks
 
-    async def _cells(self, given: NotebookArguments) -> Outcome:
+    async def _cells(self, given: NotebookArguments) -> McpOutcome:
         """Raises InvalidRequest, NotFound."""
         document = await self._attached_notebooks.of_file(await self._notebook(given.notebook)).document()
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
         if not given.cells.strip():
-            return Outcome(mapped(cells, given.start), facts)
+            return McpOutcome(mapped(cells, given.start), facts)
         wanted, executed = chosen(cells, given.cells)
         if executed:
             raise InvalidRequest("What ran is known to the kernel; ask the agent about In[...].")
-        return Outcome(read(wanted, READ_CHARS), facts)
+        return McpOutcome(read(wanted, READ_CHARS), facts)
 
     # ------------------------------------------------------------------------------------------------ sessions
 
-    async def _list(self, given: ListArguments, caller: Caller) -> Outcome:
+    async def _list(self, given: ListArguments, caller: Caller) -> McpOutcome:
         found = await self._runtime.store.list(caller.namespace, given.limit)
         rows = [await self._row(session) for session in found]
         lines = [f"{row['id']}  {row['title'] or 'untitled'} ({row['turns']} turns)" for row in rows]
-        return Outcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
+        return McpOutcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
 
     async def _row(self, session: Session) -> dict[str, Any]:
         return {
@@ -227,12 +229,12 @@ class McpTools:
             "notebooks": await self._notebooks.paths(session.key),
         }
 
-    async def _read(self, given: ReadArguments, caller: Caller) -> Outcome:
+    async def _read(self, given: ReadArguments, caller: Caller) -> McpOutcome:
         session = await self._access.session(caller, given.session)
         items = await self._runtime.store.latest(session.key, given.limit)
         lines = [line for item in items if (line := _said(item.message))]
         text = shorten("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
-        return Outcome(text, {**await self._row(session), "items": len(items)})
+        return McpOutcome(text, {**await self._row(session), "items": len(items)})
 
 
 def _said(message: Message) -> str:

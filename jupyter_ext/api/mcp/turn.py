@@ -54,7 +54,7 @@ class InvalidArguments(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class McpQuestion:
     """An approval question for the client. ``state`` is what the client sends back with the answer."""
 
     id: str
@@ -64,7 +64,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class McpOutcome:
     """``facts`` are structured results for programs."""
 
     text: str
@@ -83,7 +83,7 @@ class Client(Protocol):
 
     async def progress(self, done: float, text: str) -> None: ...
 
-    async def elicit(self, question: Question) -> tuple[str, Mapping[str, Any]]: ...
+    async def elicit(self, question: McpQuestion) -> tuple[str, Mapping[str, Any]]: ...
 
 
 class McpTurn:
@@ -100,7 +100,7 @@ class McpTurn:
         self._files: list[Any] = []
         self._told = 0
 
-    async def outcome(self, after: int = 0) -> Outcome | Question:
+    async def outcome(self, after: int = 0) -> McpOutcome | McpQuestion:
         """Return the outcome, or a question if the client answers later; the turn then keeps waiting."""
         try:
             # From its beginning, so that the outcome is whole; what came before ``after`` was told already.
@@ -117,7 +117,7 @@ class McpTurn:
                 task.cancel()
         return self._ended()
 
-    async def _heard(self, event: Event, *, new: bool) -> Question | None:
+    async def _heard(self, event: Event, *, new: bool) -> McpQuestion | None:
         body = event.body
         if isinstance(body, TextDelta):
             self._text.append(body.text)
@@ -137,9 +137,9 @@ class McpTurn:
                 return self._ask(body, event.seq)
         return None
 
-    def _ask(self, required: ApprovalRequired, seq: int) -> Question | None:
+    def _ask(self, required: ApprovalRequired, seq: int) -> McpQuestion | None:
         state = json.dumps({"turn": self._turn.id, "after": seq})
-        question = Question(required.approval, _words(required), required.shown, state)
+        question = McpQuestion(required.approval, _words(required), required.shown, state)
         if len(required.code) > CODE_CHARS:
             refusal = {"message": "the code is too long to be shown to a person before it runs"}
             refused = self.answer(question.id, "decline", refusal, required.shown)
@@ -150,7 +150,7 @@ class McpTurn:
         self._asking[question.id] = asyncio.create_task(self._elicit(question), name=f"question {question.id}")
         return None
 
-    async def _elicit(self, question: Question) -> None:
+    async def _elicit(self, question: McpQuestion) -> None:
         """Ask the client. If the client fails, the question stays open for the panel until it times out."""
         with contextlib.suppress(Exception):
             action, content = await self._client.elicit(question)
@@ -180,7 +180,7 @@ class McpTurn:
             with contextlib.suppress(Exception):  # a client that does not listen any more misses nothing else
                 await self._client.progress(float(event.seq), text)
 
-    def _ended(self) -> Outcome:
+    def _ended(self) -> McpOutcome:
         end = self._turn.log.finished or TurnFinished("failed", "it has no end", 0, {})
         failed = end.state != "committed"
         text = "".join(self._text)
@@ -195,7 +195,7 @@ class McpTurn:
             "files": self._files,
             "usage": dict(end.usage),
         }
-        return Outcome(text or "(no answer)", facts, failed)
+        return McpOutcome(text or "(no answer)", facts, failed)
 
 
 def _words(required: ApprovalRequired) -> str:

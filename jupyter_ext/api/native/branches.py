@@ -9,7 +9,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import Branch, SessionKey, new_id
 from agent_kernel.sessions.store.private_store import is_private, private_id
 from agent_kernel.sessions.undo import undo
-from jupyter_ext.api.http.etag import seen
+from jupyter_ext.api.http.etag import seen_revision
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
 from jupyter_ext.api.native.sessions import session_to_json
@@ -38,7 +38,7 @@ class BranchesHandler(AgentHandler):
         """Create a branch and make it the current one."""
         body = self.parse(BranchBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen(self), "branch"):
+        async with self.services.revision_locks.change(session.key, seen_revision(self), "branch"):
             branch = await self.services.runtime.store.branch(session.key, before=body.before, name=body.name)
         await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch), 201)
@@ -50,7 +50,7 @@ class CurrentBranchHandler(AgentHandler):
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen(self), "branch"):
+        async with self.services.revision_locks.change(session.key, seen_revision(self), "branch"):
             branch = await self.services.runtime.store.switch(session.key, body.name)
         await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch))
@@ -61,7 +61,7 @@ class BranchHandler(AgentHandler):
     @operation("Drop a branch.", told.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen(self), "branch"):
+        async with self.services.revision_locks.change(session.key, seen_revision(self), "branch"):
             await self.services.runtime.store.drop_branch(session.key, name)
         await self.services.sidecars.touch(session.key)
         self.reply({"name": name, "deleted": True})
@@ -96,7 +96,7 @@ class UndoHandler(AgentHandler):
         undone."""
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen(self), "undone"):
+        async with self.services.revision_locks.change(session.key, seen_revision(self), "undone"):
             undone = await undo(self.services.runtime.store, session.key)
         await self.services.sidecars.touch(session.key)
         after = await self.services.access.session(self.caller, session_id)

@@ -140,7 +140,7 @@ class FileAgentHandler(SharedHandler):
         self.set_header("Content-Length", str(part.length))
         await self._write(body, part, self._headers["Content-Type"])
 
-    async def _write(self, body: bytes | Path, part: download.Span, mime: str) -> None:
+    async def _write(self, body: bytes | Path, part: download.ByteRange, mime: str) -> None:
         source: BinaryIO = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
         with contextlib.closing(source), contextlib.suppress(StreamClosedError):
             source.seek(part.start)

@@ -17,7 +17,7 @@ from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.model_slot import SlottedEngine
 from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.turn.runtime import Runtime
-from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, both
+from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, plain_and_agent_models
 from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
 
 HERE = "agent-kernel"
@@ -31,7 +31,7 @@ async def models(runtime: Runtime) -> list[dict[str, Any]]:
     found: dict[str, ModelFacts] = {}
     for model in (*_engines(runtime), *on_disk):
         found.setdefault(model.id, model)
-    return both([*found.values()], await _tools(runtime))
+    return plain_and_agent_models([*found.values()], await _tools(runtime))
 
 
 async def model(runtime: Runtime, id: str) -> dict[str, Any]:

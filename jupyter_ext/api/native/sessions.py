@@ -18,7 +18,7 @@ from agent_kernel.core.errors import (
 from agent_kernel.core.session import Item, Session, SessionKey, Turn, new_id
 from agent_kernel.sessions.export.import_export import export_session, import_session
 from agent_kernel.sessions.store.private_store import is_private, private_id
-from jupyter_ext.api.http.etag import etag, seen
+from jupyter_ext.api.http.etag import etag, seen_revision
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.api.responses.live_responses import responses_of
@@ -183,7 +183,7 @@ class SessionHandler(AgentHandler):
         made = await self.services.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
         try:
-            async with self.services.revision_locks.change(key, seen(self), "cleared"):
+            async with self.services.revision_locks.change(key, seen_revision(self), "cleared"):
                 await self._put(key, body)
         except AgentKernelError:
             if made and self.caller.kernel:
@@ -217,7 +217,7 @@ class SessionHandler(AgentHandler):
         body = self.parse(DescribeBody)
         session = await self.services.access.session(self.caller, session_id)
         what = "described" if body.title is None else "title"
-        async with self.services.revision_locks.change(session.key, seen(self), what):
+        async with self.services.revision_locks.change(session.key, seen_revision(self), what):
             changed = await self.services.runtime.store.describe(session.key, body.described())
         await self.services.sidecars.touch(session.key)
         self.set_header("ETag", etag(changed.revision))
@@ -228,7 +228,7 @@ class SessionHandler(AgentHandler):
     async def delete(self, session_id: str) -> None:
         """Idempotent: deleting a session that does not exist succeeds. The session's sandbox and work directory are
         deleted too."""
-        deleted, revision = False, seen(self)
+        deleted, revision = False, seen_revision(self)
         with contextlib.suppress(SessionNotFound):
             session = await self.services.access.session(self.caller, session_id)
             async with self.services.revision_locks.change(session.key, revision, "deleted"):
@@ -247,7 +247,7 @@ class SessionClearHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen(self), "cleared"):
+        async with self.services.revision_locks.change(session.key, seen_revision(self), "cleared"):
             await self.services.runtime.store.clear(session.key)
         await self.services.sidecars.touch(session.key)
         self.reply(session_to_json(await self.services.access.session(self.caller, session_id)))

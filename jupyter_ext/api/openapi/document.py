@@ -45,7 +45,7 @@ SECURITY: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class RouteMethod:
     """One method at one path, as its handler has it. ``names`` are those of the path's groups."""
 
     path: str
@@ -77,12 +77,12 @@ class Verb:
         return operation_of(self.run)
 
 
-def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[Verb]:
+def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[RouteMethod]:
     """Every verb of every route, in their order."""
     for route, handler in routes:
         path = route.removeprefix(prefix)
         for method in guarded_verbs(handler):
-            yield Verb(path, tuple(GROUP.findall(path)), method, handler, getattr(handler, method))
+            yield RouteMethod(path, tuple(GROUP.findall(path)), method, handler, getattr(handler, method))
 
 
 def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str, url: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Document:
     schemas: Schemas
     paths: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def gather(self, verb: Verb) -> None:
+    def gather(self, verb: RouteMethod) -> None:
         told = _told(verb)
         if told.body is not None and not isinstance(told.body, Raw):
             self.schemas.want(told.body, sent=True)
@@ -129,7 +129,7 @@ class Document:
             self.schemas.want(parameter.kind, sent=True)
         self.schemas.want(verb.handler.error_shape)
 
-    def add(self, verb: Verb) -> None:
+    def add(self, verb: RouteMethod) -> None:
         told = _told(verb)
         action, kernels = getattr(verb.run, GUARD)
         entry: dict[str, Any] = {
@@ -152,7 +152,7 @@ class Document:
         entry["x-codeSamples"] = [{"lang": "Shell", "source": _command(verb, entry, example)}]
         self.paths.setdefault(verb.template, {})[verb.method] = entry
 
-    def _of_path(self, verb: Verb) -> list[dict[str, Any]]:
+    def _of_path(self, verb: RouteMethod) -> list[dict[str, Any]]:
         return [
             {"name": name, "in": "path", "required": True, "schema": _of_group(group)}
             for name, group in zip(verb.names, verb.groups, strict=True)
@@ -173,7 +173,7 @@ class Document:
         schema = self.schemas.of(body, sent=True)
         return {"required": not self.schemas.accepts_nothing(body), "content": {JSON: {"schema": schema}}}
 
-    def _responses(self, verb: Verb, told: Operation) -> dict[str, Any]:
+    def _responses(self, verb: RouteMethod, told: Operation) -> dict[str, Any]:
         replies = {told.status: told.reply, **told.also}
         responses = {str(status): self._response(status, reply) for status, reply in replies.items()}
         if told.streams:
@@ -207,7 +207,7 @@ def resolved(reply: Any) -> Any:
         return dict[str, Any]
 
 
-def _told(verb: Verb) -> Operation:
+def _told(verb: RouteMethod) -> Operation:
     told = verb.told
     if told is None:
         raise LookupError(f"{verb.method.upper()} {verb.template} says nothing of itself: give it an operation(...).")
@@ -236,7 +236,7 @@ def _event(data: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"event": text, "id": text, "data": told}, "required": ["data"]}
 
 
-def _command(verb: Verb, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:
+def _command(verb: RouteMethod, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:
     """The request as a line for a shell; ``$URL`` is where the routes are."""
     parts = ["curl", '-H "Authorization: Bearer $TOKEN"']
     if verb.method != "get":

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.http.lazy_handlers import loaded
+from jupyter_ext.api.http.lazy_handlers import load_class
 from jupyter_ext.api.openapi.document import document
 from jupyter_ext.api.openapi.html_page import STYLE_HASH, page
 from jupyter_ext.api.schemas.operation import Raw, operation
@@ -28,7 +28,7 @@ class OpenApiHandler(AgentHandler):
     def document(base_url: str) -> dict[str, Any]:
         """Made once, at the first request: blocking, for all that is imported then."""
         return document(
-            loaded("jupyter_ext.api.routes:routes")(), PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}"
+            load_class("jupyter_ext.api.routes:routes")(), PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}"
         )
 
 

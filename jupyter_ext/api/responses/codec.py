@@ -24,7 +24,7 @@ from agent_kernel.core.events import (
 )
 from jupyter_ext.api.chat_completions.codec import token_logprob
 from jupyter_ext.api.dialects import tool_call_log
-from jupyter_ext.api.dialects.tool_call_log import CallLog
+from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 from jupyter_ext.api.http.sse import encode
 from jupyter_ext.api.responses.output import (
     LOGPROBS,
@@ -38,7 +38,7 @@ from jupyter_ext.api.responses.output import (
     Thought,
     handed,
 )
-from jupyter_ext.api.responses.resource import Facts, fault_of, usage_of
+from jupyter_ext.api.responses.resource import ResponseFacts, fault_of, usage_of
 
 DONE = b"data: [DONE]\n\n"
 """OpenAI's own stream ends without it; its clients stop there, those of others wait for it."""
@@ -50,7 +50,7 @@ class ResponsesCodec:
     progress of calls, that a person is asked, that a file was produced. The terminal event comes
     with ``TurnFinished``, whatever that says."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ResponseFacts) -> None:
         self.facts = facts
         self._output = Output(facts.stem, facts.session, frozenset(facts.include))
         self._number = 0
@@ -58,7 +58,7 @@ class ResponsesCodec:
         self._thought: Thought | None = None
         self._runs: dict[str, Ran] = {}
         self._files: list[Mapping[str, Any]] = []
-        self._log = CallLog()
+        self._log = ToolCallLog()
         self._resource = facts.resource("queued" if facts.background else "in_progress")
 
     @property

@@ -16,15 +16,15 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import history_merge
 from jupyter_ext.api.dialects.content import MAX_TEXT, TOO_LONG
 from jupyter_ext.api.responses.items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
-from jupyter_ext.api.responses.live_responses import Responses
+from jupyter_ext.api.responses.live_responses import LiveResponses
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ENDED, stem_of
-from jupyter_ext.api.responses.store import Owner, StoredResponse
+from jupyter_ext.api.responses.store import ResponseOwner, StoredResponse
 from jupyter_ext.auth.callers import Caller, subject
 
 
 @dataclass(frozen=True, slots=True)
-class Continued:
+class Continuation:
     """``items`` without references, and without calls of functions that the session has. ``session`` is where it goes
     on, behind the turn ``after`` where one is named. ``named``: the client said so; else the session was found by an
     item of it. ``names`` of functions, by ids of calls that were handed to the client."""
@@ -36,11 +36,11 @@ class Continued:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def owner_of(caller: Caller) -> Owner:
-    return Owner(caller.namespace, subject(caller))
+def owner_of(caller: Caller) -> ResponseOwner:
+    return ResponseOwner(caller.namespace, subject(caller))
 
 
-async def continued(responses: Responses, caller: Caller, body: ResponsesBody) -> Continued:
+async def continued(responses: LiveResponses, caller: Caller, body: ResponsesBody) -> Continuation:
     """Raises InvalidRequest for what is not there or does not go together, and Conflict for a response that runs."""
     owner = owner_of(caller)
     items = await _resolved(responses, owner, body.items)
@@ -48,14 +48,14 @@ async def continued(responses: Responses, caller: Caller, body: ResponsesBody) -
         previous = await _previous(responses, owner, body)
         names = _called(previous)
         kept = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
-        return Continued(kept, previous.facts.session, previous.turn, named=True, names=names)
+        return Continuation(kept, previous.facts.session, previous.turn, named=True, names=names)
     if session := body.named or body.session_id:
-        return Continued(items, session, named=True)
+        return Continuation(items, session, named=True)
     found = await _said_in(responses, owner, body.items) if body.kept else None
-    return Continued(items) if found is None else Continued(items, found.facts.session)
+    return Continuation(items) if found is None else Continuation(items, found.facts.session)
 
 
-async def _previous(responses: Responses, owner: Owner, body: ResponsesBody) -> StoredResponse:
+async def _previous(responses: LiveResponses, owner: ResponseOwner, body: ResponsesBody) -> StoredResponse:
     id = body.previous_response_id or ""
     found = await responses.find(owner, id)
     if found is None:
@@ -84,7 +84,7 @@ def _called(response: StoredResponse) -> dict[str, str]:
     return {call["call_id"]: ".".join(filter(None, (call.get("namespace"), call["name"]))) for call in calls}
 
 
-async def _resolved(responses: Responses, owner: Owner, items: Sequence[AnyItem]) -> list[AnyItem]:
+async def _resolved(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> list[AnyItem]:
     """With what references refer to in their place; each response is read once, each item once."""
     wanted = Counter(item.id for item in items if isinstance(item, ReferenceItem))
     if not wanted:
@@ -111,7 +111,7 @@ async def _resolved(responses: Responses, owner: Owner, items: Sequence[AnyItem]
     return [found[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 
-async def _said_in(responses: Responses, owner: Owner, items: Sequence[AnyItem]) -> StoredResponse | None:
+async def _said_in(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> StoredResponse | None:
     """The response that the newest item of ours is of; a client that carries its conversation repeats such items."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
         if id and (found := await responses.find(owner, id)) is not None:

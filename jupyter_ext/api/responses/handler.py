@@ -20,12 +20,12 @@ from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES,
 from jupyter_ext.api.dialects.handler import raise_failed
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guarded
-from jupyter_ext.api.responses.continuation import Continued, carried, continued, owner_of
+from jupyter_ext.api.responses.continuation import Continuation, carried, continued, owner_of
 from jupyter_ext.api.responses.input import listed, messages_of, served, with_files
 from jupyter_ext.api.responses.items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
-from jupyter_ext.api.responses.live_responses import LiveResponse, Responses, responses_of
+from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import Facts, response_id
+from jupyter_ext.api.responses.resource import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
@@ -47,7 +47,7 @@ class Deleted(BaseModel):
 
 class ResponsesAgentHandler(OpenAIHandler):
     @property
-    def responses(self) -> Responses:
+    def responses(self) -> LiveResponses:
         return responses_of(self.services)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         if not self._gone:
             self.reply(live.codec.resource)
 
-    async def _asked(self, body: ResponsesBody, goes_on: Continued, brought: Brought) -> DialectRequest:
+    async def _asked(self, body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
         try:
             asked = await asyncio.to_thread(_read, body, goes_on, brought)
         except ValueError as error:
@@ -128,7 +128,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             return await self._elsewhere(asked, goes_on)
         return asked
 
-    async def _elsewhere(self, asked: DialectRequest, goes_on: Continued) -> DialectRequest:
+    async def _elsewhere(self, asked: DialectRequest, goes_on: Continuation) -> DialectRequest:
         """In a session of its own that begins with what was said before."""
         key = SessionKey(self.caller.namespace, goes_on.session)
         messages = await carried(
@@ -137,7 +137,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
         return dataclasses.replace(asked, request=request, session="", own_messages=())
 
-    async def _begun(self, body: ResponsesBody, goes_on: Continued, asked: DialectRequest) -> StartedTurn:
+    async def _begun(self, body: ResponsesBody, goes_on: Continuation, asked: DialectRequest) -> StartedTurn:
         """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
         try:
             return await self.begun(asked)
@@ -148,9 +148,11 @@ class ResponsesHandler(ResponsesAgentHandler):
                 raise
         return await self.begun(dataclasses.replace(asked, session=""))
 
-    async def _live(self, body: ResponsesBody, goes_on: Continued, brought: Brought, call: StartedTurn) -> LiveResponse:
+    async def _live(
+        self, body: ResponsesBody, goes_on: Continuation, brought: Brought, call: StartedTurn
+    ) -> LiveResponse:
         redactor, id = self.services.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
-        facts = Facts(
+        facts = ResponseFacts(
             id,
             body.model,
             call.session,
@@ -216,7 +218,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 
 
-def _read(body: ResponsesBody, goes_on: Continued, brought: Brought) -> DialectRequest:
+def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
     """With what tools of the server did, for a session that does not have it. Raises ValueError, Unprocessable."""
     items, alone, names = goes_on.items, goes_on.named, goes_on.names
     messages, files = messages_of(items, brought, alone=alone, names=names)

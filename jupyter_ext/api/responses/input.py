@@ -131,7 +131,7 @@ def messages_of(
         messages[-1] = Message("user", messages[-1].parts)
     fetched = {id(one) for one in brought.files.values()}
     content.within_limits(messages, [one for one in reading.files if id(one) not in fetched])
-    return content.answered(messages, alone=alone), tuple(reading.files)
+    return content.name_results(messages, alone=alone), tuple(reading.files)
 
 
 def served(items: Sequence[AnyItem]) -> bool:

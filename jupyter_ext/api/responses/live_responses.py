@@ -18,7 +18,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED
 from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
 from jupyter_ext.api.responses.resource import ENDED, response_id
-from jupyter_ext.api.responses.store import Owner, ResponseStore, StoredResponse
+from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.services import Services
 from jupyter_ext.turns.stored_events import find_turn, replay
@@ -71,7 +71,7 @@ class LiveResponse:
                 changed.set()
 
 
-class Responses:
+class LiveResponses:
     """``path`` of the file that keeps them; None: in memory."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Responses:
         except StoreError as error:
             log.warning("responses of sessions that are gone could not be removed: %s", error)
 
-    async def find(self, owner: Owner, id: str) -> StoredResponse | None:
+    async def find(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
         """What the owner may fetch and continue. With a session go its responses."""
         found = await self.store.get(owner, id)
         if found is not None and await self.sessions.info(found.key) is None:
@@ -118,7 +118,7 @@ class Responses:
             return None
         return found
 
-    async def again(self, owner: Owner, turn: str) -> StoredResponse | None:
+    async def again(self, owner: ResponseOwner, turn: str) -> StoredResponse | None:
         """The response of a turn that is asked for again, under the key of its request; it is there a moment after the
         turn has begun, unless it is not to be kept."""
         id = response_id(owner.namespace, turn)
@@ -238,12 +238,12 @@ class Responses:
         return codec, frames
 
 
-def responses_of(services: Services) -> Responses:
+def responses_of(services: Services) -> LiveResponses:
     """Return the responses of a server; they are made for the first client that speaks this dialect."""
     settings = services.runtime.settings
     path = None if settings.store == "memory" else settings.data_dir / "responses.db"
     return services.on_demand.get(
-        Responses, lambda: Responses(services.runtime.store, services.turns, services.private_sessions, path)
+        LiveResponses, lambda: LiveResponses(services.runtime.store, services.turns, services.private_sessions, path)
     )
 
 
@@ -251,4 +251,4 @@ def _failed(error: Mapping[str, Any]) -> TurnFinished:
     return TurnFinished("failed", str(error["message"]), 0, {}, error)
 
 
-__all__ = ["DONE", "LiveResponse", "Responses", "responses_of"]
+__all__ = ["DONE", "LiveResponse", "LiveResponses", "responses_of"]

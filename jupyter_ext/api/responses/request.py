@@ -12,7 +12,7 @@ from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Permission
 from jupyter_ext.api.dialects.content import MAX_MESSAGES, MAX_TEXT
-from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, makeable
+from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, require_file_tools
 from jupyter_ext.api.dialects.functions import (
     MAX_TOOLS,
     WORDS,
@@ -22,8 +22,8 @@ from jupyter_ext.api.dialects.functions import (
     ObjectFormat,
     TextFormat,
     Words,
-    choice_of,
-    chosen,
+    check_tool_choice,
+    parse_tool_choice,
 )
 from jupyter_ext.api.responses.items import AnyItem, Item, MessageItem
 from jupyter_ext.api.responses.output import LOGPROBS
@@ -65,7 +65,7 @@ class Reasoning(Words):
 
 
 def _choosable(said: Any) -> Any:
-    choice_of(_flat(said) or "auto")
+    parse_tool_choice(_flat(said) or "auto")
     return said
 
 
@@ -217,7 +217,7 @@ class ResponsesBody(Decoding):
             own_messages=(*told, *spoken) if repeats else (),
             only_groups=choice.allowed is not None,
         )
-        return makeable(asked)
+        return require_file_tools(asked)
 
     @property
     def _sampling(self) -> Sampling:
@@ -263,7 +263,9 @@ class ResponsesBody(Decoding):
     def _choice(self) -> Chosen:
         names = {spec.name for spec in self._offered.functions}
         more = self.model.startswith(AGENT) or bool(self.max_tool_rounds)
-        return chosen(choice_of(_flat(self.tool_choice) or "auto"), names, self._offered.groups, more=more)
+        return check_tool_choice(
+            parse_tool_choice(_flat(self.tool_choice) or "auto"), names, self._offered.groups, more=more
+        )
 
 
 def _flat(said: Any) -> Any:

@@ -33,7 +33,7 @@ def stem_of(item: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ResponseFacts:
     """What is fixed when a response begins. ``model`` is the name as the client said it; ``echo`` are the fields of the
     request that a resource repeats. ``background``: it was answered at once. ``namespaces``: by the name of a function
     here, the namespace and the name in which the client declared it. ``include``: what was asked for beside.
@@ -62,7 +62,7 @@ class Facts:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Facts:
+    def from_json(cls, body: Mapping[str, Any]) -> ResponseFacts:
         known = {item.name for item in dataclasses.fields(cls)}
         facts = {key: value for key, value in body.items() if key in known}
         return cls(**{**facts, "include": tuple(facts.get("include", ()))})

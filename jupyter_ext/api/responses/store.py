@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.tables.rows import count_changes
-from jupyter_ext.api.responses.resource import Facts
+from jupyter_ext.api.responses.resource import ResponseFacts
 
 T = TypeVar("T")
 KEEP_S = 30 * 24 * 3600.0
@@ -49,7 +49,7 @@ COLUMNS = "id, namespace, subject, session, turn, facts, input, body"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ResponseOwner:
     """Whose responses: nobody else fetches, continues, or hears of them."""
 
     namespace: str
@@ -60,9 +60,9 @@ class Owner:
 class StoredResponse:
     """``input`` are the items that it was made from, with ids. ``body`` is the resource once it has ended."""
 
-    owner: Owner
+    owner: ResponseOwner
     turn: str
-    facts: Facts
+    facts: ResponseFacts
     input: Sequence[Mapping[str, Any]]
     body: Mapping[str, Any] | None = None
 
@@ -101,14 +101,14 @@ class ResponseStore:
         has ended as it was told."""
         await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
 
-    async def get(self, owner: Owner, id: str) -> StoredResponse | None:
+    async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
         return await self._first(partial(_get, owner=owner, id=id))
 
-    async def frames(self, owner: Owner, id: str) -> list[bytes]:
+    async def frames(self, owner: ResponseOwner, id: str) -> list[bytes]:
         """The events of its stream; none where they were too many."""
         return await self._first(partial(_frames, owner=owner, id=id)) or []
 
-    async def delete(self, owner: Owner, id: str) -> bool:
+    async def delete(self, owner: ResponseOwner, id: str) -> bool:
         work = partial(_delete, owner=owner, id=id)
         return any([await database.write(work, frees=True) for database in self._databases])
 
@@ -195,28 +195,28 @@ def _finish(
     )
 
 
-def _get(connection: sqlite3.Connection, owner: Owner, id: str) -> StoredResponse | None:
+def _get(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> StoredResponse | None:
     row = _row(connection, COLUMNS, owner, id)
     if row is None:
         return None
     facts, given, body = row[5:]
     ended = None if body is None else json.loads(body)
-    return StoredResponse(owner, row[4], Facts.from_json(json.loads(facts)), json.loads(given), ended)
+    return StoredResponse(owner, row[4], ResponseFacts.from_json(json.loads(facts)), json.loads(given), ended)
 
 
-def _frames(connection: sqlite3.Connection, owner: Owner, id: str) -> list[bytes] | None:
+def _frames(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> list[bytes] | None:
     row = _row(connection, "frames", owner, id)
     if row is None:
         return None
     return [frame + b"\n\n" for frame in zlib.decompress(row[0]).split(b"\n\n") if frame] if row[0] else []
 
 
-def _row(connection: sqlite3.Connection, columns: str, owner: Owner, id: str) -> Any:
+def _row(connection: sqlite3.Connection, columns: str, owner: ResponseOwner, id: str) -> Any:
     found = f"SELECT {columns} FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
     return connection.execute(found, (id, owner.namespace, owner.subject)).fetchone()
 
 
-def _delete(connection: sqlite3.Connection, owner: Owner, id: str) -> bool:
+def _delete(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> bool:
     gone = "DELETE FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
     connection.execute(gone, (id, owner.namespace, owner.subject))
     return count_changes(connection) > 0

@@ -16,7 +16,7 @@ from agent_kernel.core.events import CallFinished, CallStarted, ContextBuilt, Ev
 from agent_kernel.core.messages import Media, Message, Text, ToolCall
 from jupyter_ext.api.anthropic import conversation as messages_conversation
 from jupyter_ext.api.anthropic.codec import MessagesCodec
-from jupyter_ext.api.anthropic.conversation import Conversation, Source, conversation, sources
+from jupyter_ext.api.anthropic.conversation import AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.dialects.content import MAX_PICTURES, from_base64
 from jupyter_ext.turns.dialect_request import SubmittedFile
@@ -31,7 +31,7 @@ def body(*messages: Any, **more: Any) -> MessagesBody:
     return MessagesBody.model_validate_json(json.dumps(given), strict=True)
 
 
-def read(*messages: Any, fetched: Mapping[Source, SubmittedFile] | None = None, **more: Any) -> Conversation:
+def read(*messages: Any, fetched: Mapping[Source, SubmittedFile] | None = None, **more: Any) -> AnthropicConversation:
     return conversation(body(*messages, **more), fetched or {})
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from agent_kernel.core.messages import Media, Text
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.openai_handler import mistake
+from jupyter_ext.api.dialects.openai_handler import describe_mistake
 from jupyter_ext.turns.dialect_request import DialectRequest
 
 HI = {"role": "user", "content": "hi"}
@@ -26,7 +26,7 @@ def refused(**body: Any) -> tuple[str, str | None]:
     sent = {"messages": [HI], **body}
     with pytest.raises(ValidationError) as raised:
         ChatBody.model_validate(sent)
-    return mistake(raised.value, sent, ChatBody)
+    return describe_mistake(raised.value, sent, ChatBody)
 
 
 def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.openai_handler import mistake
+from jupyter_ext.api.dialects.openai_handler import describe_mistake
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
 
 HI = {"role": "user", "content": "hi"}
@@ -34,7 +34,7 @@ def refused(**body: Any) -> tuple[str, str | None]:
     sent = {"messages": [HI], **body}
     with pytest.raises(ValidationError) as raised:
         ChatBody.model_validate(sent)
-    return mistake(raised.value, sent, ChatBody)
+    return describe_mistake(raised.value, sent, ChatBody)
 
 
 def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:
@@ -416,7 +416,7 @@ def test_whatever_comes_is_a_request_or_a_mistake_in_words(body: dict[str, Any])
     try:
         said = str(ChatBody.model_validate_json(json.dumps(body)).asked({}).request.messages)
     except ValidationError as error:
-        said = mistake(error, body, ChatBody)[0]
+        said = describe_mistake(error, body, ChatBody)[0]
     except (ValueError, Unprocessable) as error:
         said = str(error)
     assert said

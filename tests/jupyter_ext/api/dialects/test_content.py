@@ -21,7 +21,7 @@ def url(data: bytes, mime: str = "image/png", more: str = "") -> str:
 
 @given(st.binary(min_size=1, max_size=50))
 def test_data_comes_back_as_it_was(data: bytes) -> None:
-    assert content.decoded(url(data)) == ("image/png", data)
+    assert content.decode_data_url(url(data)) == ("image/png", data)
     assert content.medium(url(data)) == Media.of("image/png", data)
 
 
@@ -29,14 +29,14 @@ def test_data_comes_back_as_it_was(data: bytes) -> None:
     "written", [url(b"a", "IMAGE/PNG"), url(b"a", more=";name=x.png"), url(b"a").replace("data", "DATA")]
 )
 def test_a_data_url_may_be_written_in_several_ways(written: str) -> None:
-    assert content.decoded(written) == ("image/png", b"a")
+    assert content.decode_data_url(written) == ("image/png", b"a")
 
 
 @given(st.text(max_size=30) | st.text(max_size=10).map(lambda text: f"data:{text}"))
 def test_whatever_is_no_data_url_is_a_mistake(text: str) -> None:
     read: tuple[str, bytes] | None = None
     with contextlib.suppress(ValueError):
-        read = content.decoded(text)
+        read = content.decode_data_url(text)
     assert read is None or ";base64," in text.lower()
 
 
@@ -84,23 +84,23 @@ def test_half_a_file_is_none(given: Any) -> None:
 
 def test_results_get_the_names_of_their_functions() -> None:
     said = [user("q"), assistant("", [CALL]), Message("tool", (Text("r"),), call_id="c1", status="success")]
-    assert content.answered(said, alone=False)[-1].name == "weather"
+    assert content.name_results(said, alone=False)[-1].name == "weather"
 
 
 def test_a_result_needs_its_call_unless_it_comes_alone() -> None:
     result = tool_result(CALL, "r", "success")
-    assert content.answered([result, user("q")], alone=True) == [result, user("q")]
+    assert content.name_results([result, user("q")], alone=True) == [result, user("q")]
     for said in (
         [result],
         [user("q"), result],
         [assistant("", [CALL]), result, result, tool_result(ToolCall("x", "f", {}), "", "success")],
     ):
         with pytest.raises(ValueError, match="answers a call"):
-            content.answered(said, alone=False)
+            content.name_results(said, alone=False)
     with pytest.raises(ValueError, match="answers a call"):
-        content.answered([user("q"), result], alone=True)
+        content.name_results([user("q"), result], alone=True)
 
 
 def test_many_results_are_checked_in_a_time_that_grows_with_their_number_only() -> None:
     results = [tool_result(ToolCall(f"c{n}", "f", {}), "", "success") for n in range(4_000)]
-    assert len(content.answered(results, alone=True)) == 4_000
+    assert len(content.name_results(results, alone=True)) == 4_000

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from agent_kernel.tools.base import declared_schema
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.functions import Chosen, Function, JsonSchemaFormat, choice_of, chosen, specs_of
+from jupyter_ext.api.dialects.functions import (
+    Chosen,
+    Function,
+    JsonSchemaFormat,
+    check_tool_choice,
+    parse_tool_choice,
+    specs_of,
+)
 from jupyter_ext.api.responses.request import ResponsesBody
 
 NESTED = {"type": "function", "function": {"name": "f"}}
@@ -19,7 +26,7 @@ FLAT = {"type": "function", "name": "f"}
 
 @pytest.mark.parametrize("said", [NESTED, FLAT])
 def test_a_function_is_chosen_in_either_form(said: dict[str, Any]) -> None:
-    assert choice_of(said) == Chosen("f")
+    assert parse_tool_choice(said) == Chosen("f")
 
 
 @pytest.mark.parametrize(
@@ -33,11 +40,11 @@ def test_a_function_is_chosen_in_either_form(said: dict[str, Any]) -> None:
     ],
 )
 def test_tools_are_allowed_in_either_form(said: dict[str, Any]) -> None:
-    assert choice_of(said) == Chosen("required", frozenset("f"), frozenset({"code_interpreter"}))
+    assert parse_tool_choice(said) == Chosen("required", frozenset("f"), frozenset({"code_interpreter"}))
 
 
 def test_a_choice_that_was_read_stays() -> None:
-    assert choice_of(Chosen("f")) == Chosen("f")
+    assert parse_tool_choice(Chosen("f")) == Chosen("f")
 
 
 JSON = st.recursive(
@@ -54,18 +61,18 @@ JSON = st.recursive(
 def test_whatever_comes_is_a_choice_or_a_mistake(said: Any) -> None:
     found: Chosen | None = None
     with contextlib.suppress(ValueError):
-        found = choice_of(said)
+        found = parse_tool_choice(said)
     assert found is None or isinstance(found.choice, str)
 
 
 def test_what_is_chosen_is_there() -> None:
-    assert chosen(Chosen("f"), ["f"], []) == Chosen("f")
+    assert check_tool_choice(Chosen("f"), ["f"], []) == Chosen("f")
     for choice in (Chosen("g"), Chosen("auto", frozenset("g")), Chosen("auto", frozenset(), frozenset({"shell"}))):
         with pytest.raises(ValueError, match="tool_choice names"):
-            chosen(choice, ["f"], [])
+            check_tool_choice(choice, ["f"], [])
     with pytest.raises(ValueError, match="no tools"):
-        chosen(Chosen("required"), [], [])
-    assert chosen(Chosen("required"), [], [], more=True).choice == "required"
+        check_tool_choice(Chosen("required"), [], [])
+    assert check_tool_choice(Chosen("required"), [], [], more=True).choice == "required"
 
 
 def test_allowed_functions_are_those_that_are_offered() -> None:

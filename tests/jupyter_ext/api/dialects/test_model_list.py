@@ -10,8 +10,8 @@ from jupyter_ext.api.dialects.model_list import (
     ToolFacts,
     anthropic_model,
     anthropic_page,
-    both,
     openai_model,
+    plain_and_agent_models,
 )
 
 READY = ModelFacts("default", "Qwen", 1_700_000_000.5, "agent-kernel", "ready", True, "", 8192, {"vision": None})
@@ -19,7 +19,7 @@ FAR = ModelFacts("far", "big", 1_700_000_000, "models.example.com", "unloaded", 
 
 
 def test_each_model_is_there_plain_and_as_the_agent_with_what_that_can_use() -> None:
-    found = both([READY, FAR], ToolFacts(True, 3, 1))
+    found = plain_and_agent_models([READY, FAR], ToolFacts(True, 3, 1))
     assert [one["id"] for one in found] == ["default", "far", "agent/default", "agent/far"]
     tools = [(one["tools_available"], one["mcp_tools_count"], one["mcp_servers_connected"]) for one in found]
     assert tools == [(False, 0, 0)] * 2 + [(True, 3, 1)] * 2
@@ -33,7 +33,7 @@ def test_openais_four_are_there_beside_what_is_known() -> None:
 
 
 def test_anthropics_page_has_all_of_them() -> None:
-    page = anthropic_page(both([READY], ToolFacts()))
+    page = anthropic_page(plain_and_agent_models([READY], ToolFacts()))
     assert [ModelInfo.model_validate(one).id for one in page["data"]] == ["default", "agent/default"]
     assert (page["has_more"], page["first_id"], page["last_id"]) == (False, "default", "agent/default")
     assert anthropic_page([])["first_id"] is None

@@ -18,12 +18,12 @@ from agent_kernel.core.events import (
 )
 from jupyter_ext.api.dialects import tool_call_log
 from jupyter_ext.api.dialects.animation_frames import frames_of
-from jupyter_ext.api.dialects.tool_call_log import CallLog
+from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 
 
 def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
     """(data of ``calling``, data of ``complete``, the record) of one call in the second round."""
-    log, stamp = CallLog(), EventNumbering("turn_1", "session_1")
+    log, stamp = ToolCallLog(), EventNumbering("turn_1", "session_1")
     stamp(ContextBuilt(1, 0))
     began = log.started(stamp(ContextBuilt(1, 0)), CallStarted("c1", name, arguments, "sandbox"))
     for body in output:
@@ -178,7 +178,7 @@ def test_arguments_that_are_no_json_are_told_as_they_were_written() -> None:
 
 
 def test_a_call_of_which_only_the_end_was_heard_is_told() -> None:
-    log = CallLog()
+    log = ToolCallLog()
     end = CallFinished("c1", "python", "success", "1", 0.5)
     assert log.finished(EventNumbering("t", "s")(end), end)["round"] == 0
 
@@ -214,7 +214,7 @@ def test_a_question_names_what_kind_of_tool_it_is_about(
 
 
 def test_what_an_answer_holds_is_bounded_and_later_files_are_named_only() -> None:
-    log, large = CallLog(), "x" * (5 << 20)
+    log, large = ToolCallLog(), "x" * (5 << 20)
     for number in range(3):
         log.produced({"id": f"file_{number}", "name": "a.txt", "text": large})
     assert [(file["id"], "text" in file) for file in log.files.values()] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.files import File
-from jupyter_ext.api.http.download import Span, disposition, headers, span
+from jupyter_ext.api.http.download import ByteRange, disposition, headers, span
 
 
 def file(name: str = "a.txt", mime: str = "text/plain") -> File:
@@ -15,28 +15,28 @@ def file(name: str = "a.txt", mime: str = "text/plain") -> File:
 @pytest.mark.parametrize(
     ("header", "wanted"),
     [
-        (None, Span(0, 10)),
-        ("bytes=0-", Span(0, 10)),
-        ("bytes=2-4", Span(2, 5)),
-        ("bytes=9-9", Span(9, 10)),
-        ("bytes=2-400", Span(2, 10)),
-        ("bytes=-3", Span(7, 10)),
-        ("bytes=-30", Span(0, 10)),
+        (None, ByteRange(0, 10)),
+        ("bytes=0-", ByteRange(0, 10)),
+        ("bytes=2-4", ByteRange(2, 5)),
+        ("bytes=9-9", ByteRange(9, 10)),
+        ("bytes=2-400", ByteRange(2, 10)),
+        ("bytes=-3", ByteRange(7, 10)),
+        ("bytes=-30", ByteRange(0, 10)),
         ("bytes=10-", None),
         ("bytes=-0", None),
-        ("bytes=4-2", Span(0, 10)),
-        ("bytes=0-1,3-4", Span(0, 10)),
-        ("bytes=-", Span(0, 10)),
-        ("lines=1-2", Span(0, 10)),
-        ("bytes=" + "9" * 400 + "-", Span(0, 10)),
+        ("bytes=4-2", ByteRange(0, 10)),
+        ("bytes=0-1,3-4", ByteRange(0, 10)),
+        ("bytes=-", ByteRange(0, 10)),
+        ("lines=1-2", ByteRange(0, 10)),
+        ("bytes=" + "9" * 400 + "-", ByteRange(0, 10)),
     ],
 )
-def test_a_range_is_what_is_sent(header: str | None, wanted: Span | None) -> None:
+def test_a_range_is_what_is_sent(header: str | None, wanted: ByteRange | None) -> None:
     assert span(header, 10) == wanted
 
 
 def test_of_an_empty_file_there_is_no_part() -> None:
-    assert span(None, 0) == Span(0, 0)
+    assert span(None, 0) == ByteRange(0, 0)
     assert span("bytes=0-", 0) is None
 
 

@@ -30,7 +30,7 @@ from agent_kernel.core.events import (
 from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
 from jupyter_ext.api.responses.output import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import Facts, response_id, stem_of
+from jupyter_ext.api.responses.resource import ResponseFacts, response_id, stem_of
 from tests.jupyter_ext.api.dialects.events import BEGIN, END, OURS, USAGE, any_end, any_event
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -38,8 +38,8 @@ ECHO = ResponsesBody(model="m", input="x").echo
 FILE = {"id": "file_1", "name": "a.csv", "mime_type": "text/csv", "bytes": 1}
 
 
-def facts(**fields: Any) -> Facts:
-    return Facts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **fields)
+def facts(**fields: Any) -> ResponseFacts:
+    return ResponseFacts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **fields)
 
 
 def streamed(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -> list[Any]:
@@ -122,7 +122,7 @@ def test_any_events_make_a_stream_that_openais_client_reads(
     final = sound(streamed([*unique, end], codec))
     assert final.status in ("completed", "failed", "incomplete", "cancelled")
     assert codec.whole() == codec.resource
-    again = ResponsesCodec(Facts.from_json(json.loads(json.dumps(wanted.to_json()))))
+    again = ResponsesCodec(ResponseFacts.from_json(json.loads(json.dumps(wanted.to_json()))))
     streamed([*unique, end], again)
     assert [item["id"] for item in again.whole()["output"]] == [item["id"] for item in codec.whole()["output"]]
 

@@ -13,11 +13,11 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from jupyter_ext.api.dialects.content import MAX_TEXT
 from jupyter_ext.api.responses import continuation
 from jupyter_ext.api.responses.items import AnyItem, ReferenceItem, items_of
-from jupyter_ext.api.responses.live_responses import Responses
-from jupyter_ext.api.responses.resource import Facts, response_id
-from jupyter_ext.api.responses.store import Owner, ResponseStore, StoredResponse
+from jupyter_ext.api.responses.live_responses import LiveResponses
+from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse
 
-ME = Owner("ns", "user")
+ME = ResponseOwner("ns", "user")
 
 
 class Reads:
@@ -27,7 +27,7 @@ class Reads:
         self.responses = self.items = 0
         get = ResponseStore.get
 
-        async def got(store: ResponseStore, owner: Owner, id: str) -> StoredResponse | None:
+        async def got(store: ResponseStore, owner: ResponseOwner, id: str) -> StoredResponse | None:
             self.responses += 1
             return await get(store, owner, id)
 
@@ -39,14 +39,14 @@ class Reads:
         monkeypatch.setattr(continuation, "items_of", parsed)
 
 
-async def responses_with(*texts: str) -> tuple[Responses, list[str]]:
+async def responses_with(*texts: str) -> tuple[LiveResponses, list[str]]:
     """And the ids of messages with these texts, each of the one or of the other response."""
     nobody: Any = None
-    responses = Responses(MemoryStore(), nobody, nobody, None)
+    responses = LiveResponses(MemoryStore(), nobody, nobody, None)
     ids = []
     await responses.sessions.create(SessionKey("ns", "s"))
     for turn in ("t0", "t1"):
-        facts = Facts(response_id("ns", turn), "m", "s")
+        facts = ResponseFacts(response_id("ns", turn), "m", "s")
         said = texts[int(turn[1]) :: 2]
         items = [
             {"type": "message", "role": "user", "id": f"msg_{facts.stem}_i{at}", "content": text}

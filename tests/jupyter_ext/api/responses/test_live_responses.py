@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from agent_kernel.sessions.store.memory import MemoryStore
-from jupyter_ext.api.responses.live_responses import Responses
-from jupyter_ext.api.responses.resource import Facts, response_id
-from jupyter_ext.api.responses.store import Owner, StoredResponse
+from jupyter_ext.api.responses.live_responses import LiveResponses
+from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.store import ResponseOwner, StoredResponse
 
-ME = Owner("ns", "user")
+ME = ResponseOwner("ns", "user")
 TOLD = [b"event: a\ndata: 0\n\n", b"event: b\ndata: 1\n\n", b"event: c\ndata: 2\n\n", b"data: [DONE]\n\n"]
 
 
-async def read_too_early(frames: list[bytes]) -> tuple[Responses, StoredResponse]:
+async def read_too_early(frames: list[bytes]) -> tuple[LiveResponses, StoredResponse]:
     """One that was read before it ended, and has ended since."""
     nobody: Any = None
-    responses = Responses(MemoryStore(), nobody, nobody, None)
-    stored = StoredResponse(ME, "turn", Facts(response_id("ns", "turn"), "m", "s"), [])
+    responses = LiveResponses(MemoryStore(), nobody, nobody, None)
+    stored = StoredResponse(ME, "turn", ResponseFacts(response_id("ns", "turn"), "m", "s"), [])
     await responses.store.add(stored)
     await responses.store.finish(stored, {"status": "completed", "output": []}, frames)
     return responses, stored

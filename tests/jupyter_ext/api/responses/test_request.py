@@ -21,7 +21,7 @@ from jupyter_ext.api.responses import input
 from jupyter_ext.api.responses.input import Reading, listed, messages_of, with_files
 from jupyter_ext.api.responses.items import Brought
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import Facts, response_id
+from jupyter_ext.api.responses.resource import ResponseFacts, response_id
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
 
 TOOL: TypeAdapter[Any] = TypeAdapter(Tool)
@@ -433,7 +433,9 @@ def test_a_resource_repeats_what_was_asked() -> None:
         service_tier="flex",
         conversation={"id": "talk"},
     )
-    made = Response.model_validate(Facts(response_id("ns", "turn"), "m", "s", echo=it.echo).resource("in_progress"))
+    made = Response.model_validate(
+        ResponseFacts(response_id("ns", "turn"), "m", "s", echo=it.echo).resource("in_progress")
+    )
     assert made.reasoning is not None
     assert made.text is not None
     assert made.conversation is not None

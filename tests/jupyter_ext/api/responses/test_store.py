@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.session import new_id
-from jupyter_ext.api.responses.resource import Facts, response_id
-from jupyter_ext.api.responses.store import KEEP_S, Owner, ResponseStore, StoredResponse
+from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.store import KEEP_S, ResponseOwner, ResponseStore, StoredResponse
 
-ME, OTHER = Owner("ns", "user"), Owner("ns", "kernel 1")
+ME, OTHER = ResponseOwner("ns", "user"), ResponseOwner("ns", "kernel 1")
 ITEM = {"id": "msg_1", "type": "message", "role": "user", "content": []}
 
 
-def response(owner: Owner = ME, *, session: str = "s1", created: float | None = None) -> StoredResponse:
-    facts = Facts(response_id("ns", new_id("turn")), "m", session, created=created or time.time(), echo={"store": True})
+def response(owner: ResponseOwner = ME, *, session: str = "s1", created: float | None = None) -> StoredResponse:
+    facts = ResponseFacts(
+        response_id("ns", new_id("turn")), "m", session, created=created or time.time(), echo={"store": True}
+    )
     return StoredResponse(owner, "turn-1", facts, [ITEM])
 
 
@@ -31,7 +33,7 @@ async def test_one_is_found_by_its_owner_only(path: Path | None) -> None:
     await store.add(made)
     assert await store.get(ME, made.id) == made
     assert await store.get(OTHER, made.id) is None
-    assert await store.get(Owner("other", "user"), made.id) is None
+    assert await store.get(ResponseOwner("other", "user"), made.id) is None
     assert await store.delete(OTHER, made.id) is False
     assert await store.delete(ME, made.id) is True
     assert await store.get(ME, made.id) is None
@@ -66,7 +68,7 @@ async def test_the_oldest_go_where_there_are_too_many(path: Path | None) -> None
     store = ResponseStore(path, most=3)
     now = time.time()
     made = [response(created=now - 10 + n) for n in range(5)]
-    elsewhere = response(Owner("other", "user"), created=now - 100)
+    elsewhere = response(ResponseOwner("other", "user"), created=now - 100)
     for one in [elsewhere, *made]:
         await store.add(one)
     assert [await store.get(ME, one.id) is not None for one in made] == [False, False, True, True, True]
@@ -114,7 +116,7 @@ async def test_whether_a_session_has_any(path: Path | None) -> None:
     await store.add(made)
     assert await store.any_of(made.key)
     assert not await store.any_of(response(session="s2").key)
-    assert not await store.any_of(response(Owner("other", "user")).key)
+    assert not await store.any_of(response(ResponseOwner("other", "user")).key)
     await store.delete(ME, made.id)
     assert not await store.any_of(made.key)
     await store.aclose()
