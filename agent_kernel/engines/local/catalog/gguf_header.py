@@ -28,7 +28,8 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
 }  # fmt: skip
 """Tensor type: name, weights in a block, bytes of a block. Types that are not listed are named by number."""
 MAX_DIMENSIONS = 8
-"""Of a tensor; ggml has 4. A file that names millions would make the product of them a number of as many words."""
+"""Dimensions of a tensor; ggml has 4. In a file that claims millions, their product would be a number of as many
+words."""
 _DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError, TypeError, ZeroDivisionError, RecursionError)
 """What reading a header that lies raises: cut off, or a number where text should be, an alignment of 0, arrays in
 arrays in arrays."""
@@ -126,7 +127,7 @@ class _HeaderReader:
         return self.scalar(SCALARS[kind])
 
     def skip_array(self, kind: int, count: int) -> None:
-        """Arrays are vocabularies: nothing of them is needed here."""
+        """Skip an array: arrays are vocabularies, which are not needed here."""
         if kind in SCALARS:
             self.at += count * struct.calcsize("<" + SCALARS[kind])
             return

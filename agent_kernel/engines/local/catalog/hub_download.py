@@ -1,9 +1,9 @@
-"""Downloads files of a model hub over HTTP, going on where an earlier download stopped.
+"""Downloads files of a model hub over HTTP, continuing where an earlier download stopped.
 
-The listing is the hub's library's (``hub_listing.py``); the transfer is ours because that library checks sizes only,
-tells no progress of a resumed file and keeps a cache of its own. Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and the
-proxy variables. A ``resolve`` URL of the hub answers with a redirect to the storage, which takes Range requests; the
-redirect announces the file's SHA-256 as ``X-Linked-ETag``.
+The hub's library lists the files (``hub_listing.py``). The transfer is our own, because that library checks only sizes,
+reports no progress of a resumed file and keeps a cache of its own. Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and
+the proxy variables. A ``resolve`` URL of the hub redirects to the storage, which accepts Range requests; the redirect
+announces the file's SHA-256 as ``X-Linked-ETag``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     import httpx
 
 RETRIES = 5
-"""Tries in a row without a new byte before a lost connection counts as the end."""
+"""Tries in a row without a new byte before the download fails."""
 CONNECT_S, READ_S = 10.0, 30.0
 FIRST_WAIT_S = 0.25
 ANNOUNCED_HASH = "x-linked-etag"
 SHA256 = 64
-"""Digits of one; git's has 40."""
+"""Hexadecimal digits of a SHA-256; git's SHA-1 has 40."""
 
 
 def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
@@ -56,7 +56,8 @@ def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Downl
 
 
 def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """All files into one directory, each checked; the hash is that of the list of their hashes. Raises as ``fetch``."""
+    """Download all files into one directory and check each; the hash is that of the list of their hashes. Raises like
+    ``fetch``."""
     directory = staging / SNAPSHOT
     directory.mkdir(exist_ok=True)
     before = 0
@@ -71,7 +72,7 @@ def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -
 def _snapshot_file(
     source: HubSnapshot, file: SnapshotFile, directory: Path, env: Mapping[str, str]
 ) -> Iterator[Progress]:
-    """One file; one that an earlier run completed is read again instead, since the disk may have lost it."""
+    """Download one file. One that an earlier run completed is read again instead, since the disk may have lost it."""
     target, partial = directory / file.path, directory.parent / f"{file.path}.part"
     if target.is_file():
         if (yield from _digest(target, file)) == file.digest:
@@ -96,7 +97,7 @@ def _snapshot_file(
 
 
 def _digest(path: Path, file: SnapshotFile) -> Steps[str]:
-    """As the hub counts it: SHA-256 of large files, git's name of the content for small ones."""
+    """Return the hub's digest: SHA-256 of large files, git's blob name for small ones."""
     if len(file.digest) == SHA256:
         return (yield from file_hash(path))
     data = path.read_bytes()
@@ -119,8 +120,8 @@ class _RemoteFile:
 
 
 class _Transfer:
-    """One file in as many requests as it takes. ``expected`` is the SHA-256 to check, known after the first answer;
-    without ``announced`` the hub does not know it, and the caller checks something else."""
+    """One file in as many requests as necessary. ``expected`` is the SHA-256 to check, known after the first response;
+    without ``announced`` the hub does not know it, and the caller checks another digest."""
 
     def __init__(
         self,
@@ -170,7 +171,8 @@ class _Transfer:
         time.sleep(min(FIRST_WAIT_S * 2**failures, 8.0))
 
     def _complete(self) -> bool:
-        """Both the hash and the whole length must be known; what is too long can not be right."""
+        """Whether the hash and the whole length are known and all bytes arrived. A file that is too long cannot be
+        right."""
         if self.total and self.have > self.total:
             self.partial.unlink()
         return bool((self.expected or not self.announced) and self.total and self.have == self.total)
@@ -209,7 +211,8 @@ class _Transfer:
             raise self._unavailable(f"answered HTTP {status}")
 
     def _check_hash(self, response: httpx.Response) -> None:
-        """The hub's own word on the hash, before anything is downloaded. Where we know none, it is the one to check."""
+        """Compare the hash that the hub announces before anything is downloaded. If none was known before, this is the
+        one to check."""
         answers = (*response.history, response)
         tags = [answer.headers.get(ANNOUNCED_HASH, "").strip('W/"') for answer in answers]
         found = next((tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)), "")
@@ -234,4 +237,4 @@ class _Transfer:
 
 
 class _TryAgain(Exception):
-    """The hub answered, but not now."""
+    """The hub responded, but the request has to be repeated later."""

@@ -1,7 +1,7 @@
-"""A model on this disk, and the record that lies beside it in the cache.
+"""A model on this disk, and the record beside it in the cache.
 
-A folder of the cache holds ``model.gguf``, or the directory ``snapshot``, and ``model.json``; it appears complete, by
-one rename, or not at all.
+A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. It appears complete,
+by one rename, or not at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_kernel.engines.local.catalog.model_directory import read_model_direct
 Protocol: TypeAlias = Literal["fence", "native", "auto"]
 PROTOCOLS: tuple[Protocol, ...] = ("fence", "native", "auto")
 ASSUMED: Protocol = "auto"
-"""Of a model that no catalog knows."""
+"""Tool protocol of a model that is in no catalog."""
 MODEL_FILE = "model.gguf"
 SNAPSHOT = "snapshot"
 RECORD_FILE = "model.json"
@@ -79,8 +79,8 @@ def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
 
 
 def read_model(directory: Path) -> LocalModel | None:
-    """The model in a cache directory, None where there is no such directory. Raises ModelBroken when it is not what
-    was put there: record missing, other size, no model. The hash was checked when it was written."""
+    """Return the model in a cache directory, or None if the directory does not exist. Raises ModelBroken if it is not
+    what was stored: no record, another size, no model. The hash was checked when it was written."""
     if not directory.is_dir():
         return None
     path = directory / (SNAPSHOT if (directory / SNAPSHOT).is_dir() else MODEL_FILE)

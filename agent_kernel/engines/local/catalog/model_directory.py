@@ -1,6 +1,6 @@
-"""A directory that holds a model as its library saves it: safetensors (``save_pretrained``) or an OpenVINO export.
+"""A directory that contains a model as its library saves it: safetensors (``save_pretrained``) or an OpenVINO export.
 
-Looks at names, sizes and headers only; standard library. Pickled weights are no model here: loading them runs code.
+Reads only names, sizes and headers; standard library. Pickled weights are not accepted: loading them runs code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAVE = "save_pretrained(..., safe_serialization=True) writes one that can."
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """``weights`` in bytes as stored, ``parameters`` 0 = not counted; ``context_length`` in tokens, 0 = not told."""
+    """``weights`` in bytes as stored, ``parameters`` 0 = not counted; ``context_length`` in tokens, 0 = not stated."""
 
     kind: Literal["safetensors", "openvino"]
     architecture: str
@@ -40,7 +40,8 @@ class ModelDirectory:
 
 
 def read_model_directory(directory: Path) -> ModelDirectory:
-    """Raises ModelBroken when something is missing, cut off, or can not be loaded without running code."""
+    """Read a directory. Raises ModelBroken if something is missing, cut off, or cannot be loaded without running
+    code."""
     try:
         config = _json(directory / CONFIG)
         if (directory / GRAPH).is_file():
@@ -63,7 +64,8 @@ def read_model_directory(directory: Path) -> ModelDirectory:
 
 
 def identity(directory: Path) -> str:
-    """Names the directory's content without reading all of it: names, sizes and times of change, as a SHA-256."""
+    """Return a SHA-256 of names, sizes and modification times, which identifies the content without reading all of
+    it."""
     told = [
         f"{path.name}|{facts.st_size}|{facts.st_mtime_ns}"
         for path in sorted(directory.iterdir())
@@ -85,7 +87,7 @@ def _graph(directory: Path) -> int:
 
 
 def _shards(directory: Path) -> list[Path]:
-    """The files with the weights, all there."""
+    """Return the weight files; all of them exist."""
     if (directory / INDEX).is_file():
         named = _json(directory / INDEX).get("weight_map")
         if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
@@ -116,10 +118,10 @@ def _no_weights(directory: Path) -> ModelBroken:
 
 
 def _parameters(path: Path) -> int:
-    """Elements of all tensors of a safetensors file, whose end is where its header says.
+    """Count the elements of all tensors of a safetensors file, and check that it ends where its header says.
 
-    Format: 8 bytes little-endian length of a JSON header, then the data; offsets count from the data's beginning.
-    """
+    Format: 8 bytes little-endian length of a JSON header, then the data; offsets count from the beginning of the
+    data."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:

@@ -1,7 +1,8 @@
-"""A model that a person names by its path: a directory as its library saves it, used where it lies, or a GGUF file,
-rewritten once into the cache where it can not be read exactly.
+"""A model that is named by its path: a directory as its library saves it, used in place, or a GGUF file, rewritten
+once into the cache if it cannot be read exactly.
 
-A file's hash is remembered by path, size and time of change, so that a large file is not read again at every start.
+A file's hash is remembered by path, size and modification time, so that a large file is not read again at every
+start.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Steps = Generator[Progress, None, T]
 
 
 def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], None]) -> LocalModel:
-    """``path`` is absolute. Raises UnknownModel when nothing is there, ModelBroken when it can not be used."""
+    """Return the model at ``path``, which is absolute. Raises UnknownModel if nothing is there, ModelBroken if it is
+    unusable."""
     if path.is_dir():
         found = read_model_directory(path)
         return LocalModel(path.name, path, identity(path), ASSUMED, found.context_length, found.licence, str(path))
@@ -62,7 +64,7 @@ def _drain(steps: Steps[T], on_progress: Callable[[Progress], None]) -> T:
 
 
 def _remembered_hash(path: Path, cache_dir: Path) -> Steps[str]:
-    """SHA-256 of the file, from the note of an earlier run when size and time of change are still the same."""
+    """SHA-256 of the file, from the note of an earlier run if size and modification time are unchanged."""
     stat = path.stat()
     identity = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
     note = models_dir(cache_dir) / "local" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
@@ -81,7 +83,7 @@ def _remembered_hash(path: Path, cache_dir: Path) -> Steps[str]:
 
 
 def _rewritten(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
-    """The Q8_0 copy in the cache, made now if it is not there. One process makes it, others wait."""
+    """Return the Q8_0 copy in the cache, created now if it does not exist. One process creates it, others wait."""
     final = models_dir(cache_dir) / f"rewritten-{model.revision[:12]}"
     staging = final.with_name(f".{final.name}.new")
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -109,5 +111,5 @@ def _rewritten(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
 
 
 def _named(ready: LocalModel, asked: LocalModel) -> LocalModel:
-    """A copy made for another path with the same bytes goes by the name it is asked for now."""
+    """Return a copy made for another path with the same bytes under the name that was requested now."""
     return replace(ready, name=asked.name, source=asked.source)

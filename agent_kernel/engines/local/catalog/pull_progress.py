@@ -1,4 +1,4 @@
-"""How a pull looks while it runs: a bar on a terminal, lines in a log, JSON lines for a program."""
+"""Progress output of a pull: a bar on a terminal, lines in a log, JSON lines for a program."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class Lines:
 
 
 class JsonLines:
-    """``{"type": "progress", "stage", "done", "total", "note"}``, at most ten a second and every change of stage."""
+    """``{"type": "progress", "stage", "done", "total", "note"}``, at most ten per second, and at every change of
+    stage."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""How far a pull is."""
+"""The progress of a pull."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stage = Literal["wait", "download", "verify", "rewrite", "done"]
 @dataclass(frozen=True, slots=True)
 class Progress:
     """``done`` of ``total`` bytes of one stage; ``total`` is 0 where there is nothing to count. ``note`` is for people:
-    what is waited for, or why another source is tried."""
+    what is being waited for, or why another source is tried."""
 
     stage: Stage
     done: int = 0

@@ -1,4 +1,4 @@
-"""Bytes that somebody sent become images: opened within limits, animations as a few frames. Needs Pillow."""
+"""Opens images within limits, and animations as a few frames. Needs Pillow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_PIXELS = 40_000_000
 MAX_ANIMATION_PIXELS = 600_000_000
 """Of all frames up to the last one taken: to see a frame, those before it must be drawn."""
 FRAMES = 8
-"""Taken of an animation or a video, evenly: models of this size follow few pictures."""
+"""Frames taken of an animation or a video, evenly spaced: models of this size follow only a few pictures."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 """Decoders that a file may choose by its first bytes; the others of Pillow stay shut."""
 

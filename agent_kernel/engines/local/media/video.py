@@ -1,4 +1,4 @@
-"""A few frames of a video, taken in a process of its own: what a hostile file does to a decoder stays there."""
+"""Takes a few frames of a video in a separate process, so that a hostile file can harm only that process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models loaded with torch: in a batch where the library can, else one request at a time."""
+"""Models on torch: batched where the library supports it, otherwise one request at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_kernel.engines.local.torch.single_backend import GenerateBackend
 
 
 class TorchBackend:
-    """Which of the two runs the model is known when it is loaded, and is in the details with the reason."""
+    """Decides while loading which of the two backends runs the model; the details contain the reason."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir

@@ -1,7 +1,7 @@
-"""The KV cache of transformers' continuous batching: how large it is, what is in it, what gives way when it is full.
+"""The KV cache of transformers' continuous batching: its size, its contents, and what is evicted when it is full.
 
-The cache itself is the library's. What is read of it here is in 5.22 and 5.23; where an attribute is gone, less is
-known and nothing breaks.
+The cache itself is the library's. The attributes that are read here exist in 5.22 and 5.23; where one is missing, less
+is known and nothing breaks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class PagedCache:
         return bool(self._cache.use_prefix_sharing)
 
     def reused(self, request: str) -> int | None:
-        """Tokens of its prompt that a request found in the cache; told once, None where the library does not tell."""
+        """Return the prompt tokens that a request found in the cache; once, and None where the library does not report
+        them."""
         return self._reused.pop(request, 0) if self.tells_reuse else None
 
     def forget(self, request: str) -> None:
@@ -70,8 +71,8 @@ class PagedCache:
         return matched
 
     def _drop_oldest_first(self) -> bool:
-        """The library drops every finished prefix when space is short; in the order in which they were last used, half
-        of them will do, and it asks again when they do not."""
+        """Evict half of the finished prefixes, least recently used first. The library would evict all of them when
+        space is short; it asks again if half is not enough."""
         try:
             ledgers = [allocator.ledger for allocator in self._cache.cache_allocators.values()]
             for ledger in ledgers:

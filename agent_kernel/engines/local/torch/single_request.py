@@ -1,4 +1,4 @@
-"""One request on a model that runs one at a time: its prompt in slices, then a token per step."""
+"""One request on a model that runs one request at a time: its prompt in slices, then one token per step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from agent_kernel.engines.local.torch.sampler import Choices
 
 
 class SingleRun:
-    """``begun`` is what is computed already of the prompt ``ids``, which ``keys`` name as kept caches do."""
+    """``begun`` is the part of the prompt ``ids`` that is computed already; ``keys`` identify the tokens as in kept
+    caches."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class SingleRun:
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
     def step(self) -> StepOutput | None:
-        """A token, or None after a slice of the prompt with more to come."""
+        """Return a token, or None after a slice of the prompt with more to come."""
         if self._ran < len(self._ids):
             self._run_slice()
         if self._ran < len(self._ids):
