@@ -18,7 +18,7 @@ from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
-from agent_kernel.engines.local.catalog.pull import ModelPull, forget, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull import PullJob, forget, parse_sources, unfinished
 from agent_kernel.engines.local.catalog.pull_progress import Bar, JsonLines, Lines
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
@@ -133,7 +133,7 @@ def model_pull(args: argparse.Namespace) -> int:
     found = fetchable(args.name, sources=settings.model_sources)
     if args.force:
         forget(found, settings.cache_dir)
-    pull = ModelPull(found, settings.cache_dir, _consent(args), settings.model_sources)
+    pull = PullJob(found, settings.cache_dir, _consent(args), settings.model_sources)
     signal.signal(signal.SIGTERM, _terminated)
     show = _display(args)
     try:

@@ -26,7 +26,7 @@ from agent_kernel.core.protocols import (
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
-from agent_kernel.engines.openai_api.http import RequestRefused, ServerConnection
+from agent_kernel.engines.openai_api.http import EndpointConnection, RequestRefused
 from agent_kernel.engines.openai_api.request import encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimated_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
@@ -70,7 +70,7 @@ class OpenAIEngine:
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
         self._endpoint = endpoint
         self._name = name
-        self._connection = ServerConnection(endpoint)
+        self._connection = EndpointConnection(endpoint)
         self._dialect = ServerQuirks()
         self._model = endpoint.model
         self._context_length = endpoint.context_length

@@ -44,7 +44,7 @@ class RequestRefused(Exception):
         self.refusal = refusal
 
 
-class ServerConnection:
+class EndpointConnection:
     """Requests to ``endpoint``, any number at once; connections are kept open between them."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -147,7 +147,7 @@ def _remove_unreachable(db: sqlite3.Connection, key: SessionKey) -> None:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _TurnPosition:
+class _TurnPlacement:
     """Where a turn begins in the tree; sorted by ordinal."""
 
     ordinal: int
@@ -156,14 +156,14 @@ class _TurnPosition:
     since: int
 
 
-def _select_position(db: sqlite3.Connection, key: SessionKey, turn: str) -> _TurnPosition | None:
+def _select_position(db: sqlite3.Connection, key: SessionKey, turn: str) -> _TurnPlacement | None:
     row = db.execute(
         f"SELECT ordinal, id, segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), turn)
     ).fetchone()
-    return _TurnPosition(*row) if row else None
+    return _TurnPlacement(*row) if row else None
 
 
-def _first_turn_after(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _TurnPosition | None:
+def _first_turn_after(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _TurnPlacement | None:
     """Return the turn of the next item of the segment behind ``seq``, if the turn began there and not earlier."""
     row = db.execute(
         f"SELECT turn FROM items WHERE {HERE} AND segment = ? AND seq > ? ORDER BY seq LIMIT 1",

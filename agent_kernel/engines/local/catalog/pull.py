@@ -43,7 +43,7 @@ MARGIN = 16 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class ModelPull:
+class PullJob:
     """Iterate it to run it; the last Progress is ``done``, and ``model`` is then set.
 
     Raises PullFailed. ``sources`` are the kinds that may be used; their order is that of the catalog.

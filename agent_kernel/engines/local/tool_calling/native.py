@@ -56,7 +56,7 @@ class Native:
         forced = must_call(request)
         template = await self._template(completer)
         ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
-        answer = Answer(request, completer, template, self._written, tuple(ends))
+        answer = NativeRound(request, completer, template, self._written, tuple(ends))
         answer.prompt = await answer.rendered(request.messages)
         if request.sampling.reasoning_effort == "none":
             answer.prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
@@ -76,11 +76,11 @@ class Native:
                 self._probe = await probe(completer.render)
         return self._probe
 
-    def _unbound(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+    def _unbound(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
         free = answer.request.tools and answer.request.tool_choice == "auto"
         return self._free(answer) if free else self._text(answer)
 
-    async def _formatted(self, answer: Answer, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
+    async def _formatted(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
         """Words in their format, unless the first token begins a call."""
         request, completer = answer.request, answer.completer
         plain = answer.prompt
@@ -95,7 +95,7 @@ class Native:
             async for chunk in chunks:
                 yield chunk
 
-    async def _calls_first(self, answer: Answer, output: OutputFormat) -> bool:
+    async def _calls_first(self, answer: NativeRound, output: OutputFormat) -> bool:
         """A special token begins a call too: there is no other to begin with. A bracket does where this model writes
         calls without tags and the format is no JSON."""
         first = await answer.completer.first_token(reasoning.without_thinking(answer.prompt, self._loaded.template))
@@ -106,7 +106,7 @@ class Native:
         bare = text.startswith("{") and not answer.template.opening and not json_too
         return bare or any(tag.startswith(text) or text.startswith(tag) for tag in TAGS)
 
-    async def _free(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+    async def _free(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
         """Text, calls or both, as the model likes."""
         sampling = answer.request.sampling
         completion = DecodedCompletion(answer.prompt)
@@ -131,7 +131,7 @@ class Native:
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
         yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))
 
-    async def _forced(self, answer: Answer, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
+    async def _forced(self, answer: NativeRound, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
         """One call of one of these tools; the model chooses among several."""
         template, completer, sampling = answer.template, answer.completer, answer.request.sampling
         prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
@@ -159,7 +159,7 @@ class Native:
             await answer.keep(head + completion.text + closing, assistant("", [call]))
         yield EndChunk("calls", usage)
 
-    async def _chosen(self, answer: Answer, prompt: str, tools: Sequence[ToolSpec]) -> DecodedCompletion:
+    async def _chosen(self, answer: NativeRound, prompt: str, tools: Sequence[ToolSpec]) -> DecodedCompletion:
         """The beginning of a call, up to its arguments. Its tokens are not counted against the limit."""
         template = answer.template
         beginnings = choice(f'{{"name": "{tool.name}", "{template.key}":' for tool in tools)
@@ -169,7 +169,7 @@ class Native:
         await _drain(answer.completer.stream(completion, decoding, forced=template.opening))
         return completion
 
-    async def _text(self, answer: Answer) -> AsyncGenerator[Chunk, None]:
+    async def _text(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
         """Words only. Where a listed tool would be called the answer ends; a model that had no other is asked again, in
         a form in which no call begins, and what it says then is text."""
         sampling = answer.request.sampling
@@ -197,7 +197,7 @@ class Native:
                 break
         yield EndChunk(completion.finish, spent, completion.stopped_by(sampling.stop))
 
-    def _reader(self, answer: Answer, tools: Sequence[ToolSpec], *, parallel: bool) -> AnswerReader:
+    def _reader(self, answer: NativeRound, tools: Sequence[ToolSpec], *, parallel: bool) -> AnswerReader:
         calls = CallParser([tool.name for tool in tools], fences=self._fences)
         declared = self._form if tools else None
         parser = calls if declared is None else DeclaredParser(declared, schemas(tools), calls)
@@ -205,7 +205,7 @@ class Native:
 
 
 @dataclass(slots=True)
-class Answer:
+class NativeRound:
     """One request on its way: what it asked, and the prompt it became."""
 
     request: EngineRequest

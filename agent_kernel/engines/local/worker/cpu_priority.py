@@ -12,7 +12,7 @@ from pathlib import Path
 TASKS = Path("/proc/self/task")
 
 
-class CpuPriority:
+class WorkerPriority:
     """Giving way means: all threads use one core less (of two, one), and they get the idle scheduling class where this
     process may leave it again. What cannot be set is left unchanged."""
 

@@ -26,7 +26,7 @@ from agent_kernel.engines.local.decoding.request_queue import Admission
 from agent_kernel.engines.local.media.prompt_media import ShownMedia
 from agent_kernel.engines.local.tool_calling.protocol import ToolProtocol, protocol_for
 from agent_kernel.engines.local.worker.backends import backend_for
-from agent_kernel.engines.local.worker.cpu_priority import CpuPriority
+from agent_kernel.engines.local.worker.cpu_priority import WorkerPriority
 from agent_kernel.engines.local.worker.messages import chunk_to_json, request_from_json
 from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, open_pipes, read_frames
 
@@ -77,7 +77,7 @@ class ModelWorker:
         self._completer: Completer | None = None
         self._protocol: ToolProtocol | None = None
         self._media = ShownMedia(sees=False)
-        self._presence = CpuPriority()
+        self._presence = WorkerPriority()
         self._requests: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, reader: asyncio.StreamReader) -> None:

@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.errors import ModelBroken, ModelMissing, UnknownModel
 from agent_kernel.engines.local.catalog.catalog import catalog, entry, is_path, read_catalog, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import HubFile, Wheels
-from agent_kernel.engines.local.catalog.pull import ModelPull
+from agent_kernel.engines.local.catalog.pull import PullJob
 from tests.engines.local.model_sources import environment, wheels_source, write_catalog, write_gguf
 
 
@@ -83,7 +83,7 @@ def test_a_pulled_model_is_found_whichever_source_it_came_from(tmp_path: Path, m
     path = write_catalog(tmp_path / "catalog.toml", [missing, source])
     monkeypatch.setattr("agent_kernel.engines.local.catalog.catalog.CATALOG", path)
     only = read_catalog(write_catalog(tmp_path / "only.toml", [source]))["small"]
-    run = ModelPull(only, tmp_path / "cache", lambda entry, source: False, env=environment(wheels=tmp_path / "wheels"))
+    run = PullJob(only, tmp_path / "cache", lambda entry, source: False, env=environment(wheels=tmp_path / "wheels"))
     list(run)
     assert resolve("small", tmp_path / "cache") == run.model
 
@@ -96,7 +96,7 @@ def test_a_damaged_model_is_told_with_what_to_remove(
     source = wheels_source(tmp_path / "wheels", (tmp_path / "m.gguf").read_bytes(), vouched=True)
     path = write_catalog(tmp_path / "catalog.toml", [source])
     monkeypatch.setattr("agent_kernel.engines.local.catalog.catalog.CATALOG", path)
-    run = ModelPull(
+    run = PullJob(
         entry("small"), tmp_path / "cache", lambda entry, source: False, env=environment(wheels=tmp_path / "wheels")
     )
     list(run)

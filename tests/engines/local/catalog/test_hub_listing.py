@@ -15,7 +15,7 @@ from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, HubFi
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
-from agent_kernel.engines.local.catalog.pull import ModelPull
+from agent_kernel.engines.local.catalog.pull import PullJob
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from tests.engines.local.model_sources import REVISION, Hub, environment, model_files, running, write_gguf
 
@@ -40,7 +40,7 @@ def asked(hub: Hub, text: str, backend: str = "", **env: str) -> CatalogEntry:
 
 
 def pulled(entry: CatalogEntry, cache: Path, env: dict[str, str]) -> tuple[LocalModel, list[Progress]]:
-    run = ModelPull(entry, cache, lambda entry, source: True, ("hub",), env)
+    run = PullJob(entry, cache, lambda entry, source: True, ("hub",), env)
     steps = list(run)
     assert run.model is not None
     return run.model, steps
@@ -218,7 +218,7 @@ def test_a_snapshot_goes_on_where_the_connection_broke(hub: Hub, tmp_path: Path)
 def test_files_that_an_interrupted_pull_completed_are_not_fetched_again(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
     entry = asked(hub, "org/name")
-    run = ModelPull(entry, tmp_path / "cache", lambda entry, source: True, ("hub",), environment(hub))
+    run = PullJob(entry, tmp_path / "cache", lambda entry, source: True, ("hub",), environment(hub))
     steps = iter(run)
     while len(list(models_dir(tmp_path / "cache").rglob("snapshot/*"))) < 2:
         next(steps)
@@ -242,7 +242,7 @@ def test_a_file_that_is_not_what_the_hub_announced_is_refused(hub: Hub, tmp_path
 
 def test_what_can_not_be_vouched_for_needs_a_yes(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
-    run = ModelPull(asked(hub, "org/name"), tmp_path, lambda entry, source: False, ("hub",), environment(hub))
+    run = PullJob(asked(hub, "org/name"), tmp_path, lambda entry, source: False, ("hub",), environment(hub))
     with pytest.raises(PullFailed, match="was not accepted"):
         list(run)
     assert not hub.ranges_asked

