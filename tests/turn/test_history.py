@@ -199,7 +199,7 @@ async def test_long_conversations_are_compared_beside_the_event_loop(monkeypatch
     store = await filled(MemoryStore(), said)
     it, _, _ = agent(OK, store=store)
     assert (await it.run(carrying(*said, user("more")))).state == "committed"
-    assert (beside, len(await store.branches(KEY))) == (["placed"], 1)
+    assert (beside, len(await store.branches(KEY))) == (["plan_replay"], 1)
 
 
 # ------------------------------------------------------------------------------------------- known outcomes
