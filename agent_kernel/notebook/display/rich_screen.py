@@ -177,12 +177,12 @@ def split_finished(text: str) -> tuple[str, str]:
     lines = text.split("\n")
     fence, cut = "", 0
     for number, line in enumerate(lines[:-1]):
-        found = FENCE.match(line)
+        fence_line = FENCE.match(line)
         if fence:
-            closes = found is not None and found[1].startswith(fence) and not line.strip().strip(fence[0])
+            closes = fence_line is not None and fence_line[1].startswith(fence) and not line.strip().strip(fence[0])
             fence = "" if closes else fence
-        elif found:
-            fence = found[1]
+        elif fence_line:
+            fence = fence_line[1]
         elif not line.strip():
             cut = number + 1
     return "\n".join(lines[:cut]), "\n".join(lines[cut:])

@@ -74,8 +74,8 @@ def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int =
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
         return "\n".join(_ran_line(number, sources[number], ran) for number in recent) or "Nothing ran yet."
-    told = [_ran(shell, number, sources, ran) for number in numbers]
-    return _at_most("\n\n".join(told), chars)
+    described = [_ran(shell, number, sources, ran) for number in numbers]
+    return _at_most("\n\n".join(described), chars)
 
 
 def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
@@ -83,10 +83,10 @@ def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
     failure = ran.failure if ran is not None else _last_failure(shell)
     if not failure:
         return "No cell has failed in this life of the kernel."
-    number, cell, source, told = failure
+    number, cell, source, traceback_text = failure
     place = f"In[{number}]" + (f" (cell {cell})" if cell else "")
     half = chars // 2
-    return f"{place} failed. Its source:\n{_middle(source, half)}\n\n{_middle(told, half)}"
+    return f"{place} failed. Its source:\n{_middle(source, half)}\n\n{_middle(traceback_text, half)}"
 
 
 def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str:
@@ -134,8 +134,8 @@ def _nulls(table: Any) -> list[str]:
     if len(table) * len(columns) > MAX_CELLS:
         return ["missing values: not counted, the table is too large"]
     counts = [(name, _missing(column)) for name, column in columns]
-    found = [f"{name} {count}".strip() for name, count in counts if count]
-    return [f"missing values: {', '.join(found) or 'none'}"]
+    nonzero = [f"{name} {count}".strip() for name, count in counts if count]
+    return [f"missing values: {', '.join(nonzero) or 'none'}"]
 
 
 def _missing(column: Any) -> int:

@@ -26,7 +26,7 @@ from agent_kernel.notebook.magic.context_preview import ContextPreview
 from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.fix_command import SAME, is_same_code
 from agent_kernel.notebook.magic.freeze_command import FreezeCommand
-from agent_kernel.notebook.magic.model_pull import ModelPull, missing_model
+from agent_kernel.notebook.magic.model_pull import ModelDownload, missing_model
 from agent_kernel.notebook.magic.python_commands import PythonCommands
 from agent_kernel.notebook.magic.turn_commands import KernelContext, TurnCommands
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
@@ -182,7 +182,7 @@ class AgentMagics(Magics):
         end = self._followed(request, prompt, body, cell, failed)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
-        if offer and ModelPull(server, self._shell, offer).offered(self._person):
+        if offer and ModelDownload(server, self._shell, offer).offered(self._person):
             body |= {"rerun": "append"}  # the failed first try is not a version of the answer
             end = self._followed(request, prompt, body, cell, failed)
             error = from_json(end.error) if end.error else None

@@ -9,7 +9,7 @@ from agent_kernel.notebook.display.render import line_bundle, place, table_bundl
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.magic.model_pull import MB, ModelPull
+from agent_kernel.notebook.magic.model_pull import MB, ModelDownload
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = {
@@ -105,7 +105,7 @@ class ModelCommands:
             return
         if name not in models:
             raise AgentError(f"There is no model {name!r}. Models: {', '.join(models)}, or org/name of a model hub.")
-        pull = ModelPull(self._server(), self._shell, models[name])
+        pull = ModelDownload(self._server(), self._shell, models[name])
         self._say(
             line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is already on this machine.")
         )
@@ -118,7 +118,7 @@ class ModelCommands:
     def _pull_from_hub(self, name: str) -> None:
         """Download a model of a hub. Its size and source are shown first, as for every model outside the catalog."""
         offer = self._server().call("GET", f"models/{quote_segment(name)}")
-        pull = ModelPull(self._server(), self._shell, offer)
+        pull = ModelDownload(self._server(), self._shell, offer)
         if offer["state"] == "ready":
             self._say(line_bundle(f"{name} is here already."))
         elif pull.offered(self._person):

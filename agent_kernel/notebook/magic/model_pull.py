@@ -17,7 +17,7 @@ from agent_kernel.notebook.server_client import ServerClient, quote_segment
 MB = 1_000_000
 
 
-class ModelPull:
+class ModelDownload:
     """One model to download. ``offer`` is the server's description of it: name, size, sources, licence."""
 
     def __init__(self, server: ServerClient, shell: Any, offer: Mapping[str, Any]) -> None:

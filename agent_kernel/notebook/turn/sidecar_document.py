@@ -28,7 +28,7 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTurn:
+class SidecarTurn:
     """One answered turn. ``code`` maps call ids to the code of the call; ``numbers`` are the checked numbers of the
     answer."""
 
@@ -49,10 +49,10 @@ class SidecarDocument:
 
     path: Path
     session: str
-    turns: tuple[StoredTurn, ...]
+    turns: tuple[SidecarTurn, ...]
     inline: Mapping[str, str] = field(repr=False)
 
-    def find(self, prompt: str, cell: str, time: int) -> StoredTurn | None:
+    def find(self, prompt: str, cell: str, time: int) -> SidecarTurn | None:
         """Return the newest answer to ``prompt`` in ``cell``. If no cell has that id, return the answer to the
         ``time``-th occurrence of the prompt, or to its last one."""
         same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
@@ -129,11 +129,11 @@ def _visible_segments(own: Mapping[str, Any]) -> dict[int, int]:
     return way
 
 
-def _stored_turn(turn: Mapping[str, Any], messages: list[Message]) -> StoredTurn:
+def _stored_turn(turn: Mapping[str, Any], messages: list[Message]) -> SidecarTurn:
     prompt = next((message.text for message in messages if message.role == "user" and not message.hidden), "")
     code = {call.id: _code(call.arguments) for message in messages for call in message.calls}
     answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
-    return StoredTurn(
+    return SidecarTurn(
         str(turn["id"]),
         str(turn["cell"]),
         str(turn["where"]),

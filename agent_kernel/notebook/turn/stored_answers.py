@@ -23,7 +23,7 @@ from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.sidecar_document import (
     SUFFIX,
     SidecarDocument,
-    StoredTurn,
+    SidecarTurn,
     normalize_prompt,
     read_document,
 )
@@ -71,7 +71,7 @@ class StoredAnswers:
             return
         self._present(document, turn, screen_for(self._shell), cell)
 
-    def _find_answer(self, prompt: str, cell: str) -> tuple[SidecarDocument, StoredTurn]:
+    def _find_answer(self, prompt: str, cell: str) -> tuple[SidecarDocument, SidecarTurn]:
         self._occurrences[normalize_prompt(prompt)] += 1
         files = self._files()
         if not files:
@@ -112,7 +112,7 @@ class StoredAnswers:
             self._cache[path] = (stamp, read_document(path))
         return self._cache[path][1]
 
-    def _present(self, document: SidecarDocument, turn: StoredTurn, screen: Screen, cell: str) -> None:
+    def _present(self, document: SidecarDocument, turn: SidecarTurn, screen: Screen, cell: str) -> None:
         screen.line(STORED.format(when=moment(turn.closed), mode=MODE))
         for message in turn.messages:
             if message.role == "tool":
@@ -128,7 +128,7 @@ class StoredAnswers:
         summary = TurnSummary(turn.turn, document.session, "committed", turn.model, cell=cell, stored=turn.closed)
         screen.summary(summary)
 
-    def _result(self, document: SidecarDocument, message: Any, turn: StoredTurn, screen: Screen) -> None:
+    def _result(self, document: SidecarDocument, message: Any, turn: SidecarTurn, screen: Screen) -> None:
         code = turn.code.get(message.call_id or "", "")
         card = Card(message.call_id or "", message.name or "tool", turn.where, code)
         card.add(message.text)

@@ -37,9 +37,9 @@ def checked(mime: str, data: bytes) -> bytes:
         raise NotShown("it is not JSON") from error
     if not isinstance(body, dict):
         raise NotShown("it is not an object")
-    found = CHECKS[mime](body) if mime in CHECKS else checked_vega(body)
+    chart = CHECKS[mime](body) if mime in CHECKS else checked_vega(body)
     try:
-        return json.dumps(found, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return json.dumps(chart, separators=(",", ":"), allow_nan=False).encode("ascii")
     except ValueError as error:  # 1e999 is parsed as infinity
         raise NotShown("it has a number that JSON does not") from error
 

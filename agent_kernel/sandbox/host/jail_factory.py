@@ -93,17 +93,17 @@ class JailFactory:
 
     async def jail(self, cell: JailRequest) -> JailedProcess:
         """Create the jail of a session. Raises SandboxUnavailable."""
-        found = await self.support()
-        if found.plan is None:
-            raise unavailable(found.reason, dict(found.layers))
+        support_here = await self.support()
+        if support_here.plan is None:
+            raise unavailable(support_here.reason, dict(support_here.layers))
         if cell.interpreter and await self._serves(cell.interpreter):
             process = await self._start(Path(cell.interpreter))
             try:
-                return await self._enter(process, found.plan, cell, Path(cell.interpreter))
+                return await self._enter(process, support_here.plan, cell, Path(cell.interpreter))
             except SandboxUnavailable:
                 self._versions[cell.interpreter] = False  # for example, the session's user cannot read it
         process = await self._take()
-        return await self._enter(process, found.plan, cell, self.interpreter)
+        return await self._enter(process, support_here.plan, cell, self.interpreter)
 
     async def fill(self) -> None:
         """Start missing warm processes. Does nothing where there is no sandbox."""

@@ -313,17 +313,17 @@ class JailedProcess:
     async def _obey(self, lines: asyncio.StreamReader) -> None:
         """Read messages of the supervisor."""
         while line := await lines.readline():
-            said = json.loads(line)
-            if "refreshed" in said:
+            message = json.loads(line)
+            if "refreshed" in message:
                 self._refreshed.set()
-            elif "failed" in said and not self._entered.done():
-                self._entered.set_exception(unavailable(said["failed"], {}))
-            elif "group" in said:
-                self._group = said["group"]
-            elif "exit" in said:
+            elif "failed" in message and not self._entered.done():
+                self._entered.set_exception(unavailable(message["failed"], {}))
+            elif "group" in message:
+                self._group = message["group"]
+            elif "exit" in message:
                 self._group = 0
-                killed = said["exit"] == -signal.SIGKILL and self._surroundings.out_of_memory()
-                self.ended = self.ended or said.get("why") or killed or _why(said["exit"])
+                killed = message["exit"] == -signal.SIGKILL and self._surroundings.out_of_memory()
+                self.ended = self.ended or message.get("why") or killed or _why(message["exit"])
 
     def _end(self, why: str) -> None:
         """Stop using the worker: its supervisor ends it, and reports how it ended if it did so itself."""
@@ -396,7 +396,7 @@ def _why(code: int) -> str:
 
 def _free_mb(path: str) -> int:
     try:
-        found = os.statvfs(path)
+        disk = os.statvfs(path)
     except OSError:
         return 1 << 40
-    return found.f_bavail * found.f_frsize >> 20
+    return disk.f_bavail * disk.f_frsize >> 20

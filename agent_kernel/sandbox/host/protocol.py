@@ -102,24 +102,24 @@ def decode_size(head: bytes, kind: bytes, limit: int) -> int:
 def decode(body: bytes) -> Frame:
     """Parse a frame's body. Raises ProtocolViolation."""
     try:
-        found = json.loads(body)
+        message = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ProtocolViolation("not JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(message, dict):
         raise ProtocolViolation("not an object")
-    match found.get("type"):
+    match message.get("type"):
         case "done":
-            return _done(found)
+            return _parse_done(message)
         case "media":
-            return _shown(found)
+            return _parse_media(message)
         case "variable":
-            return _taken(found)
+            return _parse_copy(message)
         case "variables":
-            return _listed(found)
+            return _parse_list(message)
         case "ready":
-            return Ready(_layers(found))
+            return Ready(_layers(message))
         case "refused":
-            return JailRefused(_text(found, "reason"), _layers(found))
+            return JailRefused(_text(message, "reason"), _layers(message))
     raise ProtocolViolation("an unknown frame")
 
 
@@ -131,40 +131,42 @@ def check_size(announced: MediaAnnounced | VariableAnnounced, data: bytes) -> No
         raise ProtocolViolation("not the picture that was announced")
 
 
-def _done(found: dict[str, Any]) -> Done:
-    status = found.get("status")
+def _parse_done(message: dict[str, Any]) -> Done:
+    status = message.get("status")
     if status not in _STATUS:
         raise ProtocolViolation("an unknown status")
-    value, error = (found.get(name) if found.get(name) is None else _text(found, name) for name in ("value", "error"))
-    code = found.get("exit_code")
-    exit_code = None if code is None else _number(found, "exit_code")
-    return Done(_number(found, "id"), cast("Status", status), value, error, exit_code)
+    value, error = (
+        message.get(name) if message.get(name) is None else _text(message, name) for name in ("value", "error")
+    )
+    code = message.get("exit_code")
+    exit_code = None if code is None else _number(message, "exit_code")
+    return Done(_number(message, "id"), cast("Status", status), value, error, exit_code)
 
 
-def _shown(found: dict[str, Any]) -> MediaAnnounced:
-    mime = _text(found, "mime")
+def _parse_media(message: dict[str, Any]) -> MediaAnnounced:
+    mime = _text(message, "mime")
     if mime not in IMAGES and mime not in JSON_MEDIA:
         raise ProtocolViolation("an unknown kind of picture")
-    return MediaAnnounced(_number(found, "id"), mime, _number(found, "size"))
+    return MediaAnnounced(_number(message, "id"), mime, _number(message, "size"))
 
 
-def _taken(found: dict[str, Any]) -> VariableAnnounced:
-    encoding = found.get("encoding")
+def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
+    encoding = message.get("encoding")
     if encoding not in _TAKEN:
         raise ProtocolViolation("an encoding that nothing comes in")
     return VariableAnnounced(
-        _number(found, "id"), cast("Encoding", encoding), _text(found, "of")[:MAX_NAME], _number(found, "size")
+        _number(message, "id"), cast("Encoding", encoding), _text(message, "of")[:MAX_NAME], _number(message, "size")
     )
 
 
-def _listed(found: dict[str, Any]) -> VariableList:
-    variables = found.get("variables")
+def _parse_list(message: dict[str, Any]) -> VariableList:
+    variables = message.get("variables")
     if not isinstance(variables, list) or len(variables) > MAX_LISTED:
         raise ProtocolViolation("no list of variables")
-    return VariableList(_number(found, "id"), tuple(_held(one) for one in variables))
+    return VariableList(_number(message, "id"), tuple(_parse_variable(one) for one in variables))
 
 
-def _held(one: Any) -> VariableInfo:
+def _parse_variable(one: Any) -> VariableInfo:
     if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
         raise ProtocolViolation("no variable")
     if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
@@ -174,23 +176,23 @@ def _held(one: Any) -> VariableInfo:
     )
 
 
-def _layers(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    layers = found.get("layers")
+def _layers(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    layers = message.get("layers")
     if not isinstance(layers, dict) or not all(isinstance(layer, dict) for layer in layers.values()):
         raise ProtocolViolation("no layers")
     return layers
 
 
-def _text(found: dict[str, Any], name: str) -> str:
-    value = found.get(name)
+def _text(message: dict[str, Any], name: str) -> str:
+    value = message.get(name)
     if not isinstance(value, str):
         raise ProtocolViolation(f"{name} is no text")
     # Lone surrogates can be written in JSON but not in UTF-8, which everything after us writes.
     return value.encode("utf-8", "replace").decode()
 
 
-def _number(found: dict[str, Any], name: str) -> int:
-    value = found.get(name)
+def _number(message: dict[str, Any], name: str) -> int:
+    value = message.get(name)
     if type(value) is not int or value < 0:
         raise ProtocolViolation(f"{name} is no number")
     return value

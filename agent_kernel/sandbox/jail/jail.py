@@ -158,9 +158,9 @@ class Jail:
         # Temporary file systems first, so that later mounts can lie inside them.
         for path in ("/tmp", "/dev/shm", "/var/tmp"):
             tree.temporary(path, self.spec.limits["tmp_mb"])
-        for number, (real, found) in enumerate(visible.items()):
+        for number, (real, visible_entries) in enumerate(visible.items()):
             directory = mounts.SharedDirectory(real, number)
-            directory.update(found, "/new")
+            directory.update(visible_entries, "/new")
             self.shared.append(directory)
         for path in (*self.readable, *self.spec.tools):
             tree.show(path)

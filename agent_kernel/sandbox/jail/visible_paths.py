@@ -125,7 +125,7 @@ def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> li
 
 def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[VisibleEntry]]:
     """Return (True, ...) if all of the directory is visible, else the visible parts."""
-    whole, found = True, []
+    whole, visible = True, []
     try:
         children = sorted(os.scandir(directory), key=lambda child: child.name)
     except OSError:
@@ -136,13 +136,13 @@ def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple
         if budget[0] >= 0 and not is_private(child.name) and child.path not in hidden and not child.is_symlink():
             if child.is_dir(follow_symlinks=False):
                 shown, parts = _visible(child.path, hidden, budget)
-                found += [_entry(child.path)] if shown else parts
+                visible += [_entry(child.path)] if shown else parts
             elif child.is_file(follow_symlinks=False):
                 shown = True
-                found.append(_entry(child.path))
+                visible.append(_entry(child.path))
         # A link does not make its subtree partial: its target is readable only if it is visible itself.
         whole = whole and (shown or (child.is_symlink() and not is_private(child.name)))
-    return whole, found
+    return whole, visible
 
 
 def _entry(path: str) -> VisibleEntry:

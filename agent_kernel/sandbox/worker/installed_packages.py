@@ -15,9 +15,9 @@ class Packages(list[str]):
 def packages(match: str = "") -> Packages:
     """Those with ``match`` in their name, in any case; without it all. Installing more is not possible here."""
     wanted = match.lower().replace("_", "-")
-    found = {
+    lines = {
         f"{name} {distribution.version}"
         for distribution in importlib.metadata.distributions()
         if (name := distribution.name) and wanted in name.lower().replace("_", "-")
     }
-    return Packages(sorted(found, key=str.lower))
+    return Packages(sorted(lines, key=str.lower))

@@ -105,9 +105,9 @@ def _end(shell: int, others: set[int], until: float) -> bool:
 
 
 def _children() -> set[int]:
-    found: set[int] = set()
+    pids: set[int] = set()
     tasks = f"/proc/{os.getpid()}/task"
     for task in os.listdir(tasks):
         with contextlib.suppress(OSError), open(f"{tasks}/{task}/children") as file:
-            found |= {int(pid) for pid in file.read().split()}
-    return found
+            pids |= {int(pid) for pid in file.read().split()}
+    return pids

@@ -210,11 +210,11 @@ class UsageWatch:
             return LOOK_S
         began = time.monotonic()
         used = measure_usage(os.getpid(), everybody=self.jail.isolated)
-        found = check_usage(used, limits, counted)
-        self._why = found.too_much or self._disk(limits["disk_reserve_mb"])
+        check = check_usage(used, limits, counted)
+        self._why = check.too_much or self._disk(limits["disk_reserve_mb"])
         if self._why:
             self._stop()
-        soonest = max(LOOK_AGAIN_S, OF_THEIR_TIME * (time.monotonic() - began), found.left_mb / FASTEST_MB_S)
+        soonest = max(LOOK_AGAIN_S, OF_THEIR_TIME * (time.monotonic() - began), check.left_mb / FASTEST_MB_S)
         return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, soonest)
 
     def _disk(self, reserve_mb: int) -> str:

@@ -62,12 +62,12 @@ def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
 
 def listed(namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List ``{name, type, shape?}`` of the code's variables. Values are never converted to text."""
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for name, value in list(namespace.items()):
-        if name.startswith("_") or isinstance(value, types.ModuleType) or len(found) >= LISTED:
+        if name.startswith("_") or isinstance(value, types.ModuleType) or len(entries) >= LISTED:
             continue
-        found.append({"name": name[:200], "type": type_of(value)[:200], "shape": _shape(value)})
-    return sorted(found, key=lambda one: str(one["name"]))
+        entries.append({"name": name[:200], "type": type_of(value)[:200], "shape": _shape(value)})
+    return sorted(entries, key=lambda one: str(one["name"]))
 
 
 def type_of(value: Any) -> str:

@@ -123,8 +123,8 @@ class CodeWorker:
             case "take":
                 return self._take(str(request["name"]))
             case "variables":
-                found = variable_transfer.listed(self._namespace)
-                self._channel.send({"type": "variables", "id": self._id, "variables": found})
+                variables = variable_transfer.listed(self._namespace)
+                self._channel.send({"type": "variables", "id": self._id, "variables": variables})
                 return {}
         code, cpu_s = str(request["code"]), float(request["cpu_s"])
         if request["kind"] == "shell":
@@ -205,14 +205,14 @@ class CodeWorker:
     def _show_media(self, value: Any) -> str:
         """Return the MIME type of what was displayed besides the text."""
         try:
-            found = rich_display.media_of(value)
+            medium = rich_display.media_of(value)
         except Exception as problem:  # noqa: BLE001 - a value that can not be drawn has its text
             self._complain(f"It could not be shown as a chart: {type(problem).__name__}: {problem}")
             return ""
-        if found is None:
+        if medium is None:
             return ""
-        self._media(*found)
-        return found[0]
+        self._media(*medium)
+        return medium[0]
 
     def _media(self, mime: str, data: bytes) -> None:
         """Send a medium to the server. The same bytes are displayed once in a run."""
@@ -244,11 +244,11 @@ class CodeWorker:
 def _free_names(table: symtable.SymbolTable) -> set[str]:
     """Return names that the code reads as globals in some scope and never assigns at the top level."""
     bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    found: set[str] = set()
+    names: set[str] = set()
     scopes = [table]
     while scopes:
         scope = scopes.pop()
         scopes += scope.get_children()
         top = scope is table
-        found |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global())}
-    return found - bound
+        names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global())}
+    return names - bound
