@@ -95,7 +95,7 @@ def test_the_servers_own_engine_can_be_one_of_the_configuration() -> None:
 def test_the_servers_own_engine_can_be_a_url() -> None:
     settings = Settings(engine="openai_api", model="http://127.0.0.1:9/v1#m", store="memory")
     assert Runtime.build(settings).engine.info().host == "127.0.0.1:9"
-    with pytest.raises(InvalidRequest, match="url"):
+    with pytest.raises(InvalidRequest, match="URL"):
         Runtime.build(Settings(engine="openai_api", store="memory"))
 
 
