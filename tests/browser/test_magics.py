@@ -70,4 +70,4 @@ def test_a_cell_is_proposed_another_grows_aside_and_the_open_page_is_the_history
 
     lab.type_into(4, "%agent freeze --in-place")
     lab.run(4)
-    expect(lab.cell(4)).to_contain_text("mine.ipynb is open in a page", timeout=SLOW)
+    expect(lab.cell(4)).to_contain_text("mine.ipynb is open in the browser", timeout=SLOW)
