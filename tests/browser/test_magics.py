@@ -53,7 +53,7 @@ def test_a_cell_is_proposed_another_grows_aside_and_the_open_page_is_the_history
     lab.picture("magic-background")
     expect(lab.cell(2)).to_contain_text("38 39", timeout=SLOW)
     expect(lab.cell(2)).to_contain_text("tokens read", timeout=SLOW)
-    expect(lab.cell(2)).not_to_contain_text("Asked in the background")
+    expect(lab.cell(2)).not_to_contain_text("Running in the background")
     expect(lab.cell(3)).not_to_contain_text("38 39")
 
     lab.cell(3).locator(".cm-content").first.click()
