@@ -42,7 +42,7 @@ async def test_the_kernel_is_free_meanwhile_and_the_answer_grows_in_the_first_ce
         assert window.of(other).all.strip() == "2", "nothing came to another cell"
     assert slow.text == " ".join(map(str, range(60)))
     assert len([words for words in slow.history if words.startswith("0 1")]) >= 3, "it grew"
-    assert "Asked in the background" not in slow.plain, "what was waited for is gone"
+    assert "Running in the background" not in slow.plain, "what was waited for is gone"
     assert slow.turn["state"] == "committed"
     assert queued.text == "I came second."
     assert any("in the queue" in words for words in queued.history)
