@@ -1,0 +1,34 @@
+"""Names that readers meet in more than one place mean one thing."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+SAME_CONCEPT = {
+    # A value, and what a schema of the API or the client's class of the same name describes of it.
+    *("Approvals", "Branch", "Engine", "Event", "File", "Found", "InputFile", "Item", "Policy", "Ruling", "Session"),
+    *("Skill", "StartedTurn", "Summary", "Turn", "Turns", "Usage", "Variable"),
+    # The same part of a request or answer in each of the wire formats; the OpenAPI document shows the names.
+    *("Container", "Deleted", "FormatBody", "FunctionBody", "FunctionTool", "MessageBody", "OtherTool", "SchemaFormat"),
+}
+TWO_SIDES = {
+    # Our client of an API and the client of our MCP endpoint; the tools of MCP servers and those of our endpoint; a
+    # download that a cell follows and the one that the server runs; where a file, and where a document, comes from.
+    *("Client", "McpTools", "ModelDownload", "Source"),
+}
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for package in ("agent_kernel", "jupyter_ext"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(path.relative_to(ROOT).as_posix())
+    several = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert not {name: paths for name, paths in several.items() if name not in SAME_CONCEPT | TWO_SIDES}
+    assert set(several) == SAME_CONCEPT | TWO_SIDES, "an exception that is no longer needed"
