@@ -36,7 +36,7 @@ async def filled(store: SqliteStore) -> None:
 @pytest.mark.parametrize("how", MAKERS)
 async def test_no_way_leads_to_a_session_more(three: MemoryStore, how: str) -> None:
     await filled(three)
-    with pytest.raises(QuotaExceeded, match="3 sessions are stored here") as caught:
+    with pytest.raises(QuotaExceeded, match="The limit of 3 sessions is reached") as caught:
         await MAKERS[how](three)
     assert "quota_sessions" in caught.value.hint
     assert await three.info(FULL) is None

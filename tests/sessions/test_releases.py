@@ -18,13 +18,14 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import NEXT, ROOT, made, migrate, rows
 from tests.sessions.talk import KEY
 
-SECOND = "agent_kernel/sessions/store/migrations/0002_branches.sql"
+SECOND = "agent_kernel/sessions/migrations/0002_branches.sql"
+"""Where the second version of the file was added; OLD imports what that release had."""
 OLD = """
 import asyncio, sys
-from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.core.messages import user
-from agent_kernel.core.session import Owner, SessionKey, Turn
-from agent_kernel.sessions.store.sqlite import SqliteStore
+from agent_kernel.errors import AgentKernelError
+from agent_kernel.messages import user
+from agent_kernel.sessions.model import Owner, SessionKey, Turn
+from agent_kernel.sessions.sqlite import SqliteStore
 
 async def say(store, text, seq):
     owner, key = Owner.here(), SessionKey("local", "s")

@@ -55,9 +55,17 @@ def check_version(version: int, connection: sqlite3.Connection, path: Path) -> N
 
 
 def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    # One transaction: between two reads another process could commit its migration.
+    begins = not connection.in_transaction
+    if begins:
+        connection.execute("BEGIN")
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    finally:
+        if begins and connection.in_transaction:
+            connection.execute("COMMIT")
     if (version or tables) and mark != APPLICATION_ID:
         raise StoreCorrupt(
             f"{path} is a database of another program, not a session store.",

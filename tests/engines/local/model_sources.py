@@ -311,14 +311,14 @@ DRIVER = """
 import json, os, sys, time
 from pathlib import Path
 from agent_kernel.engines.local.catalog.catalog import read_catalog
-from agent_kernel.engines.local.catalog.pull import Pull
+from agent_kernel.engines.local.catalog.pull import PullJob
 from agent_kernel.core.errors import AgentKernelError
 catalog, cache, stop_at, go, limit = sys.argv[1:6]
 if limit != "0":
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 try:
-    for progress in Pull(read_catalog(Path(catalog))["small"], Path(cache), lambda entry, source: True):
+    for progress in PullJob(read_catalog(Path(catalog))["small"], Path(cache), lambda entry, source: True):
         print(json.dumps(progress.to_json()), flush=True)
         while progress.stage == stop_at and progress.done and not Path(go).exists():
             time.sleep(0.02)

@@ -102,4 +102,4 @@ def test_booting_brings_our_package_and_nothing_that_lies_beside_it(tmp_path: Pa
         [tmp_path / "bare" / PYTHON, "-P", "-c", code], capture_output=True, text=True, check=True, cwd="/"
     )
 
-    assert done.stdout.split() == [str(package / "errors.py"), "None"]
+    assert done.stdout.split() == [str(package / "core" / "errors.py"), "None"]
