@@ -19,6 +19,7 @@ from jupyter_ext.api.openapi.document import document, verbs
 from jupyter_ext.api.openapi.examples import FILE
 from jupyter_ext.api.openapi.handler import OpenApiHandler
 from jupyter_ext.api.openapi.html_page import STYLE, page
+from jupyter_ext.api.openapi.schemas import PUBLISHED, PUBLISHED_OF_MODULE
 from jupyter_ext.api.routes import PREFIX, routes
 
 Json = dict[str, Any]
@@ -99,6 +100,11 @@ def test_every_schema_has_a_title_of_its_own_that_is_its_name(told: Json) -> Non
     assert [name for name, schema in schemas.items() if schema["title"] != name or not name.isidentifier()] == []
     assert len({name.lower() for name in schemas}) == len(schemas)
     assert sorted(titles(told)) == sorted(schemas), "fields have names, and no titles"
+
+
+def test_a_class_or_module_that_was_renamed_keeps_the_name_of_its_schema(told: Json) -> None:
+    """Generated clients have classes of these names."""
+    assert {*PUBLISHED.values(), *PUBLISHED_OF_MODULE.values()} <= set(told["components"]["schemas"])
 
 
 def test_every_stream_of_events_has_a_schema(told: Json) -> None:

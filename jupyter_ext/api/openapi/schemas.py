@@ -15,6 +15,17 @@ TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset",
 """Names that generated clients have of their own, in lower case."""
 PUBLISHED = {"ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
 """Class names and the schema names that clients know them by: renaming a class must not change the document."""
+PUBLISHED_OF_MODULE = {
+    "client_messages.FunctionBody": "CarriedFunctionBody",
+    "client_messages.MessageBody": "CarriedMessageBody",
+    "request_schemas.FormatBody": "BodiesFormatBody",
+    "request_schemas.FunctionBody": "JupyterExtFunctionBody",
+    "responses.request.SchemaFormat": "ResponsesRequestSchemaFormat",
+    "responses.tools.FunctionTool": "ResponsesToolsFunctionTool",
+    "responses.tools.OtherTool": "ResponsesToolsOtherTool",
+}
+"""The same for classes whose schema is named after a module, which may move: the end of the class's path, and the
+name of the schema."""
 Mode = Literal["validation", "serialization"]
 
 
@@ -63,6 +74,11 @@ def _short_names(found: Iterable[str]) -> dict[str, str]:
     for name in sorted(found, key=lambda name: ("__" in name, name)):
         *modules, last = name.replace("-", "").split("__")
         last = PUBLISHED.get(last, last)
+        path = ".".join([*modules, last])
+        if published := next((to for end, to in PUBLISHED_OF_MODULE.items() if f".{path}".endswith(f".{end}")), ""):
+            names[name] = published
+            taken.add(published.lower())
+            continue
         prefixes = (
             "".join(map(_word, modules[:n] if n == 1 else modules[-n + 1 :])) for n in range(1, len(modules) + 2)
         )
