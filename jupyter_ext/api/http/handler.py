@@ -205,7 +205,10 @@ class AgentHandler(APIHandler):
     def _note(self, status: int) -> None:
         if not self._noted:
             self._noted = True
-            request_log.tell(self, status)
+            caller: Caller | None = getattr(self, "caller", None)
+            request_log.write(
+                self.log, self.request, status, route=self.route, request_id=self.request_id, caller=caller
+            )
 
     def begin(self) -> None:
         """SDKs of other houses send the token as ``x-api-key``."""

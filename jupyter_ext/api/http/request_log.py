@@ -8,30 +8,38 @@ which a page requests many times a minute, at DEBUG.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Any
+
+from tornado.httputil import HTTPServerRequest
 
 from jupyter_ext.auth.callers import Caller
-
-if TYPE_CHECKING:
-    from jupyter_ext.api.http.handler import AgentHandler
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 LEFT = 499
 """As in nginx: the client closed the connection before it had the response."""
 
 
-def tell(handler: AgentHandler, status: int) -> None:
-    caller: Caller | None = getattr(handler, "caller", None)
-    verb, took = handler.request.method or "", handler.request.request_time()
-    handler.log.log(
+def write(
+    log: logging.Logger | logging.LoggerAdapter[Any],
+    request: HTTPServerRequest,
+    status: int,
+    *,
+    route: str,
+    request_id: str,
+    caller: Caller | None,
+) -> None:
+    """Log ``request`` when its answer is complete. ``caller`` is None if the request was refused before it was known
+    who sent it."""
+    verb, took = request.method or "", request.request_time()
+    log.log(
         level(verb, status, caller),
         "agent-kernel %s %s: %s in %.0f ms for %s, request %s",
         verb,
-        handler.route or "?",
+        route or "?",
         f"{status} (the client left)" if status == LEFT else status,
         took * 1000,
         who(caller),
-        handler.request_id,
+        request_id,
     )
 
 

@@ -43,13 +43,11 @@ def test_what_a_page_asks_all_the_time_is_told_to_nobody_who_does_not_ask(
 def test_a_line_says_who_asked_what_and_how_it_went(
     caller: Caller | None, who: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    request = SimpleNamespace(method="POST", request_time=lambda: 0.0123)
-    handler: Any = SimpleNamespace(
-        log=logging.getLogger(__name__), request=request, route="turns/{id}", request_id="req_1", caller=caller
-    )
+    request: Any = SimpleNamespace(method="POST", request_time=lambda: 0.0123)
+    log = logging.getLogger(__name__)
     with caplog.at_level(logging.DEBUG):
-        request_log.tell(handler, 200)
-        request_log.tell(handler, request_log.LEFT)
+        for status in (200, request_log.LEFT):
+            request_log.write(log, request, status, route="turns/{id}", request_id="req_1", caller=caller)
     first, second = caplog.messages
     assert first == f"agent-kernel POST turns/{{id}}: 200 in 12 ms for {who}, request req_1"
     assert "499 (the client left)" in second
