@@ -56,7 +56,7 @@ test: $(VENV)/.test ## Install what tests need and run them, without a model or 
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not browser and not model and $(SPECIAL)" $(ARGS)
 
 test-model: $(VENV)/.test ## The tests that run a local model
-	$(BIN)/pytest -m "model and not browser and $(SPECIAL)" $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "model and not browser and $(SPECIAL)" $(ARGS)
 
 test-browser: $(VENV)/.test chromium ## The tests of JupyterLab and Notebook in Chromium
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "browser and $(SPECIAL)" $(ARGS)
