@@ -79,7 +79,7 @@ MAGICS: dict[str, list[str]] = {
         r"(?s)branch.*main",
         r"\b10\b",
         r"squares\.md",
-        r"It is the session",
+        r"Imported as session",
         r"guide\.agent\.json",
     ],
 }

@@ -50,6 +50,13 @@ async def test_any_word_is_enough_and_more_of_them_are_better(store: SessionStor
     assert await find("topaz") == []
 
 
+async def test_a_hit_has_the_counts_of_its_session(store: SessionStore, find: Find) -> None:
+    await _said(store, "s", "the weather is nice", "it is")
+    await _said(store, "s", "and tomorrow", "rain", turn="t2")
+    (hit,) = await find("weather")
+    assert (hit.session.turn_count, hit.session.last_seq) == (2, 4)
+
+
 async def test_a_word_is_found_inside_of_words(store: SessionStore, find: Find) -> None:
     await _said(store, "long", "crystallography of minerals", "これは石英の結晶です")
     for part in ("cryst", "graph", "minerals", "石英", "石英の結", "晶"):
