@@ -140,9 +140,10 @@ class ApiTokenStore:
         if token.is_expired:
             ended = time.strftime("%Y-%m-%d", time.gmtime(token.expires))
             raise TokenInvalid(f"This token ended on {ended}.", hint="agent-kernel token new makes another.")
-        if time.time() // DAY_S != token.used // DAY_S:
+        now = time.time()
+        if now // DAY_S != token.used // DAY_S:
             with contextlib.suppress(OSError):  # a read-only directory must not lock anybody out
-                os.utime(path)
+                os.utime(path, (now, now))
         return token
 
     def is_valid(self, token: ApiToken) -> bool:

@@ -254,14 +254,17 @@ def split(text: str, data: st.DataObject) -> list[str]:
 def test_a_hostile_answer_takes_time_in_proportion_to_its_length(piece: str) -> None:
     """JSON without an end on every line was read to the end for each line: 80,000 characters took minutes."""
 
-    def seconds(size: int) -> float:
+    def once(size: int) -> float:
         parser = CallParser(["python"], fences=True)
         began = time.process_time()
         parser.push(piece * (size // len(piece)))
         parser.finish()
         return time.process_time() - began
 
-    seconds(1000)
+    def seconds(size: int) -> float:
+        # The best of three: a garbage collection of a large test process costs more than what is measured.
+        return min(once(size) for _ in range(3))
+
     assert seconds(80_000) < 10 * seconds(20_000) + 0.2
 
 
