@@ -455,7 +455,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     core = {
         f"agent_kernel.core.{name}"
-        for name in ("errors", "events", "files", "invisible_characters", "messages", "version")
+        for name in ("errors", "events", "files", "invisible_characters", "messages", "server_sent_events", "version")
     }
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}
     assert others <= core

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.client.resume_state import ResumeState
-from agent_kernel.client.sse import SseFrame, frames_of
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
+from agent_kernel.core.server_sent_events import EventDecoder, ServerEvent
 from agent_kernel.notebook.server_client import quote_segment
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -73,7 +73,7 @@ class EventFollower:
         async with self._connection.stream("GET", path, query=told, headers=headers) as (answered, pieces):
             stored = bool(self._after) and STORED in answered
             if not stored:
-                async with aclosing(frames_of(pieces)) as frames:  # type: ignore[type-var]  # it is a generator
+                async with aclosing(_decode(pieces)) as frames:
                     async for frame in frames:
                         self._heard = True
                         if event := self._live(frame):
@@ -82,7 +82,7 @@ class EventFollower:
         async for event in self._rest(path, told):
             yield event
 
-    def _live(self, frame: SseFrame) -> Event | None:
+    def _live(self, frame: ServerEvent) -> Event | None:
         number = int(frame.id) if frame.id.isdecimal() else 0
         if number <= self._after or frame.event not in EVENT_TYPES:
             self._after = max(self._after, number)
@@ -96,7 +96,7 @@ class EventFollower:
         headers = {"Accept": "text/event-stream"}
         events: list[Event] = []
         async with self._connection.stream("GET", path, query=told, headers=headers) as (_, pieces):
-            async for frame in frames_of(pieces):
+            async for frame in _decode(pieces):
                 if frame.event in EVENT_TYPES:
                     events.append(Event.from_json(json.loads(frame.data)))
         for body in self._received.rest([event.body for event in events]):
@@ -108,6 +108,13 @@ class EventFollower:
         self._received.add(event.body)
         self._finished |= isinstance(event.body, TurnFinished)
         return event
+
+
+async def _decode(pieces: AsyncIterator[bytes]) -> AsyncGenerator[ServerEvent, None]:
+    decoder = EventDecoder()
+    async for piece in pieces:
+        for event in decoder.feed(piece):
+            yield event
 
 
 def _restarted(error: AgentKernelError) -> ServerUnreachable:

@@ -18,27 +18,20 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, from_json
 from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
+from agent_kernel.core.server_sent_events import EventDecoder, ServerEvent
 
 CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0
 """The server sends a comment every 10 s; after three missed ones the connection counts as lost."""
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Pauses before each attempt to reopen a lost stream; a restarting server needs a few seconds."""
+CHUNK_BYTES = 64 << 10
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
     "This kernel was not started by a Jupyter server with agent-kernel.",
     hint="%agent start begins one for this kernel alone. Or install agent-kernel where the Jupyter server runs, "
     "restart it, and open the notebook again.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
-    """One server-sent event."""
-
-    id: str
-    event: str
-    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +118,10 @@ class ServerClient:
         connection = self._connection(STREAM_TIMEOUT_S)
         opened(connection)
         try:
-            yield from _frames(self._send(connection, method, path, body, {"Accept": "text/event-stream"}))
+            response = self._send(connection, method, path, body, {"Accept": "text/event-stream"})
+            decoder = EventDecoder()
+            while chunk := response.read1(CHUNK_BYTES):
+                yield from decoder.feed(chunk)
         finally:
             connection.close()
 
@@ -208,20 +204,6 @@ def _tls(host: str) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _frames(response: http.client.HTTPResponse) -> Iterator[ServerEvent]:
-    fields: dict[str, list[str]] = {}
-    for raw in iter(response.readline, b""):
-        line = raw.decode().rstrip("\r\n")
-        if line:
-            name, _, value = line.partition(":")
-            fields.setdefault(name, []).append(value.removeprefix(" "))
-        elif fields:
-            if "data" in fields:
-                number, kind = (fields.get(name, [""])[-1] for name in ("id", "event"))
-                yield ServerEvent(number, kind, "\n".join(fields["data"]))
-            fields = {}
 
 
 def _refusal(status: int, raw: bytes) -> AgentKernelError:

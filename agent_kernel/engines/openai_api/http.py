@@ -12,19 +12,27 @@ import json
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import EngineError, EngineUnreachable
+from agent_kernel.core.server_sent_events import EventDecoder
 from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, plain
 from agent_kernel.engines.openai_api.retry import EngineFault
-from agent_kernel.engines.openai_api.sse_decoder import DONE, END, MAX_ANSWER, EventDecoder, parse_object
 from agent_kernel.engines.openai_api.timeouts import Patience
 
 if TYPE_CHECKING:
     import httpx
 
+MAX_EVENT = 8 << 20
+"""Bytes of one event. Servers that send a call at once put all of its code into one event."""
+MAX_ANSWER = 64 << 20
+"""Bytes of one answer."""
+DONE = "[DONE]"
+END: Mapping[str, Any] = MappingProxyType({})
+"""Stands for the server's end marker. It is recognized by identity, so that no server can send it as data."""
 MAX_REFUSAL = 64 << 10
 MAX_LIST = 8 << 20
 REFUSAL_S = 10.0
@@ -60,19 +68,19 @@ class EndpointConnection:
                 yield parse_object((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
                 yield END
                 return
-            decoder = EventDecoder()
+            decoder = EventDecoder(MAX_EVENT, MAX_ANSWER, EngineError)
             async with aclosing(self._pieces(response, patience)) as pieces:
                 async for piece in pieces:
-                    for data in decoder.feed(piece):
-                        if data.strip() == DONE:
+                    for event in decoder.feed(piece):
+                        if event.data.strip() == DONE:
                             yield END
                             with contextlib.suppress(TimeoutError, EngineFault, EngineError):
                                 async with asyncio.timeout(LAST_BYTES_S):
                                     await anext(pieces, None)
                             return
-                        yield parse_object(data)
-            for data in decoder.end():
-                yield END if data.strip() == DONE else parse_object(data)
+                        yield parse_object(event.data)
+            for event in decoder.end():
+                yield END if event.data.strip() == DONE else parse_object(event.data)
 
     async def models(self) -> list[Mapping[str, Any]]:
         """Return the listed models, possibly none. Raises EngineFault, RequestRefused, EngineError."""
@@ -191,3 +199,17 @@ def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEEP_S),
         headers={"Accept-Encoding": "identity", "User-Agent": "agent-kernel", "Content-Type": "application/json"},
     )
+
+
+def parse_object(data: str) -> Mapping[str, Any]:
+    """Parse a JSON object. Raises EngineError for anything else."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise EngineError(
+            "The server sent what is no JSON object.",
+            hint="Is the url that of an OpenAI-compatible server? It commonly ends in /v1.",
+        )
+    return value

@@ -12,8 +12,8 @@ from typing import Any
 from agent_kernel.core.errors import EngineError
 from agent_kernel.core.messages import ToolCall, parse_arguments
 from agent_kernel.core.protocols import Chunk, EngineRequest, ReasoningChunk, TextChunk, TokenLogprob
+from agent_kernel.engines.openai_api.http import END
 from agent_kernel.engines.openai_api.request import wire_id
-from agent_kernel.engines.openai_api.sse_decoder import END
 
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.openai_api import http, sse_decoder
+from agent_kernel.engines.openai_api import http
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of
@@ -49,7 +49,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_decoder.EventDecoder.__init__, "__defaults__", (1000, 20_000))
+    monkeypatch.setattr(http, "MAX_ANSWER", 20_000)
     async with WireServer([sse(*[delta(content="word ")] * 2000)]) as server:
         with pytest.raises(EngineError, match="not read on"):
             await asked_of(server)

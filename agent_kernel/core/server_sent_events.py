@@ -1,0 +1,95 @@
+"""Decodes server-sent events: bytes in, events out, with limits on all sizes. Standard library only.
+
+The libraries that parse such streams (httpx-sse, the SDK of OpenAI) buffer an endless line or event until memory is
+full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent_kernel.core.errors import AgentKernelError
+
+MAX_EVENT = 256 << 20
+"""Bytes of one event. The largest ones are results of calls that carry the data of their media."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event; ``id`` and ``event`` are empty if it has none."""
+
+    id: str
+    event: str
+    data: str
+
+
+class EventDecoder:
+    """Decodes bytes as they arrive, in chunks of any length. Lines end with LF, CRLF or CR.
+
+    Raises ``error`` for an event of more than ``max_event`` bytes, and for an answer of more than ``max_answer`` bytes.
+    Without ``max_answer`` the answer has no limit.
+    """
+
+    def __init__(
+        self,
+        max_event: int = MAX_EVENT,
+        max_answer: int | None = None,
+        error: type[AgentKernelError] = AgentKernelError,
+    ) -> None:
+        self._max_event = max_event
+        self._max_answer = max_answer
+        self._error = error
+        self._total = 0
+        self._line = bytearray()
+        self._after_cr = False
+        self._forget_event()
+
+    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
+        """Yield the events that are complete now. Events without data, such as comments, are skipped."""
+        if not chunk:
+            return
+        self._total += len(chunk)
+        if self._max_answer is not None and self._total > self._max_answer:
+            raise self._error(f"The server's answer has more than {self._max_answer >> 20} MiB; it was not read on.")
+        if self._after_cr:  # the line ended with the CR; an LF would be the second half of a CRLF
+            chunk = chunk.removeprefix(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        for line in chunk.splitlines(keepends=True):  # of bytes: at LF, CRLF and CR only
+            self._line += line
+            if self._size + len(self._line) > self._max_event:
+                raise self._error(
+                    f"The server sent an event of more than {self._max_event >> 20} MiB; it was not read on."
+                )
+            if line.endswith((b"\n", b"\r")) and (event := self._end_line()):
+                yield event
+
+    def end(self) -> Iterator[ServerEvent]:
+        """Yield the last event of a server that closes the stream without a blank line."""
+        for _ in range(2):
+            if event := self._end_line():
+                yield event
+
+    def _end_line(self) -> ServerEvent | None:
+        """Take in the collected line. The blank line after an event completes it."""
+        line = self._line.rstrip(b"\r\n")
+        self._line.clear()
+        if line:
+            self._size += len(line)
+            name, _, value = line.decode("utf-8", "replace").partition(":")
+            value = value.removeprefix(" ")
+            if name == "data":
+                self._data.append(value)
+            elif name == "id":
+                self._id = value
+            elif name == "event":
+                self._event = value
+            return None
+        event = ServerEvent(self._id, self._event, "\n".join(self._data)) if self._data else None
+        self._forget_event()
+        return event
+
+    def _forget_event(self) -> None:
+        self._size = 0
+        self._id = self._event = ""
+        self._data: list[str] = []
