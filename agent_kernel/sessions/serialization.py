@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media, Message, Role, Text, is_too_deep
-from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, SessionUpdate, Turn, check_id
+from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, Branch, Session, SessionUpdate, Summary, Turn, check_id
 
 MAX_DEPTH = 200
 """Levels of lists and objects in one JSON value. Python's own codec fails at about 1000."""
@@ -34,7 +34,7 @@ def encode(message: Message) -> str:
             f"{message.role!r} is not a role of a message.", hint=f"Roles: {', '.join(sorted(_ROLES))}."
         )
     plain = not (message.calls or message.extra)  # a plain message is flat
-    text = _dump(message.to_json()) if plain else encode_json(message.to_json())
+    text = dumps(message.to_json()) if plain else encode_json(message.to_json())
     if message.extra and len(text) > MAX_EXTRA:
         raise InvalidRequest(f"A message of another program has at most {MAX_EXTRA} characters, not {len(text)}.")
     return text
@@ -62,15 +62,28 @@ def encode_value(value: Any) -> str:
     """Serialize as readable text (é stays é, so that it can be searched), escaped only where UTF-8 cannot encode it."""
     if is_too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels cannot be stored.")
-    return _dump(value)
+    return dumps(value)
 
 
-def _dump(value: Any) -> str:
+def dumps(value: Any) -> str:
+    """Serialize a value of few levels as ``encode_value`` does, without counting its levels."""
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"This cannot be stored as JSON: {error}.") from error
     return text if _is_utf8(text) else json.dumps(value, separators=(",", ":"))
+
+
+def fields_to_json(value: Session | Turn | Branch | Summary, *left_out: str) -> dict[str, Any]:
+    """Return the fields of a value in their order as JSON, without those named ``left_out``."""
+    body = {item.name: getattr(value, item.name) for item in fields(value) if item.name not in left_out}
+    return {name: _to_container(field) for name, field in body.items()}
+
+
+def _to_container(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:

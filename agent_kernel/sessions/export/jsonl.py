@@ -17,16 +17,16 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
 from typing import Any
 
-from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript, transcript_reader
 from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.bare_messages import message_to_json
 from agent_kernel.sessions.export.formats.json_reader import Fields, loads
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, medium
+from agent_kernel.sessions.serialization import dumps
 
 START = b'{"type":"session","format":'
 MAX_LINE = 64 * 2**20
@@ -56,34 +56,23 @@ def read(lines: Iterable[bytes], namespace: str) -> Transcript:
 
 
 def _hash_line(body: dict[str, Any], before: str) -> tuple[bytes, str]:
-    open_end = transcript.dumps(body)[:-1].encode()
+    open_end = dumps(body)[:-1].encode()
     digest = hashlib.sha256(before.encode() + open_end).hexdigest()
     return open_end + f',"sha256":"{digest}"}}\n'.encode(), digest
 
 
 def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
-    by_id, tree = {turn.id: turn for turn in whole.turns}, whole.tree
-    session = transcript.session_body(whole.session)
-    yield {"type": "session", "format": transcript.FORMAT, "session": session}
-    yield from ({"type": "segment", **asdict(segment)} for segment in tree.segments)
-    for branch in whole.branches:
-        yield {"type": "branch", **transcript.branch_body(branch, tree.ends[branch.name])}
-    for turn in whole.turns:
-        yield {"type": "turn", **transcript.turn_body(turn, tree.turns.get(turn.id, 0))}
+    facts = transcript.facts(whole)
+    yield {"type": "session", "format": transcript.FORMAT, "session": facts["session"]}
+    for kind in ("segment", "branch", "turn"):
+        yield from ({"type": kind, **body} for body in facts[_LISTS[kind]])
     yield from (_medium(named, whole.blobs.get(digest)) for digest, named in whole.media.items())
-    for item in whole.items:
-        yield {"type": "item", **transcript.item_body(item, by_id[item.turn]), "message": _message(item.message)}
+    for item, body in zip(whole.items, facts["items"], strict=True):
+        # Its media are named by hash: their bytes have lines of their own.
+        yield {"type": "item", **body, "message": message_to_json(item.message)}
     for file in whole.files:
         yield {"type": "file", "file": kept_files.write(file, whole.blobs.get(file.hash))}
-    yield from ({"type": "summary", **transcript.summary_body(summary)} for summary in whole.summaries)
-
-
-def _message(message: Message) -> dict[str, Any]:
-    """Message with media by hash: their bytes have lines of their own."""
-    body = message.to_json()
-    for own in ("hidden", "extra"):
-        body.pop(own, None)
-    return body
+    yield from ({"type": "summary", **body} for body in facts["summaries"])
 
 
 def _medium(named: Media, data: bytes | None) -> dict[str, Any]:
@@ -98,7 +87,7 @@ class _JsonlReader:
         self._own: dict[str, Any] = {name: [] for name in _LISTS.values()}
         self._reader = MessageReader(Fields({}, "document"))
         self._messages: list[Message] = []
-        self._files: dict[str, File] = {}
+        self._files: list[Fields] = []
         self._blobs: dict[str, bytes] = {}
         self._digest = ""
         self._count = 0
@@ -131,7 +120,7 @@ class _JsonlReader:
                     named = medium(body)
                     self._blobs[named.hash] = transcript_reader.verified_bytes(body, "data", named)
             case "file":
-                self._add_file(body)
+                self._files.append(body.child("file"))
             case "end":
                 self._ended = True
                 if body.get("lines", int) != self._count:
@@ -143,26 +132,8 @@ class _JsonlReader:
             case _:
                 body.refuse(f"unknown line type {kind[:80]!r}")
 
-    def _add_file(self, body: Fields) -> None:
-        file, data = kept_files.read_file(body.child("file"))
-        if file.id in self._files or len(self._files) == kept_files.MAX_FILES:
-            body.refuse(f"its id occurs twice, or there are more than {kept_files.MAX_FILES} files")
-        self._files[file.id] = file
-        if data is not None:
-            self._blobs[file.hash] = data
-
     def transcript(self, namespace: str) -> Transcript:
         place = Fields(self._own, "document")
         if not self._ended:
             place.refuse("the end is missing: the document was cut off")
-        found = transcript_reader.facts(place, namespace)
-        items = tuple(
-            transcript_reader.item(fact, message) for fact, message in zip(found.items, self._messages, strict=True)
-        )
-        named = {medium.hash for item in items for medium in item.message.media} | {
-            file.hash for file in self._files.values()
-        }
-        blobs = {digest: data for digest, data in self._blobs.items() if digest in named}
-        return replace(
-            transcript_reader.build_transcript(place, found, items, blobs), files=tuple(self._files.values())
-        )
+        return transcript_reader.build_transcript(place, namespace, self._messages, self._blobs, files=self._files)

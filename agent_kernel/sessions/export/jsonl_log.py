@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import Item, SessionKey, Summary, Turn
+from agent_kernel.sessions.serialization import dumps
 from agent_kernel.sessions.store.private_store import is_private
 
 VERSION = 1
@@ -80,7 +82,7 @@ class LiveTranscripts:
             return
         try:
             await asyncio.to_thread(self._append, key, b"".join(map(_line, bodies)))
-        except (OSError, ValueError) as error:
+        except (OSError, InvalidRequest) as error:
             log.warning("the transcript of session %s could not be written: %s", key.id, type(error).__name__)
             if not self._has_warned:
                 self._has_warned = True
@@ -163,7 +165,4 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _line(body: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+    return dumps(body).encode() + b"\n"

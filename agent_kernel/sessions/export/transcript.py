@@ -7,24 +7,25 @@
 The last four keys are mistral.rs's serialized session: ``messages`` of all branches as they were stored, with an
 ``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. What that format has
 no place for is in ``agent_kernel``: ``items`` is parallel to ``messages``, ``segments`` is the tree
-(``sessions/whole.py``). The namespace stays at home: it may be a person's name. Format 1 had one branch.
+(``core/session_tree.py``). The namespace stays at home: it may be a person's name. Format 1 had one branch.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agent_kernel.core.messages import Media, Message
-from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
+from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript_reader
 from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats.bare_messages import message_to_json
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES
 from agent_kernel.sessions.export.formats.videos import PNG
+from agent_kernel.sessions.serialization import dumps, fields_to_json
 
 __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "export", "facts", "parse"]
 
@@ -63,7 +64,7 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
     }
     document = {
         "agent_kernel": own,
-        "messages": [message_body(item.message) for item in transcript.items],
+        "messages": [_message_to_json(item.message) for item in transcript.items],
         "images": list(_images(transcript.items, small)),
         "videos": [],
         "files": [kept_files.write(file, small.get(file.hash)) for file in transcript.files],
@@ -86,88 +87,35 @@ def parse(
 
 def facts(transcript: Transcript) -> dict[str, Any]:
     """Return everything but the messages: the values that ``transcript_reader.facts`` reads."""
-    by_id, tree = {turn.id: turn for turn in transcript.turns}, transcript.tree
+    session, tree = transcript.session, transcript.tree
+    by_id = {turn.id: turn for turn in transcript.turns}
     return {
-        "session": session_body(transcript.session),
-        "branches": [branch_body(branch, tree.ends[branch.name]) for branch in transcript.branches],
+        # ``accessed`` and the counts of what exists now belong to the store, and so do the ids of summaries.
+        "session": {"id": session.key.id, **fields_to_json(session, "key", "accessed", "last_seq", "turn_count")},
+        "branches": [
+            # The other fields of a branch follow from the tree.
+            {**fields_to_json(branch, "since", "head", "turns", "current"), "segment": tree.ends[branch.name]}
+            for branch in transcript.branches
+        ],
         "segments": [asdict(segment) for segment in tree.segments],
-        "turns": [turn_body(turn, tree.turns.get(turn.id, 0)) for turn in transcript.turns],
-        "items": [item_body(item, by_id[item.turn]) for item in transcript.items],
-        "summaries": [summary_body(summary) for summary in transcript.summaries],
+        "turns": [{**fields_to_json(turn, "key"), "segment": tree.turns.get(turn.id, 0)} for turn in transcript.turns],
+        "items": [_item_to_json(item, by_id[item.turn]) for item in transcript.items],
+        "summaries": [fields_to_json(summary, "key", "id") for summary in transcript.summaries],
     }
 
 
-def session_body(session: Session) -> dict[str, Any]:
-    return {
-        "id": session.key.id,
-        "title": session.title,
-        "created": session.created,
-        "updated": session.updated,
-        "head": session.head,
-        "revision": session.revision,
-        "turns": session.turns,
-        "branch": session.branch,
-        "tags": list(session.tags),
-        "metadata": dict(session.metadata),
-        "context": session.context,
-        "imported": None if session.imported is None else dict(session.imported),
-    }
-
-
-def branch_body(branch: Branch, segment: int) -> dict[str, Any]:
-    return {"name": branch.name, "parent": branch.parent, "created": branch.created, "segment": segment}
-
-
-def turn_body(turn: Turn, segment: int) -> dict[str, Any]:
-    return {
-        "id": turn.id,
-        "ordinal": turn.ordinal,
-        "state": turn.state,
-        "reason": turn.reason,
-        "cell": turn.cell,
-        "epoch": turn.epoch,
-        "where": turn.where,
-        "model": turn.model,
-        "opened": turn.opened,
-        "closed": turn.closed,
-        "usage": dict(turn.usage),
-        "record": dict(turn.record),
-        "since": turn.since,
-        "segment": segment,
-    }
-
-
-def item_body(item: Item, turn: Turn) -> dict[str, Any]:
+def _item_to_json(item: Item, turn: Turn) -> dict[str, Any]:
     """Cell and epoch are those of the turn, repeated for human readers."""
     body = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
     body |= {"hidden": True} if item.message.hidden else {}
     return body | ({"extra": dict(item.message.extra)} if item.message.extra else {})
 
 
-def summary_body(summary: Summary) -> dict[str, Any]:
-    """The id is left out: it belongs to the store."""
-    return {
-        "last": summary.last,
-        "text": summary.text,
-        "model": summary.model,
-        "usage": dict(summary.usage),
-        "reason": summary.reason,
-        "time": summary.time,
-    }
-
-
-def message_body(message: Message) -> dict[str, Any]:
-    """mistral.rs reads values that are a text or a list of objects, so ``hidden`` and ``extra`` are left out."""
-    body = message.to_json()
-    for own in ("hidden", "extra"):
-        body.pop(own, None)
+def _message_to_json(message: Message) -> dict[str, Any]:
+    body = message_to_json(message)
     if isinstance(body["content"], list):
-        body["content"] = [_part(part) for part in body["content"]]
+        body["content"] = [part | {"type": "image"} if part.get("mime") == PNG else part for part in body["content"]]
     return body
-
-
-def _part(part: dict[str, Any]) -> dict[str, Any]:
-    return part | {"type": "image"} if part.get("mime") == PNG else part
 
 
 def _images(items: tuple[Item, ...], small: Mapping[str, bytes]) -> Iterator[str | dict[str, str]]:
@@ -194,13 +142,3 @@ def _layout(value: Any, levels: int) -> str:
     if isinstance(value, list):
         return "[\n" + ",\n".join(_layout(item, levels - 1) for item in value) + "\n]"
     return "{\n" + ",\n".join(f"{dumps(key)}: {_layout(item, levels - 1)}" for key, item in value.items()) + "\n}"
-
-
-def dumps(value: Any) -> str:
-    """Serialize as readable text, escaped only where UTF-8 cannot encode it."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-    return text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import cast, get_args
 
 from agent_kernel.core.events import TurnState
@@ -20,18 +20,6 @@ FORMAT = 2
 READABLE = (1, 2)
 MARK_IN_METADATA = "agent_kernel.origin"
 """Metadata key that marks an imported session in documents without a field ``imported``."""
-
-
-@dataclass(frozen=True, slots=True)
-class TranscriptFacts:
-    """What a document contains besides the messages. ``items`` are combined with their messages later."""
-
-    session: Session
-    branches: tuple[Branch, ...]
-    turns: tuple[Turn, ...]
-    items: tuple[Fields, ...]
-    summaries: tuple[Summary, ...]
-    tree: BranchTree
 
 
 def read(
@@ -51,14 +39,8 @@ def read_fields(document: Fields, namespace: str) -> Transcript:
     format = read_format(own)
     messages = [reader.message(body) for body in document.each("messages")]
     reader.end()
-    found = facts(own, namespace)
-    if len(found.items) != len(messages):
-        own.refuse(f"{len(found.items)} items do not go with {len(messages)} messages")
-    items = tuple(item(fact, message) for fact, message in zip(found.items, messages, strict=True))
-    kept = list(kept_files.read(document))
-    blobs = reader.blobs | dict(_blobs(own, items)) | {file.hash: data for file, data in kept if data is not None}
-    said = build_transcript(own, found if format > 1 else _of_format_1(found, items), items, blobs)
-    return replace(said, files=tuple(file for file, _ in kept))
+    blobs = reader.blobs | dict(_blobs(own, messages))
+    return build_transcript(own, namespace, messages, blobs, files=document.each("files"), format=format)
 
 
 def read_format(own: Fields) -> int:
@@ -68,52 +50,62 @@ def read_format(own: Fields) -> int:
     return format
 
 
-def facts(own: Fields, namespace: str) -> TranscriptFacts:
+def build_transcript(
+    own: Fields,
+    namespace: str,
+    messages: Sequence[Message],
+    blobs: Mapping[str, bytes],
+    *,
+    files: Iterable[Fields],
+    format: int = FORMAT,
+) -> Transcript:
+    """Combine what ``transcript.facts`` wrote with the messages, the bytes and the files of the document. Bytes that
+    nothing refers to are dropped. Raises InvalidRequest for what no store of ours could have held."""
     session = _session(own.child("session"), namespace)
     bodies = list(own.each("turns"))
     turns = tuple(_turn(body, session.key) for body in bodies)
-    placed = {turn.id: body.count("segment", 0) for turn, body in zip(turns, bodies, strict=True)}
-    named = list(own.each("branches"))
     segments = tuple(
         TreeSegment(body.count("id"), body.count("parent"), body.count("since")) for body in own.each("segments")
     )
-    ends = {body.utf8("name"): body.count("segment") for body in named}
-    return TranscriptFacts(
-        session,
-        tuple(_branch(body, session) for body in named),
-        turns,
-        tuple(own.each("items")),
-        tuple(_summary(body, session.key) for body in own.each("summaries")),
-        BranchTree(segments, ends, {turn: segment for turn, segment in placed.items() if segment}),
+    ends = {body.utf8("name"): body.count("segment") for body in own.each("branches")}
+    placed = {turn.id: body.count("segment", 0) for turn, body in zip(turns, bodies, strict=True)}
+    tree = BranchTree(segments, ends, {turn: segment for turn, segment in placed.items() if segment})
+    branches = tuple(_branch(body, session) for body in own.each("branches"))
+    summaries = tuple(_summary(body, session.key) for body in own.each("summaries"))
+    facts = list(own.each("items"))
+    if len(facts) != len(messages):
+        own.refuse(f"{len(facts)} items do not go with {len(messages)} messages")
+    items = tuple(_item(fact, message) for fact, message in zip(facts, messages, strict=True))
+    if format == 1:
+        turns = _compute_since(turns, items)
+    kept = list(kept_files.read(files))
+    transcript = Transcript(session, turns, items, branches, summaries, tree, tuple(file for file, _ in kept))
+    named = transcript.media.keys() | {file.hash for file, _ in kept}
+    blobs = {**blobs, **{file.hash: data for file, data in kept if data is not None}}
+    TranscriptValidator(own, transcript).check()
+    return replace(
+        transcript,
+        blobs={digest: data for digest, data in blobs.items() if digest in named},
+        branches=tuple(resolve_branches(branches, tree, turns, items)),
     )
 
 
-def item(body: Fields, message: Message) -> Item:
-    said = replace(message, hidden=body.get("hidden", bool, False), extra=body.get("extra", dict, {}))
-    return Item(body.count("seq"), body.get("turn", str), said, body.time("time"))
+def _item(body: Fields, message: Message) -> Item:
+    message = replace(message, hidden=body.get("hidden", bool, False), extra=body.get("extra", dict, {}))
+    return Item(body.count("seq"), body.get("turn", str), message, body.time("time"))
 
 
-def build_transcript(
-    own: Fields, found: TranscriptFacts, items: tuple[Item, ...], blobs: dict[str, bytes]
-) -> Transcript:
-    """Combine the parts. Raises InvalidRequest for what no store of ours could have held."""
-    transcript = Transcript(found.session, found.turns, items, found.branches, found.summaries, found.tree, blobs=blobs)
-    TranscriptValidator(own, transcript).check()
-    branches = tuple(resolve_branches(found.branches, found.tree, found.turns, items))
-    return replace(transcript, branches=branches)
-
-
-def _of_format_1(found: TranscriptFacts, items: Sequence[Item]) -> TranscriptFacts:
+def _compute_since(turns: Sequence[Turn], items: Sequence[Item]) -> tuple[Turn, ...]:
     """Compute ``since`` of turns, which format 1 did not always contain: the end of the items of the turns before."""
     last: dict[str, int] = {}
     for stored in items:
         last[stored.turn] = max(stored.seq, last.get(stored.turn, 0))
-    turns: list[Turn] = []
+    dated: list[Turn] = []
     head = 0
-    for turn in found.turns:
-        turns.append(replace(turn, since=head))
+    for turn in turns:
+        dated.append(replace(turn, since=head))
         head = max(head, last.get(turn.id, 0))
-    return replace(found, turns=tuple(turns))
+    return tuple(dated)
 
 
 def _session(body: Fields, namespace: str) -> Session:
@@ -198,9 +190,9 @@ def _number(field: Fields) -> float:
     return cast(float, field.value)
 
 
-def _blobs(own: Fields, items: Sequence[Item]) -> Iterator[tuple[str, bytes]]:
-    """Yield inline media other than PNG that an item refers to."""
-    named = {medium.hash: medium for stored in items for medium in stored.message.media}
+def _blobs(own: Fields, messages: Sequence[Message]) -> Iterator[tuple[str, bytes]]:
+    """Yield inline media other than PNG that a message refers to."""
+    named = {medium.hash: medium for message in messages for medium in message.media}
     for digest, body in own.items("blobs"):
         if digest in named and body.child("data").value is not None:
             yield digest, verified_bytes(body, "data", named[digest])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from typing import Any, Literal
 
@@ -15,8 +14,9 @@ from agent_kernel.core.errors import (
     SessionNotFound,
     StoreError,
 )
-from agent_kernel.core.session import Item, Session, SessionKey, Turn, new_id
+from agent_kernel.core.session import Item, Session, SessionKey, new_id
 from agent_kernel.sessions.export.import_export import export_session, import_session
+from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.store.private_store import is_private, private_id
 from jupyter_ext.api.http.etag import etag, seen_revision
 from jupyter_ext.api.http.handler import AgentHandler, guarded
@@ -72,12 +72,6 @@ def names_of(session: Session) -> str:
 
 def item_to_json(item: Item) -> dict[str, Any]:
     return {"seq": item.seq, "turn": item.turn, "time": item.time, "message": item.message.to_json()}
-
-
-def turn_to_json(turn: Turn) -> dict[str, Any]:
-    fields = [field.name for field in dataclasses.fields(turn) if field.name not in ("key", "usage", "record")]
-    body = {name: getattr(turn, name) for name in fields}
-    return {**body, "usage": dict(turn.usage), "record": dict(turn.record)}
 
 
 class SessionsHandler(AgentHandler):
@@ -270,7 +264,9 @@ class SessionItemsHandler(AgentHandler):
         turns = await store.turns(session.key, branch=branch)
         with contextlib.suppress(StoreError):  # a full disk hinders nobody from reading
             await store.touch(session.key)
-        self.reply({"items": [item_to_json(item) for item in items], "turns": [turn_to_json(turn) for turn in turns]})
+        self.reply(
+            {"items": [item_to_json(item) for item in items], "turns": [fields_to_json(turn, "key") for turn in turns]}
+        )
 
 
 class BlobHandler(AgentHandler):

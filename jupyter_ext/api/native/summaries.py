@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from agent_kernel.core.session import SessionKey, Summary, Turn
+from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.usage_report import CALLS, account
 from jupyter_ext.api.http.handler import AgentHandler, guarded
 from jupyter_ext.api.native.models import current_engine
@@ -20,8 +20,7 @@ LOOKED_AT = 20
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
     """``last`` is the number of the newest item that the summary replaces."""
-    names = [field.name for field in dataclasses.fields(summary) if field.name not in ("key", "usage")]
-    return {**{name: getattr(summary, name) for name in names}, "usage": dict(summary.usage)}
+    return fields_to_json(summary, "key")
 
 
 class CompactHandler(AgentHandler):

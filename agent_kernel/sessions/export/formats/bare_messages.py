@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Session, SessionKey, Turn
@@ -52,6 +53,11 @@ def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[
             _count(left_out, "of failed turns")
         else:
             yield item.message
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """Return the message without ``hidden`` and ``extra``: mistral.rs reads only texts and lists of objects."""
+    return {name: value for name, value in message.to_json().items() if name not in ("hidden", "extra")}
 
 
 def _count(left_out: dict[str, int], what: str) -> None:

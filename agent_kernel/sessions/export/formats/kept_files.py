@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agent_kernel.core import files
@@ -24,19 +24,19 @@ def write(file: File, data: bytes | None) -> dict[str, Any]:
     return body if data is None else files.with_body(body, data, text=file.is_text)
 
 
-def read(place: Fields, name: str = "files") -> Iterator[tuple[File, bytes | None]]:
+def read(bodies: Iterable[Fields]) -> Iterator[tuple[File, bytes | None]]:
     """Yield each file with its bytes, if the document contains them. Raises InvalidRequest for a duplicate id, bytes
     that do not match their hash, and more than MAX_FILES files."""
     seen: set[str] = set()
-    for body in place.each(name):
-        file, data = read_file(body)
+    for body in bodies:
+        file, data = _read_file(body)
         if file.id in seen or len(seen) == MAX_FILES:
             body.refuse(f"its id occurs twice, or there are more than {MAX_FILES} files")
         seen.add(file.id)
         yield file, data
 
 
-def read_file(body: Fields) -> tuple[File, bytes | None]:
+def _read_file(body: Fields) -> tuple[File, bytes | None]:
     """Parse a file. Without bytes and hash it is a missing file: its error is kept, or it was left out for its size."""
     text, encoded = body.child("text"), body.child("data_base64")
     data = text.value.encode("utf-8", "surrogatepass") if isinstance(text.value, str) else None

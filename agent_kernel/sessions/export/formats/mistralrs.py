@@ -21,7 +21,11 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats import kept_files, videos
-from agent_kernel.sessions.export.formats.bare_messages import transcript_from_messages, visible_messages
+from agent_kernel.sessions.export.formats.bare_messages import (
+    message_to_json,
+    transcript_from_messages,
+    visible_messages,
+)
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
@@ -32,9 +36,7 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
     """Write one branch. PNG images go to ``images``; other media become ``files`` with their bytes, before the files of
     the session. Results are in the order of their calls, since readers assign them only by that."""
     media = _MediaLists(transcript, left_out)
-    messages = [
-        _tagged(_body(message, media)) for message in _in_call_order(visible_messages(transcript, branch, left_out))
-    ]
+    messages = [_body(message, media) for message in _in_call_order(visible_messages(transcript, branch, left_out))]
     kept = [kept_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
     lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *kept]}
     return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
@@ -47,7 +49,7 @@ def read(document: Fields, namespace: str) -> Transcript:
     reader = MessageReader(document)
     said = [(place, reader.message(place)) for place in document.each("messages")]
     reader.end()
-    kept = list(kept_files.read(document))
+    kept = list(kept_files.read(document.each("files")))
     blobs = reader.blobs | {file.hash: data for file, data in kept if data is not None}
     # Files that ``write`` made of media: their ids say so.
     media = {file.hash[:12]: file for file, data in kept if data is not None and file.id == _file_id(file.hash)}
@@ -162,20 +164,11 @@ def _file_id(digest: str) -> str:
 
 
 def _body(message: Message, media: _MediaLists) -> dict[str, Any]:
-    body: dict[str, Any] = {"role": message.role, "content": media.content(message)}
-    if message.calls:
-        body["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
-            for call in message.calls
-        ]
-    if message.reasoning:
-        body["reasoning_content"] = message.reasoning
-    if message.name:
-        body["name"] = message.name
-    if message.status not in (None, "success"):
-        body["status"] = message.status
-    return body
-
-
-def _tagged(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {"Left" if isinstance(value, str) else "Right": value} for name, value in body.items()}
+    """Write a message with tagged values. Results belong to calls by their order, so they have no call id."""
+    body = message_to_json(message) | {"content": media.content(message)}
+    left_out = {"tool_call_id"} | ({"status"} if message.status == "success" else set())
+    return {
+        name: {"Left" if isinstance(value, str) else "Right": value}
+        for name, value in body.items()
+        if name not in left_out
+    }

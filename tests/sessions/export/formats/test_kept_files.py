@@ -107,12 +107,14 @@ def listed(**facts: Any) -> Fields:
 )
 def test_what_is_wrong_with_a_file_is_refused_by_its_place(facts: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"document\.files\[[01]\]"):
-        list(kept_files.read(listed(**facts)))
+        list(kept_files.read(listed(**facts).each("files")))
 
 
 def test_facts_that_nobody_vouches_for_are_made_harmless() -> None:
     odd = {"id": "../x", "name": "a\r\n\u202e\ud800" + "b" * 300, "mime_type": "text/html\r\nX: y", "format": "<b>"}
-    (made, data), _ = kept_files.read(listed(**odd, purpose="\x00", source={"tool": "\x1b[31m"}, bytes=10**9))
+    (made, data), _ = kept_files.read(
+        listed(**odd, purpose="\x00", source={"tool": "\x1b[31m"}, bytes=10**9).each("files")
+    )
     assert data == b"hello"
     assert (made.size, made.mime, made.format, made.purpose) == (5, "application/octet-stream", "", "agent_output")
     assert made.id.startswith("file-")
