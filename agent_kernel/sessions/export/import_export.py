@@ -9,6 +9,7 @@ import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, cast
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, SessionNotFound
@@ -71,11 +72,11 @@ async def export_session(
     writer = FORMATS.get(format)
     if writer is None:
         raise InvalidRequest(f"There is no format {format[:80]!r}.", hint=f"Formats: {', '.join(FORMATS)}.")
-    found = await read_snapshot(store, key)
-    if found is None:
-        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+    found = await _read_session(store, key)
     if branch is not None and branch not in {known.name for known in found.branches}:
         raise InvalidRequest(f"There is no branch {branch[:80]!r}.", details={"branch": branch})
+    if branch is not None and format in OWN:
+        raise InvalidRequest("This format holds all branches.")
     return await asyncio.to_thread(writer, found, branch, {})
 
 
@@ -124,15 +125,20 @@ async def import_session(
 async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey, title: str = "") -> Session:
     """Copy a session with all branches; its turns get new ids. Raises SessionNotFound, Conflict if ``target``
     exists."""
-    found = await read_snapshot(store, key)
-    if found is None:
-        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+    found = await _read_session(store, key)
     copy = with_new_turn_ids(replace(found, session=replace(found.session, title=title or found.session.title)))
     large = [file for file in copy.files if file.hash and file.hash not in copy.blobs]
     copy = replace(copy, files=tuple(file for file in copy.files if file not in large))
     copy = await asyncio.to_thread(sanitize, copy, target, now=time.time(), trusted=True)
     session = await store.restore(copy, copy.blobs)
     return await _copy_large_files(store, key, session, large)
+
+
+async def _read_session(store: SessionStore, key: SessionKey) -> Transcript:
+    found = await read_snapshot(store, key)
+    if found is None:
+        raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
+    return found
 
 
 async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:
@@ -223,35 +229,25 @@ def _preview(read: Transcript, come: Transcript, format: str) -> ImportPreview:
 
 
 def _write_own(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    if branch is not None:
-        raise InvalidRequest("This format holds all branches.")
     return transcript.export(found, inline_bytes=None)
 
 
 def _write_chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    document = chat.write(found, branch, left_out)
-    return replace(Exported(document), left_out=_count_files(found, left_out))
+    return Exported(chat.write(found, branch, left_out), left_out=_count_files(found, left_out))
 
 
 def _write_mistralrs(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return replace(Exported(mistralrs.write(found, branch, left_out)), left_out=left_out)
+    return Exported(mistralrs.write(found, branch, left_out), left_out=left_out)
 
 
 def _write_jsonl(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    if branch is not None:
-        raise InvalidRequest("This format holds all branches.")
     return Exported(b"".join(jsonl.write(found)), media_type="application/jsonl", suffix=".jsonl")
 
 
-def _write_markdown(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return _to_export(*markdown.write(found, branch, beside=False))
-
-
-def _write_markdown_files(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return _to_export(*markdown.write(found, branch, beside=True))
-
-
-def _to_export(text: str, files: Mapping[str, bytes]) -> Exported:
+def _write_markdown(
+    found: Transcript, branch: str | None, left_out: dict[str, int], *, beside: bool = False
+) -> Exported:
+    text, files = markdown.write(found, branch, beside=beside)
     return Exported(text.encode(), files, "text/markdown", ".md")
 
 
@@ -270,7 +266,7 @@ FORMATS: Mapping[str, Writer] = {
     "openai": _write_chat,
     "mistralrs": _write_mistralrs,
     "markdown": _write_markdown,
-    "markdown-files": _write_markdown_files,
+    "markdown-files": partial(_write_markdown, beside=True),
     "notebook": _write_notebook,
 }
 """Export formats by name."""

@@ -27,6 +27,7 @@ from agent_kernel.core.messages import (
     tool_result,
 )
 from agent_kernel.core.session import Item
+from agent_kernel.sessions.export.formats.chat import data_url
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "responses"
@@ -237,7 +238,7 @@ def _cut_data_url(text: str, media: dict[str, Media]) -> str:
 
 def _data_url(medium: Media, blobs: Mapping[str, bytes]) -> str:
     data = medium.data if medium.data is not None else blobs.get(medium.hash)
-    return f"data:{medium.mime};base64,{base64.b64encode(data).decode()}" if data is not None else ""
+    return data_url(medium, data) if data is not None else ""
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
