@@ -7,10 +7,12 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.command import Command, group
-from agent_kernel.core.settings import Settings
+from agent_kernel.core.setting import variable
+from agent_kernel.core.settings import SETTINGS, Settings
 from agent_kernel.permissions import AdminPolicy, Policy
 from agent_kernel.permissions.admin_policy import policy_paths
 from agent_kernel.permissions.policy import to_json
@@ -41,15 +43,15 @@ def show_arguments(parser: argparse.ArgumentParser) -> None:
 def show(args: argparse.Namespace) -> int:
     settings = Settings.from_env()
     policy = policy_of(settings)
-    rows = [(name, _plain(name, getattr(settings, name)), _source(name)) for name in _names()]
+    rows = [(name, _plain(name, getattr(settings, name)), _source(name)) for name in SETTINGS]
     rules = {name: to_json(ruling) for name, ruling in policy.table()}
     if args.json:
         files = [{"path": str(file.path), "binding": file.binding} for file in policy.admin.files]
-        told = {name: {"value": value, "from": source} for name, value, source in rows}
-        print(json.dumps({"settings": told, "permissions": rules, "administrator": files}, indent=2))
+        values = {name: {"value": value, "from": source} for name, value, source in rows}
+        print(json.dumps({"settings": values, "permissions": rules, "administrator": files}, indent=2))
         return 0
     for name, value, source in rows:
-        print(f"{name:<22}{_shown(value):<40} {source}")
+        print(f"{name:<22}{_format(value):<40} {source}")
     print(f"\n{NOTE}\n")
     for name, rule in rules.items():
         firm = ", each time" if rule["firm"] and rule["permission"] == "ask" else ""
@@ -58,13 +60,19 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _names() -> list[str]:
-    return [item.name for item in dataclasses.fields(Settings)]
+def describe(args: argparse.Namespace) -> int:
+    """Print all settings as a Markdown table, which is that of docs/settings.md."""
+    defaults = dataclasses.asdict(Settings())
+    print("| setting | default | what it does |\n|---|---|---|")
+    for name, setting in SETTINGS.items():
+        # The directories depend on the machine and the user; their text says what they are.
+        default = "" if setting.kind is Path else f"`{json.dumps(defaults[name])}`"
+        print(f"| `{name}` | {default} | {setting.help} |")
+    return 0
 
 
 def _source(name: str) -> str:
-    variable = f"AGENT_KERNEL_{name.upper()}"
-    return variable if os.environ.get(variable) else "default"
+    return variable(name) if os.environ.get(variable(name)) else "default"
 
 
 def _plain(name: str, value: object) -> object:
@@ -75,13 +83,18 @@ def _plain(name: str, value: object) -> object:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value) or "-"
 
 
 CONFIG = Command(
     "config",
     "what is set, and what may run by it",
-    group((Command("show", "show every setting with its origin, and what may run", show_arguments, show),)),
+    group(
+        (
+            Command("show", "show every setting with its origin, and what may run", show_arguments, show),
+            Command("describe", "print what each setting does, as a Markdown table", lambda parser: None, describe),
+        )
+    ),
     lambda args: 2,
 )

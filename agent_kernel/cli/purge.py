@@ -21,7 +21,8 @@ from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import NotebookBinding, Session, SessionKey
-from agent_kernel.core.settings import OFF, Settings
+from agent_kernel.core.setting import OFF
+from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
 ALWAYS_LEFT = (

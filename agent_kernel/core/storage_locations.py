@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core.session import NotebookBinding, SessionKey
-from agent_kernel.core.settings import OFF, Settings
+from agent_kernel.core.setting import OFF
+from agent_kernel.core.settings import Settings
 
 NOTEBOOK = ".ipynb"
 DELETED = "deleted:"

@@ -19,7 +19,8 @@ from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Engine, Sandbox, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.settings import OFF, Permission, Settings
+from agent_kernel.core.setting import OFF
+from agent_kernel.core.settings import Permission, Settings
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.worker_environment import interpreter

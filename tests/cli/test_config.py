@@ -63,3 +63,8 @@ def test_no_secret_is_shown_that_stands_where_its_name_belongs(
         text = told(capsys, *words)
         assert "work" in text
         assert "hunter2" not in text
+
+
+def test_the_table_of_the_guide_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert guide.read_text("utf-8").endswith("\n\n" + told(capsys, "config", "describe"))
