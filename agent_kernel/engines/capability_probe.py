@@ -121,43 +121,43 @@ class Probe:
 
     async def _tools(self) -> Finding:
         """A model may answer in words although it could call a tool, so the tool is then requested by name."""
-        said = await self._ask(SUM, tools=(ADD,))
-        if said.calls:
-            return Finding("tools", "ok", _describe_call(said.calls[0]))
-        named = ProbeReply() if said.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
+        reply = await self._ask(SUM, tools=(ADD,))
+        if reply.calls:
+            return Finding("tools", "ok", _describe_call(reply.calls[0]))
+        named = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
         if named.calls:
             return Finding("tools", "unsure", f"{_describe_call(named.calls[0])}, but only when asked for by name")
-        why = f"no call came, but text: {_short(said.text)}. Does the server parse the calls of this model?"
-        return Finding("tools", "lacks", said.error or why)
+        why = f"no call came, but text: {_short(reply.text)}. Does the server parse the calls of this model?"
+        return Finding("tools", "lacks", reply.error or why)
 
     async def _tool_choice(self) -> Finding:
-        said = await self._ask("Say hello.", tools=(ADD,), tool_choice="required")
-        if said.error:
-            return Finding("tool_choice", "lacks", said.error)
-        called = bool(said.calls)
+        reply = await self._ask("Say hello.", tools=(ADD,), tool_choice="required")
+        if reply.error:
+            return Finding("tool_choice", "lacks", reply.error)
+        called = bool(reply.calls)
         return Finding("tool_choice", "ok" if called else "lacks", "" if called else "required was ignored")
 
     async def _response_format(self) -> Finding:
-        said = await self._ask("Name a planet.", output=PLANET)
-        if said.error:
-            return Finding("response_format", "lacks", said.error)
+        reply = await self._ask("Name a planet.", output=PLANET)
+        if reply.error:
+            return Finding("response_format", "lacks", reply.error)
         try:
-            kept = set(json.loads(said.text)) == {"zq_planet"}
+            kept = set(json.loads(reply.text)) == {"zq_planet"}
         except (ValueError, TypeError):
             kept = False
-        return Finding("response_format", "ok" if kept else "lacks", "" if kept else f"ignored: {_short(said.text)}")
+        return Finding("response_format", "ok" if kept else "lacks", "" if kept else f"ignored: {_short(reply.text)}")
 
     async def _images(self) -> Finding:
         if not self._seeing.info().vision:
             return Finding("images", "lacks", "this model reads text only")
         colours = random.sample(sorted(COLOURS), 3)
-        said = await self._ask(STRIPES, media=[stripes(*(COLOURS[colour] for colour in colours))])
-        if said.error:
-            return Finding("images", "lacks", said.error)
-        seen = [word for word in re.findall(r"[a-z]+", said.text.lower()) if word in COLOURS][:3] == colours
-        told = f"stripes in {', '.join(colours)} are: {_short(said.text)}"
+        reply = await self._ask(STRIPES, media=[stripes(*(COLOURS[colour] for colour in colours))])
+        if reply.error:
+            return Finding("images", "lacks", reply.error)
+        seen = [word for word in re.findall(r"[a-z]+", reply.text.lower()) if word in COLOURS][:3] == colours
+        detail = f"stripes in {', '.join(colours)} are: {_short(reply.text)}"
         off = "" if self._engine.info().vision or not seen else "; set vision of this engine to true"
-        return Finding("images", "ok" if seen else "unsure", told + off)
+        return Finding("images", "ok" if seen else "unsure", detail + off)
 
     async def _ask(
         self,
@@ -172,14 +172,14 @@ class Probe:
         request = EngineRequest(
             (user(prompt, media),), tools, sampling, session="probe", tool_choice=tool_choice, output=output
         )
-        said, engine = ProbeReply(), self._seeing if media else self._engine
+        reply, engine = ProbeReply(), self._seeing if media else self._engine
         try:
             async with aclosing(engine.stream(request)) as chunks:
                 async for chunk in chunks:
-                    said.chunks.append(chunk)
+                    reply.chunks.append(chunk)
         except AgentKernelError as error:
-            said.error = str(error)
-        return said
+            reply.error = str(error)
+        return reply
 
 
 def missing(findings: Sequence[Finding]) -> list[str]:
@@ -187,14 +187,14 @@ def missing(findings: Sequence[Finding]) -> list[str]:
     return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
 
 
-def _streaming(said: ProbeReply) -> Finding:
-    if said.pieces > 1:
-        return Finding("streaming", "ok", f"{said.pieces} pieces")
+def _streaming(reply: ProbeReply) -> Finding:
+    if reply.pieces > 1:
+        return Finding("streaming", "ok", f"{reply.pieces} pieces")
     return Finding("streaming", "lacks", "the answer came in one piece")
 
 
-def _usage(said: ProbeReply) -> Finding:
-    end = said.chunks[-1]
+def _usage(reply: ProbeReply) -> Finding:
+    end = reply.chunks[-1]
     assert isinstance(end, EndChunk)
     usage = end.usage
     if usage.estimated:

@@ -16,8 +16,8 @@ class ModelSlot:
     behind it, so that no request waits forever."""
 
     def __init__(self) -> None:
-        self._line: deque[object] = deque()
-        self._sitting: Engine | None = None
+        self._queue: deque[object] = deque()
+        self._current: Engine | None = None
         self._requests = 0
         self._changed = asyncio.Event()
 
@@ -25,30 +25,30 @@ class ModelSlot:
         """Yield what is being waited for, until ``engine`` has the slot and its request is counted. ``leave`` ends the
         request."""
         ticket = object()
-        self._line.append(ticket)
+        self._queue.append(ticket)
         try:
-            while not self._free(ticket, engine):
+            while not self._is_free(ticket, engine):
                 changed = self._changed
-                yield WaitChunk("waiting for the model before", None, self._line.index(ticket) + 1)
+                yield WaitChunk("waiting for the model before", None, self._queue.index(ticket) + 1)
                 await changed.wait()
-            if self._sitting is not engine:
-                if self._sitting is not None:
-                    yield WaitChunk(f"unloading {self._sitting.info().model}")
-                    await self._sitting.aclose()
-                self._sitting = engine
+            if self._current is not engine:
+                if self._current is not None:
+                    yield WaitChunk(f"unloading {self._current.info().model}")
+                    await self._current.aclose()
+                self._current = engine
             self._requests += 1
         finally:
-            self._line.remove(ticket)
-            self._tell()
+            self._queue.remove(ticket)
+            self._notify()
 
     def leave(self) -> None:
         self._requests -= 1
-        self._tell()
+        self._notify()
 
-    def _free(self, ticket: object, engine: Engine) -> bool:
-        return self._line[0] is ticket and (self._sitting in (None, engine) or not self._requests)
+    def _is_free(self, ticket: object, engine: Engine) -> bool:
+        return self._queue[0] is ticket and (self._current in (None, engine) or not self._requests)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -56,15 +56,15 @@ class ModelSlot:
 class SlottedEngine:
     """An engine whose model is loaded only while it has the slot."""
 
-    def __init__(self, engine: Engine, seat: ModelSlot) -> None:
+    def __init__(self, engine: Engine, slot: ModelSlot) -> None:
         self.engine = engine
-        self._seat = seat
+        self._slot = slot
 
     def info(self) -> EngineInfo:
         return self.engine.info()
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        async with aclosing(self._seat.wait(self.engine)) as waits:
+        async with aclosing(self._slot.wait(self.engine)) as waits:
             async for wait in waits:
                 yield wait
         try:
@@ -72,7 +72,7 @@ class SlottedEngine:
                 async for chunk in chunks:
                     yield chunk
         finally:
-            self._seat.leave()
+            self._slot.leave()
 
     async def aclose(self) -> None:
         await self.engine.aclose()

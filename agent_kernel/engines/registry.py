@@ -38,9 +38,9 @@ def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredMod
 
 def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
     if not NAME.fullmatch(name) or name in COMMANDS:
-        raise InvalidRequest(f"{name!r} can not name an engine: letters, digits, dots and hyphens, 64 at most.")
+        raise InvalidRequest(f"{name!r} cannot name an engine: letters, digits, dots and hyphens, 64 at most.")
     if name in catalog():
-        raise InvalidRequest(f"An engine can not be named {name}: that is a model of the catalog.")
+        raise InvalidRequest(f"An engine cannot be named {name}: that is a model of the catalog.")
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f"The engine {name} is described by an object with a url.")
     try:
@@ -61,18 +61,20 @@ class NamedEngines:
         self._settings = settings
         self._local = local
         self._configured = parse_engines(settings.engines)
-        self._seat = ModelSlot()
-        self._made: dict[str, Engine] = {}
+        self._slot = ModelSlot()
+        self._created: dict[str, Engine] = {}
         named = self._configured.get(settings.engine)
-        sits = settings.engine == "local" or isinstance(named, ConfiguredModel)
-        self._own: Engine = SlottedEngine(own, self._seat) if sits else own
+        uses_slot = settings.engine == "local" or isinstance(named, ConfiguredModel)
+        self._own: Engine = SlottedEngine(own, self._slot) if uses_slot else own
         model = named.model if named else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
-        self._exits = EgressPolicy(settings.local_only)
+        self._egress = EgressPolicy(settings.local_only)
         try:
             self._check(own.info())
         except LocalOnly as refused:
-            raise InvalidRequest(f"This server can not start so: {refused.message}", hint=refused.hint) from None
+            raise InvalidRequest(
+                f"This server cannot start with these settings: {refused.message}", hint=refused.hint
+            ) from None
 
     def get(self, name: str = "") -> Engine:
         """Return the engine ``name``: one of the configuration, a model of the catalog, or a URL (``URL#MODEL``).
@@ -82,48 +84,48 @@ class NamedEngines:
         Whether the caller may pass a URL is decided by the API, not here."""
         if name in self._own_names or (name not in self._configured and name == self._own.info().model):
             return self._own
-        if name not in self._made:
+        if name not in self._created:
             engine = self._make(name)
             self._check(engine.info())
-            self._made[name] = engine
-        return self._made[name]
+            self._created[name] = engine
+        return self._created[name]
 
-    def listed(self) -> list[dict[str, Any]]:
+    def describe_configured(self) -> list[dict[str, Any]]:
         """Return the engines of the configuration for display, without secrets."""
         rows = []
         for name, settings in self._configured.items():
             local = isinstance(settings, ConfiguredModel) or settings.local
             host = "" if isinstance(settings, ConfiguredModel) else settings.host
-            refused = not local and not self._exits.allows("")
+            refused = not local and not self._egress.allows("")
             rows.append({"name": name, "model": settings.model, "local": local, "host": host, "refused": refused})
         return rows
 
     @property
     def used(self) -> dict[str, Engine]:
         """Engines created so far, by name; the server's own has the empty name."""
-        return {"": self._own, **self._made}
+        return {"": self._own, **self._created}
 
     @property
     def local_engines(self) -> list[Engine]:
         """Engines used so far that hold a model of this machine."""
-        used = {id(engine): engine for engine in (self._own, *self._made.values())}
+        used = {id(engine): engine for engine in (self._own, *self._created.values())}
         return [engine.engine for engine in used.values() if isinstance(engine, SlottedEngine)]
 
     async def aclose(self) -> None:
-        for engine in (self._own, *self._made.values()):
+        for engine in (self._own, *self._created.values()):
             await engine.aclose()
 
     def _make(self, name: str) -> Engine:
         if is_url(name):
             return _remote(Endpoint.of_url(name))
-        found = self._configured.get(name)
-        if isinstance(found, Endpoint):
-            return _remote(found, name)
-        if isinstance(found, ConfiguredModel) or name in catalog() or is_path(name) or HubId.parse(name):
-            model = found.model if found else name
-            if model in {*self._made, *self._own_names}:
-                return self._made.get(model, self._own)
-            return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._seat)
+        configured = self._configured.get(name)
+        if isinstance(configured, Endpoint):
+            return _remote(configured, name)
+        if isinstance(configured, ConfiguredModel) or name in catalog() or is_path(name) or HubId.parse(name):
+            model = configured.model if configured else name
+            if model in {*self._created, *self._own_names}:
+                return self._created.get(model, self._own)
+            return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._slot)
         near = difflib.get_close_matches(name, [*self._configured, *catalog()], 1)
         meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
@@ -131,15 +133,15 @@ class NamedEngines:
     def _check(self, info: EngineInfo) -> None:
         """Refuse an engine that reports sending conversations elsewhere, whatever its address."""
         if not info.local:
-            self._exits.check("", f"the conversation with {info.host or info.model}")
+            self._egress.check("", f"the conversation with {info.host or info.model}")
 
 
 def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine | None:
     """Return the engine of the configuration that ``settings.engine`` names, or None."""
-    found = parse_engines(settings.engines).get(settings.engine)
-    if isinstance(found, Endpoint):
-        return _remote(found, settings.engine)
-    return local(replace(settings, engine="local", model=found.model)) if found else None
+    configured = parse_engines(settings.engines).get(settings.engine)
+    if isinstance(configured, Endpoint):
+        return _remote(configured, settings.engine)
+    return local(replace(settings, engine="local", model=configured.model)) if configured else None
 
 
 def _remote(endpoint: Endpoint, name: str = "") -> Engine:

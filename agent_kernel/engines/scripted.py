@@ -6,9 +6,9 @@ rounds; each model call plays one:
     {"text": "Hello", "deltas": 5, "delay": 0.02,     text in 5 pieces, 0.02 s before each
      "reasoning": "Hm.",
      "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}],
-     "when": "word",        only if the last message of the person holds this
+     "when": "word",        only if the last message of the user contains this
      "loop": true,          may be played again; others are played once
-     "finish": "length",      the answer is said to be cut at the limit of tokens
+     "finish": "length",    the answer counts as cut at the token limit
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
 
 The first round that fits is played. Calls are left out when the request has no tools. A text ends before a stop
@@ -61,7 +61,7 @@ class ScriptedEngine:
         self._seen: dict[str, list[str]] = {}
         self._calls = 0
         self.requests: list[EngineRequest] = []
-        """Every request so far, for tests that ask what the model saw."""
+        """Every request so far, for tests that check what the model saw."""
 
     def info(self) -> EngineInfo:
         return EngineInfo("scripted", True, self._context_length, vision=self._vision, state="ready")
@@ -140,7 +140,7 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
         try:
             script = json.loads(script.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise InvalidRequest(f"The script can not be read: {error}.") from error
+            raise InvalidRequest(f"The script cannot be read: {error}.") from error
     if not isinstance(script, list | tuple) or not all(isinstance(entry, Mapping) for entry in script):
         raise InvalidRequest("A script is a list of rounds, each an object.")
     for entry in script:

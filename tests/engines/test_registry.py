@@ -80,7 +80,11 @@ def test_a_server_that_keeps_conversations_here_refuses_every_other_host(name: s
 def test_a_server_that_keeps_conversations_here_may_use_what_is_here() -> None:
     found = engines(local_only=True)
     assert found.get("here").info().host == "127.0.0.1:8000"
-    assert {row["name"]: row["refused"] for row in found.listed()} == {"work": True, "here": False, "mine": False}
+    assert {row["name"]: row["refused"] for row in found.describe_configured()} == {
+        "work": True,
+        "here": False,
+        "mine": False,
+    }
 
 
 def test_a_server_that_keeps_conversations_here_can_not_be_set_to_send_them_elsewhere() -> None:
@@ -103,8 +107,8 @@ def test_the_servers_own_engine_can_be_a_url() -> None:
     ("body", "word"),
     [
         ({"tiny": SERVERS["work"]}, "catalog"),
-        ({"reset": SERVERS["work"]}, "can not name"),
-        ({"a b": SERVERS["work"]}, "can not name"),
+        ({"reset": SERVERS["work"]}, "cannot name"),
+        ({"a b": SERVERS["work"]}, "cannot name"),
         ({"x": "https://models.example.com/v1"}, "object"),
         ({"x": {"url": "nowhere"}}, "The engine x"),
         ({"x": {"url": "http://h/v1", "api_key": "sk-secret"}}, "api_key_env"),

@@ -53,10 +53,10 @@ def scrub(error: AgentKernelError, key: str) -> None:
 
 def _from_keyring(service: str, user: str) -> str:
     try:
-        import keyring  # optional, and only for those who name it
+        import keyring  # optional
     except ImportError as error:
         raise EngineError("Keys in a keyring need the keyring library.", hint="pip install keyring") from error
     try:
         return keyring.get_password(service, user) or ""
     except keyring.errors.KeyringError as error:
-        raise EngineError(f"The keyring can not be read: {type(error).__name__}.") from None
+        raise EngineError(f"The keyring cannot be read: {type(error).__name__}.") from None

@@ -21,13 +21,13 @@ SECRETS = frozenset({"api_key", "key", "token", "password", "authorization", "he
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``url`` is the base below which ``chat/completions`` lies, commonly ending in ``/v1``. An empty ``model`` is the
-    only one that the server has. The key is looked up at each request: ``api_key_env`` names an environment variable
-    of this process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the system's keyring.
+    """``url`` is the base of ``chat/completions`` and commonly ends in ``/v1``. An empty ``model`` stands for the only
+    one that the server has. The key is looked up at each request: ``api_key_env`` names an environment variable of this
+    process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the system's keyring.
 
-    ``context_length`` in tokens, 0 = what the server says. Times in seconds: to connect, to the first token, from one
-    token to the next. ``tries`` counts requests until the first byte of an answer. ``extra`` fields go into each
-    request as they are. Raises InvalidRequest.
+    ``context_length`` is in tokens, 0 = as the server states it. Times in seconds: to connect, to the first token, from
+    one token to the next. ``tries`` counts requests until the first byte of an answer. ``extra`` fields are added to
+    each request unchanged. Raises InvalidRequest.
     """
 
     url: str
@@ -51,9 +51,9 @@ class Endpoint:
         if self.api_key_keyring and not all(self.api_key_keyring.partition("/")):
             raise InvalidRequest("api_key_keyring is SERVICE/USER, as the keyring has it.")
         if owned := sorted(SERVER_OWNED & set(self.extra)):
-            raise InvalidRequest(f"extra can not hold {', '.join(owned)}: the conversation is kept here, not there.")
+            raise InvalidRequest(f"extra cannot hold {', '.join(owned)}: the conversation is kept here, not there.")
         if ours := sorted(OURS & set(self.extra)):
-            raise InvalidRequest(f"extra can not hold {', '.join(ours)}: each request has its own.")
+            raise InvalidRequest(f"extra cannot hold {', '.join(ours)}: each request has its own.")
 
     @classmethod
     def of_url(cls, text: str) -> Endpoint:
@@ -100,7 +100,7 @@ def _check_url(url: str) -> None:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InvalidRequest("The url of an engine can not be read.") from None
+        raise InvalidRequest("The url of an engine cannot be read.") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidRequest("The url of an engine is http://HOST/v1 or https://HOST/v1.")
     if "@" in parts.netloc:

@@ -28,7 +28,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
 from agent_kernel.engines.openai_api.http import EndpointConnection, RequestRefused
 from agent_kernel.engines.openai_api.request import encode
-from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimated_tokens
+from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
 from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
 from agent_kernel.engines.openai_api.timeouts import Patience
@@ -48,8 +48,8 @@ class RequestClock:
         """Return the server's counts, or estimates labelled as such."""
         now = time.monotonic()
         counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
-        prompt = estimated_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
-        completion = estimated_tokens(answer.growing) if answer.completion_tokens is None else answer.completion_tokens
+        prompt = estimate_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
+        completion = estimate_tokens(answer.growing) if answer.completion_tokens is None else answer.completion_tokens
         return Usage(
             prompt_tokens=prompt,
             completion_tokens=completion,
@@ -91,14 +91,14 @@ class OpenAIEngine:
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         key = key_of(self._endpoint)
         try:
-            async with aclosing(self._answered(request)) as chunks:
+            async with aclosing(self._stream_answer(request)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except AgentKernelError as error:
             scrub(error, key)
             raise
 
-    async def _answered(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+    async def _stream_answer(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         clock, answer = RequestClock(time.monotonic()), ResponseBuilder(request)
         await self._look_around()
         body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra)
@@ -111,7 +111,7 @@ class OpenAIEngine:
                 before = answer.growing
                 chunks = answer.add(event)
                 if answer.growing > before:
-                    patience.fed()
+                    patience.restart_between_tokens()
                     clock.first = clock.first or time.monotonic()
                 for chunk in chunks:
                     yield chunk
@@ -144,31 +144,33 @@ class OpenAIEngine:
         retries = Retries(self._endpoint.tries)
         while True:
             begun = False
-            said = self._dialect.spoken(body)
+            sent = self._dialect.adapt(body)
             patience.restart()
             try:
-                async with aclosing(self._connection.events(said, patience)) as events:
+                async with aclosing(self._connection.events(sent, patience)) as events:
                     async for event in events:
                         begun = True
                         yield event
                 return
             except RequestRefused as refused:
-                if fields := self._dialect.learn(refused.refusal, said):
+                if fields := self._dialect.learn(refused.refusal, sent):
                     yield WaitChunk(
                         f"asking again without {', '.join(fields)}: {self._endpoint.host} takes no such field"
                     )
                     continue
-                refuse_fields(self._dialect.needed(refused.refusal, said), self._endpoint.host, refused.refusal.words)
-                fault = await self._refused(refused.refusal)
+                refuse_fields(
+                    self._dialect.find_needed(refused.refusal, sent), self._endpoint.host, refused.refusal.words
+                )
+                fault = await self._fault_of(refused.refusal)
             except EngineFault as failed:
                 fault = failed
             pause = None if begun else retries.pause(fault)
             if pause is None:
-                raise self._told(fault.error, begun) from None
+                raise self._final_error(fault.error, begun) from None
             yield WaitChunk(f"{fault.error.message} Trying again in {pause:.1f} s")
             await asyncio.sleep(pause)
 
-    def _told(self, error: AgentKernelError, begun: bool) -> AgentKernelError:
+    def _final_error(self, error: AgentKernelError, begun: bool) -> AgentKernelError:
         if isinstance(error, ContextOverflow):
             self._context_length = int(error.details.get("context_length", 0)) or self._context_length
         if not begun:
@@ -179,13 +181,13 @@ class OpenAIEngine:
             details=error.details,
         )
 
-    async def _refused(self, refusal: Refusal) -> EngineFault:
+    async def _fault_of(self, refusal: Refusal) -> EngineFault:
         if refusal.no_model:
             try:
-                there = await self.models()
+                served = await self.models()
             except AgentKernelError:
-                there = []
-            return EngineFault(unknown_model(self._model, self._endpoint.host, there), again=False)
+                served = []
+            return EngineFault(unknown_model(self._model, self._endpoint.host, served), again=False)
         return refusal.fault(self._endpoint, self._model)
 
     async def _look_around(self) -> None:
@@ -196,10 +198,10 @@ class OpenAIEngine:
             try:
                 listed = await self._connection.models()
             except (EngineFault, RequestRefused, AgentKernelError) as problem:
-                if self._model:  # the request itself will tell what is wrong
+                if self._model:  # the request itself will report what is wrong
                     self._asked = isinstance(problem, RequestRefused)
                     return
-                raise self._unlisted(problem) from None
+                raise self._listing_error(problem) from None
             self._asked = True
             names = [str(entry.get("id")) for entry in listed]
             if not self._model:
@@ -210,7 +212,7 @@ class OpenAIEngine:
             lengths = [length for name in LENGTHS if isinstance(length := mine.get(name), int) and length > 0]
             self._context_length = self._context_length or next(iter(lengths), 0)
 
-    def _unlisted(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:
+    def _listing_error(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:
         if isinstance(problem, RequestRefused):
             return problem.refusal.fault(self._endpoint, "").error
         return problem.error if isinstance(problem, EngineFault) else problem
@@ -219,7 +221,7 @@ class OpenAIEngine:
         """Return the chunks that are known only at the end. Raises EngineError for an answer without an end, or not in
         the requested format."""
         if not answer.finished and not answer.growing:
-            raise EngineError(f"{self._endpoint.host} ended its answer without saying anything.")
+            raise EngineError(f"{self._endpoint.host} ended its answer without any content.")
         if not answer.finished:
             raise EngineError(f"{self._endpoint.host} ended its answer in the middle.", hint="Ask again.")
         calls: list[Chunk] = [CallChunk(call) for call in answer.calls()]
@@ -244,6 +246,6 @@ def _check_form(output: OutputFormat, text: str, host: str) -> None:
         return
     if not kept:
         raise EngineError(
-            f"{host} did not keep to the form that was asked for ({output.kind}).",
-            hint="Many servers ignore it; agent-kernel doctor --model tells what this one lacks.",
+            f"{host} did not keep to the requested format ({output.kind}).",
+            hint="Many servers ignore it; agent-kernel doctor --model shows what this one lacks.",
         )

@@ -11,10 +11,10 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel, UpstreamFailed
 from agent_kernel.engines.openai_api.api_keys import key_location, without_key
 from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault, asked_pause
+from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault, parse_retry_after
 
-MAX_TOLD = 400
-"""Characters of a server's text in our errors."""
+MAX_SERVER_TEXT = 400
+"""Longest excerpt of a server's text in our errors, in characters."""
 NOT_NOW = frozenset({408, 429, 503, 529})
 """Statuses after which the same request may succeed later. Every other status is a failure of the server or its
 configuration."""
@@ -63,7 +63,9 @@ class Refusal:
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
         hopeless = hopeless or "validation error" in self.words  # llama-cpp-python's 500 for what is a 422 elsewhere
-        return EngineFault(error, again=self.status in AGAIN and not hopeless, after_s=asked_pause(self.retry_after))
+        return EngineFault(
+            error, again=self.status in AGAIN and not hopeless, after_s=parse_retry_after(self.retry_after)
+        )
 
     @property
     def no_model(self) -> bool:
@@ -102,28 +104,28 @@ class Refusal:
         return ""
 
 
-def unknown_model(model: str, host: str, there: list[str]) -> UnknownModel:
-    shown = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
-    told = f"{host} has no model {model!r}." if model else f"{host} has several models: name one."
+def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
+    shown = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
+    message = f"{host} has no model {model!r}." if model else f"{host} has several models: name one."
     return UnknownModel(
-        told,
-        hint=f"It has: {shown}." if there else "It lists no models.",
-        details={"host": host, "models": there[:100]},
+        message,
+        hint=f"It has: {shown}." if served else "It lists no models.",
+        details={"host": host, "models": served[:100]},
     )
 
 
 def plain(text: str) -> str:
     """Return one short line without control characters, for people and logs."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= MAX_TOLD else line[:MAX_TOLD] + " ..."
+    return line if len(line) <= MAX_SERVER_TEXT else line[:MAX_SERVER_TEXT] + " ..."
 
 
 def _details(detail: Any) -> str:
     """Summarize FastAPI's list of validation errors, without the data that was sent."""
     if not isinstance(detail, list):
         return ""
-    told = [f"{_place(entry)}: {entry.get('msg', '')}" for entry in detail[:5] if isinstance(entry, Mapping)]
-    return "; ".join(told)
+    lines = [f"{_place(entry)}: {entry.get('msg', '')}" for entry in detail[:5] if isinstance(entry, Mapping)]
+    return "; ".join(lines)
 
 
 def _place(entry: Mapping[str, Any]) -> str:

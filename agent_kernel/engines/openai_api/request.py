@@ -150,7 +150,7 @@ def _content(message: Message, vision: bool) -> str | list[dict[str, Any]]:
 
 def _text(message: Message, vision: bool) -> str:
     """Return the text with a note for each medium that is not sent."""
-    missing = [medium for medium in message.media if not (vision and _shown(medium))]
+    missing = [medium for medium in message.media if not (vision and _can_be_sent(medium))]
     notes = [f"[{medium.mime}, not shown to this model]" for medium in missing]
     return "\n".join([*([message.text] if message.text or not notes else []), *notes])
 
@@ -159,11 +159,11 @@ def _pictures(media: Sequence[Media]) -> list[dict[str, Any]]:
     return [
         {"type": "image_url", "image_url": {"url": f"data:{medium.mime};base64,{_base64(medium)}"}}
         for medium in media
-        if _shown(medium)
+        if _can_be_sent(medium)
     ]
 
 
-def _shown(medium: Media) -> bool:
+def _can_be_sent(medium: Media) -> bool:
     return medium.data is not None and medium.mime in PICTURES
 
 

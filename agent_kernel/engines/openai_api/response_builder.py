@@ -69,7 +69,7 @@ class ResponseBuilder:
             return []
         if isinstance(finish := choice.get("finish_reason"), str) and finish:
             self._finish = finish
-            self.stopped = _stopped(choice, self._request.sampling.stop)
+            self.stopped = _matched_stop(choice, self._request.sampling.stop)
         delta = choice.get("delta") or choice.get("message")
         return self._delta(delta, choice) if isinstance(delta, Mapping) else []
 
@@ -128,14 +128,14 @@ class ResponseBuilder:
     def _piece(self, piece: Mapping[str, Any]) -> None:
         function = piece.get("function")
         function = function if isinstance(function, Mapping) else {}
-        name, said = _clean(function.get("name")), function.get("arguments")
+        name, arguments = _clean(function.get("name")), function.get("arguments")
         slot = self._slot(piece.get("index"), _clean(piece.get("id")), name)
         slot.name = slot.name or name
-        if isinstance(said, Mapping):  # the whole, as Ollama's own shape has it
-            slot.arguments = [json.dumps(said)]
-        elif isinstance(said, str):
-            slot.arguments.append(said)
-        self.characters += len(name) + (len(said) if isinstance(said, str | Mapping) else 0)
+        if isinstance(arguments, Mapping):  # complete, as in Ollama's own format
+            slot.arguments = [json.dumps(arguments)]
+        elif isinstance(arguments, str):
+            slot.arguments.append(arguments)
+        self.characters += len(name) + (len(arguments) if isinstance(arguments, str | Mapping) else 0)
 
     def _slot(self, index: Any, call_id: str, name: str) -> Slot:
         """Find the call of a piece by its index. Another id together with a name means another call, whatever the index
@@ -183,11 +183,11 @@ class ResponseBuilder:
         self.reused_tokens = min(cached or 0, self.prompt_tokens or 0) or self.reused_tokens
 
 
-def estimated_tokens(characters: int) -> int:
+def estimate_tokens(characters: int) -> int:
     return max(1, round(characters / CHARS_PER_TOKEN))
 
 
-def _stopped(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
+def _matched_stop(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
     named = [choice.get(key) for key in ("stop_reason", "matched_stop")]
     return next((stop for stop in stops if stop in named), "")
 
@@ -245,5 +245,4 @@ def _probable(entries: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, float
 
 
 def _words(error: Any) -> str:
-    said = error.get("message") if isinstance(error, Mapping) else error
-    return str(said)
+    return str(error.get("message") if isinstance(error, Mapping) else error)

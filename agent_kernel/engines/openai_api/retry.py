@@ -48,7 +48,7 @@ class Retries:
         return longest * (0.5 + self.draw() / 2)
 
 
-def asked_pause(header: str, now: Callable[[], float] = time.time) -> float | None:
+def parse_retry_after(header: str, now: Callable[[], float] = time.time) -> float | None:
     """Parse Retry-After: seconds or a date. None for anything else."""
     header = header.strip()
     if header.replace(".", "", 1).isdigit() and header.isascii():

@@ -20,8 +20,8 @@ OPTIONAL = (
     "temperature",
     "seed",
 )
-"""An answer without one of these is still an answer to what was asked. tools, tool_choice, stop and formats are not
-here: without them it would be another question."""
+"""Fields that may be left out: the answer still fits the request. Without tools, tool_choice, stop or a format it would
+not."""
 NEEDED = (
     "presence_penalty",
     "frequency_penalty",
@@ -31,7 +31,7 @@ NEEDED = (
     "structured_outputs",
     "response_format",
 )
-"""What a person who sent one of these is told where the server refuses it: nothing is left out in its place."""
+"""Fields that are never left out: if the server refuses one of them, the request fails with an error that names it."""
 UNKNOWN = re.compile(
     r"unexpected|unknown|unrecogni[sz]ed|unsupported|not (supported|permitted|allowed)|n't support|not support|extra"
     r"|additional|only the default",
@@ -51,32 +51,32 @@ class ServerQuirks:
     def refused(self) -> list[str]:
         return sorted(self._refused)
 
-    def spoken(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``body`` without refused fields and with renamed ones."""
-        said = {name: value for name, value in body.items() if name not in self._refused}
+        sent = {name: value for name, value in body.items() if name not in self._refused}
         for old, new in RENAMED.items():
             if old in self._refused and old in body and new not in self._refused:
-                said[new] = body[old]
-        return said
+                sent[new] = body[old]
+        return sent
 
-    def needed(self, refusal: Refusal, said: Mapping[str, Any]) -> list[str]:
-        """Return the refused fields of ``said`` without which the answer would be to another question."""
+    def find_needed(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
+        """Return the refused fields of ``sent`` that must not be left out."""
         if refusal.status not in (400, 422):
             return []
-        return _named([name for name in NEEDED if name in said], refusal)
+        return _find_named([name for name in NEEDED if name in sent], refusal)
 
-    def learn(self, refusal: Refusal, said: Mapping[str, Any]) -> list[str]:
-        """Return the refused fields of ``said`` that can be omitted. A value out of range does not count as an unknown
+    def learn(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
+        """Return the refused fields of ``sent`` that can be omitted. A value out of range does not count as an unknown
         field."""
         if refusal.status not in (400, 422) or not UNKNOWN.search(refusal.words):
             return []
-        candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in said]
-        named = _named(candidates, refusal)
-        self._refused.update(named)
-        return named
+        candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in sent]
+        fields = _find_named(candidates, refusal)
+        self._refused.update(fields)
+        return fields
 
 
-def _named(candidates: Sequence[str], refusal: Refusal) -> list[str]:
-    named = [name for name in candidates if refusal.param.split(".")[0] == name]
+def _find_named(candidates: Sequence[str], refusal: Refusal) -> list[str]:
+    fields = [name for name in candidates if refusal.param.split(".")[0] == name]
     # By the full name: a server that recommends max_completion_tokens refuses max_tokens.
-    return named or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]
+    return fields or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]

@@ -30,7 +30,8 @@ class Patience:
         self._limit_s = self._first_s
         self._until = self._clock() + self._first_s
 
-    def fed(self) -> None:
+    def restart_between_tokens(self) -> None:
+        """Start the limit for the next token."""
         self._limit_s = self._between_s
         self._until = self._clock() + self._between_s
 

@@ -47,7 +47,7 @@ def _engines(runtime: Runtime) -> list[ModelFacts]:
     engines = runtime.engines
     own = engines.get()
     found = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
-    for row in engines.listed():
+    for row in engines.describe_configured():
         if row["refused"]:
             continue
         made = engines.used.get(row["name"])

@@ -92,7 +92,7 @@ class ModelsHandler(SharedHandler):
                 "object": "list",
                 "data": listed,
                 "models": found,
-                "engines": self.services.runtime.engines.listed(),
+                "engines": self.services.runtime.engines.describe_configured(),
                 "engine": engine_to_json(self.services.runtime.engine.info()),
                 "current": await current_engine(self.services, self.caller, await self._asked()),
                 "mcp_servers": await model_listing.mcp_servers(self.services.runtime),

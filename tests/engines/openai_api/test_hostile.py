@@ -72,7 +72,7 @@ async def test_a_refusal_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("junk", [b"data: {\n\n", b"data: []\n\n", b"<html>\n\ndata: nonsense\n\n"])
 async def test_junk_is_an_error(junk: bytes) -> None:
-    assert "no JSON" in (await error_of(raw_stream(junk))).message
+    assert "not a JSON object" in (await error_of(raw_stream(junk))).message
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ async def test_nonsense_in_an_event_breaks_nothing(event: Any) -> None:
 
 
 async def test_an_empty_answer_is_an_error() -> None:
-    assert "without saying anything" in (await error_of(sse(done=False))).message
+    assert "without any content" in (await error_of(sse(done=False))).message

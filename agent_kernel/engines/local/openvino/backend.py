@@ -1,10 +1,10 @@
-"""Models on CPUs by openvino-genai's continuous batching, with its prefix cache on.
+"""Runs models on CPUs by openvino-genai's continuous batching, with prefix caching.
 
-What was learned of the library (2026.4): ``step`` and the GGUF tokenizer hold Python's lock while they run; a cancelled
-request has the status IGNORED and its full blocks stay cached; log probabilities are those before a grammar's mask; all
-of temperature, top_p, top_k, min_p, the penalties and the low 32 bits of a seed have effect. When the blocks run
-out with several requests it ends all of them, and loses blocks: whoever submits sees to it that they fit. A grammar
-that does not compile breaks the step that meets it, and the pipeline with it: ``grammar_check.py``.
+Observed with 2026.4: ``step`` and the GGUF tokenizer hold Python's lock while they run. A cancelled request has the
+status IGNORED, and its full blocks stay cached. Log probabilities are those before a grammar's mask. temperature,
+top_p, top_k, min_p, the penalties and the low 32 bits of a seed have effect. If the blocks run out with several
+requests, the library ends all of them and loses blocks, so the caller submits only requests that fit together. A
+grammar that does not compile breaks the step and the pipeline (``grammar/compile_check.py``).
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
 from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 from agent_kernel.engines.local.grammar.compile_check import WAIT_S, GrammarCheck, constraint
 from agent_kernel.engines.local.openvino.graph_cache import BuiltModel
+from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
 
 BLOCK = 32
 """Tokens per KV block of the library's CPU plugin."""
 MAX_BATCHED = 64
-"""Prompt tokens per step. Other streams stand still meanwhile, now and then for two steps: with a 0.5B model on two
-cores a step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s. 2,200 tokens alone took 2.8, 2.8, 2.7 s."""
+"""Prompt tokens per step. Other streams stand still meanwhile, sometimes for two steps. With a 0.5B model on two cores
+a step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s; a prompt of 2,200 tokens took 2.8, 2.8 and 2.7
+s."""
+CACHE_SHARE = 8
+"""Without ``cache_gb`` the cache takes this part of the available memory: one eighth."""
 CHECK_S = 0.01
 READS = ("llama", "qwen2", "qwen3")
 """Architectures of GGUF files that the library can build (2026.4)."""
@@ -59,8 +63,8 @@ class _Held:
 
 
 class OpenVino:
-    """One ``ContinuousBatchingPipeline``. Without ``cache_gb``: an eighth of the free memory, at least 1 GB, whole GB
-    only; ``blocks`` instead of it is for caches that are smaller, ``batched`` the prompt tokens per step."""
+    """One ``ContinuousBatchingPipeline``. Without ``cache_gb`` the cache takes an eighth of the free memory, in whole
+    GB and at least 1. ``blocks`` sets a smaller cache instead; ``batched`` is the number of prompt tokens per step."""
 
     def __init__(self, cache_dir: Path, *, blocks: int = 0, batched: int = MAX_BATCHED) -> None:
         self._cache_dir = cache_dir
@@ -72,13 +76,14 @@ class OpenVino:
         self._leaving = False
 
     def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
-        self._cache_gb = max(1, int(options.cache_gb) or _free_memory() // (8 * 2**30))
+        memory = read_memory()
+        self._cache_gb = max(1, int(options.cache_gb) or (memory.available if memory else 0) // CACHE_SHARE // GIB)
         self._threads, self._prefixes = options.threads, options.prefixes
         if not path.exists():
             raise ModelMissing(f"{path.name} is not there.", hint="Pull it with: agent-kernel model pull")
-        facts = read_model_directory(path) if path.is_dir() else _readable(path)
+        facts = read_model_directory(path) if path.is_dir() else _read_supported_header(path)
         try:
-            # The one place that imports openvino: half a second, and nothing outside the worker may pay it.
+            # The only import of openvino. It takes half a second, which only the worker may spend.
             import numpy
             import openvino
             import openvino_genai
@@ -90,9 +95,9 @@ class OpenVino:
         built = BuiltModel(path, self._cache_dir, openvino_genai.__version__)
         try:
             self._open(built, progress)
-        except (RuntimeError, IndexError) as error:  # an IndexError: a key that a file of this kind must have
+        except (RuntimeError, IndexError) as error:  # IndexError: a required key is missing
             raise ModelBroken(
-                f"openvino can not load {path.name}: {str(error).strip().splitlines()[-1]}",
+                f"openvino cannot load {path.name}: {str(error).strip().splitlines()[-1]}",
                 hint="Pull it again with: agent-kernel model pull --force",
             ) from error
         self._eos = int(self._tokenizer.get_eos_token_id())
@@ -114,9 +119,9 @@ class OpenVino:
         )
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        # Of a template that knows no tools the library makes one that does, in words no model was taught.
+        # For a template without tools the library invents a tool prompt that no model was trained on.
         if not tools and not any("tool_calls" in item or item["role"] == "tool" for item in messages):
-            with suppress(RuntimeError):  # it can not run every template
+            with suppress(RuntimeError):  # the library cannot run every template
                 return str(self._tokenizer.apply_chat_template([dict(item) for item in messages], True))
         tokens = {"bos_token": self._tokenizer.get_bos_token(), "eos_token": self._tokenizer.get_eos_token()}
         return ChatTemplate(self._tokenizer.get_original_chat_template(), **tokens).render(messages, tools)
@@ -134,8 +139,8 @@ class OpenVino:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """Raises EngineError for an empty prompt and for what the library does not take, InvalidRequest for a
-        logit_bias, which it does not know."""
+        """Raises EngineError for an empty prompt and for a request that the library refuses, InvalidRequest for a
+        logit_bias, which it does not support."""
         if not ids:
             raise EngineError("The prompt is empty.")
         refuse_fields(
@@ -150,7 +155,7 @@ class OpenVino:
         return self._next
 
     def step(self) -> list[tuple[int, StepOutput]]:
-        refused = list(self._checked())
+        refused = list(self._admit_checked_requests())
         self._leaving = False
         if self._pipeline.has_non_finished_requests():
             self._pipeline.step()
@@ -168,17 +173,17 @@ class OpenVino:
             self._leaving = True
 
     def running(self) -> int:
-        """One more while the blocks of a cancelled request are not free: that happens inside a step."""
+        """Counts one more while the blocks of a cancelled request are not free yet: a step frees them."""
         return len(self._handles) + len(self._held) + self._leaving
 
     def usage(self) -> Mapping[str, float]:
-        """``cache_bytes`` are reserved; memory is taken as blocks are first used."""
+        """``cache_bytes`` are reserved; the memory of a block is allocated at its first use."""
         metrics = self._pipeline.get_metrics()
         used = metrics.cache_usage / 100 if self._pipeline.has_non_finished_requests() else 0.0
         return {"cache_used": used, "cache_bytes": metrics.cache_size_in_bytes}
 
     def _add(self, key: int, ids: Sequence[int], decoding: DecodingOptions) -> None:
-        if self._leaving:  # its blocks are this request's, and there is no room for both
+        if self._leaving:  # the cancelled request still holds the blocks that this one needs
             self._leaving = False
             self._pipeline.step()
         if decoding.logprob:
@@ -189,8 +194,8 @@ class OpenVino:
         except RuntimeError as error:
             raise EngineError(f"openvino-genai refuses the request: {str(error).strip().splitlines()[-1]}") from error
 
-    def _checked(self) -> Iterator[tuple[int, StepOutput]]:
-        """Those whose grammar compiles join the batch, the others are told why not."""
+    def _admit_checked_requests(self) -> Iterator[tuple[int, StepOutput]]:
+        """Add the requests whose grammar compiles to the batch, and yield the refusals of the others."""
         held, self._held = self._held, deque()
         for one in held:
             reason = one.verdict.result() if one.verdict.done() else None
@@ -222,8 +227,8 @@ class OpenVino:
         self._tokenizer, self._pipeline = built.open(self._genai, scheduler, properties, progress)
 
     def _measure_blocks(self) -> int:
-        """How many blocks the cache holds, from the share of it that a prompt of known length takes. The first step of
-        a process is also its slowest by far, and so it is not the first person's."""
+        """Return how many blocks the cache holds, from the share that a prompt of known length takes. This is also the
+        warm-up: the first step of a process is by far the slowest."""
         used = 4
         key = self.submit([self._eos] * (used * BLOCK - 1), DecodingOptions(max_tokens=1))
         share = 0.0
@@ -244,7 +249,7 @@ class OpenVino:
             if decoding.top_k:
                 config.top_k = decoding.top_k
             config.min_p = decoding.min_p
-            # Without a seed of its own the library starts every request from the same state.
+            # Without a seed the library starts every request from the same random state.
             seed = decoding.seed if decoding.seed is not None else int.from_bytes(os.urandom(4))
             config.rng_seed = seed % 2**63
         config.repetition_penalty = decoding.repetition_penalty
@@ -260,13 +265,14 @@ class OpenVino:
         reasons = self._genai.GenerationFinishReason
         ids: list[int] = []
         logprobs: list[float] = []
-        finish = ""
+        finish: Finish = ""
+        finishes: dict[Any, Finish] = {reasons.STOP: "stop", reasons.LENGTH: "length"}
         if handle.can_read():
             for output in handle.read().values():
                 ids += output.generated_ids
-                # Without asking they are there too, all 0.
+                # A request without logprobs has them too, all 0.
                 logprobs += output.generated_log_probs if key in self._probable else ()
-                finish = {reasons.STOP: "stop", reasons.LENGTH: "length"}.get(output.finish_reason, finish)
+                finish = finishes.get(output.finish_reason, finish)
         if not finish and handle.get_status() == self._genai.GenerationStatus.IGNORED:
             finish = "refused"
         if finish:
@@ -276,34 +282,17 @@ class OpenVino:
             return None
         kept = [at for at, token in enumerate(ids) if token != self._eos]
         probable = tuple(logprobs[at] for at in kept) if len(logprobs) == len(ids) else ()
-        return StepOutput(tuple(ids[at] for at in kept), probable, _finish(finish))
+        return StepOutput(tuple(ids[at] for at in kept), probable, finish)
 
 
-def _readable(path: Path) -> Header:
-    """Raises ModelUnsupported: the library itself only says that some key is missing."""
+def _read_supported_header(path: Path) -> Header:
+    """Read the header. Raises ModelUnsupported for an unknown architecture, of which the library only reports a missing
+    key."""
     header = read_header(path)
     if header.architecture not in READS:
         raise ModelUnsupported(
-            f"openvino-genai can not run {path.name}: of GGUF files it knows the architectures {', '.join(READS)}, not "
+            f"openvino-genai cannot run {path.name}: of GGUF files it knows the architectures {', '.join(READS)}, not "
             f"{header.architecture or 'one without a name'}.",
             hint="Choose another model, or its safetensors, which transformers runs (agent-kernel model setup gpu).",
         )
     return header
-
-
-def _finish(value: str) -> Finish:
-    match value:
-        case "stop" | "length" | "refused" | "":
-            return value
-    raise ValueError(value)
-
-
-def _free_memory() -> int:
-    """Bytes that a new process may take without swapping; 8 GB where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 8 * 2**30

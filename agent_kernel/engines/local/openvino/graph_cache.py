@@ -1,7 +1,7 @@
-"""The OpenVINO graph of a GGUF file, kept on disk: building it takes 5 to 15 s, opening it one or two.
+"""Keeps the OpenVINO graph of a GGUF file on disk: building it takes 5 to 15 s, opening it one or two.
 
-Kept under the cache directory by the file's identity and the library's version; a build of another version is removed
-when a new one stands. A build appears complete, by one rename, or not at all; two processes may build at once.
+The directory is named by the file's identity and the library's version; builds of other versions are removed when a new
+one is complete. A build appears complete, by one rename, or not at all; two processes may build at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_kernel.engines.local.catalog.derived_cache import identity, publish
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2
-"""Free disk a build needs, as a multiple of the GGUF file's size; with less, nothing is kept."""
+"""Free disk space that a build needs, as a multiple of the GGUF file's size; with less, nothing is kept."""
 
 
 class BuiltModel:
@@ -32,11 +32,11 @@ class BuiltModel:
         return self._root / f"{self._identity}-{self._version}"
 
     def open(self, genai: Any, scheduler: Any, properties: dict[str, Any], progress: Progress) -> tuple[Any, Any]:
-        """The tokenizer and the pipeline. RuntimeError comes from the library: the file is not one it can run."""
+        """Return the tokenizer and the pipeline. Raises the library's RuntimeError for a file that it cannot run."""
         progress("reading the vocabulary", None)
-        # One token is no work for several threads: waking them costs ten times what it takes.
+        # One thread: waking several costs ten times the work for one token.
         tokenizer = genai.Tokenizer(str(self._path), INFERENCE_NUM_THREADS=1, NUM_STREAMS=1)
-        if self._path.is_dir():  # exported: nothing is to be built
+        if self._path.is_dir():  # an export needs no build
             progress("loading the weights", None)
             source = str(self._path)
             return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
@@ -44,7 +44,7 @@ class BuiltModel:
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)
-        # What could not be kept (disk full, no links) is built for this process alone.
+        # A graph that could not be kept (full disk, no links) is built for this process only.
         kept = (self.directory / GRAPH).is_file()
         source = str(self.directory if kept else self._path)
         return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
@@ -75,5 +75,5 @@ class BuiltModel:
 
 
 def is_built(path: Path, cache_dir: Path) -> bool:
-    """Whether the graph of this file is kept, by whichever version of the library."""
+    """Whether the graph of this file is kept for any version of the library."""
     return any((cache_dir / "openvino").glob(f"{identity(path)}-*/{GRAPH}"))

@@ -1,13 +1,13 @@
-"""Models by transformers' own continuous batching, on CUDA devices and on CPUs, prefixes shared between requests.
+"""Runs models by transformers' continuous batching, on CUDA devices and CPUs; requests share prefixes.
 
-The library's manager runs in a thread of its own; ``step`` collects what it made. What was learned of it (5.22, 5.23):
-a request that can never fit ends the manager and all requests with it, so it is refused here; requests that do not fit
-together are begun again one after another; CUDA graphs and its asynchronous batching would run without the sampler.
+The library's manager runs in a thread of its own; ``step`` collects its output. Observed with 5.22 and 5.23: a request
+that can never fit ends the manager and all its requests, so it is refused here; requests that do not fit together are
+restarted one after another; CUDA graphs and asynchronous batching bypass the sampler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,21 +34,24 @@ MAX_BATCHED = 512
 """Tokens per step: full prefill speed on CPUs, and other streams keep moving."""
 MAX_REQUESTS = 64
 MARGIN = 0.02
-"""Of the cache: below it finished prefixes give way. The library's 0.15 would leave a seventh unused."""
+"""Share of the cache that must be free, otherwise finished prefixes are evicted. The library's default of 0.15 would
+leave a seventh of the cache unused."""
 WAIT_S = 0.01
-"""A step waits this long for the next token, so that jobs of the decoder's thread never wait longer."""
+"""Longest wait of a step for the next token. Jobs of the decoder's thread wait at most as long."""
 LEAST_TOKENS = 2
-"""What a request is given at least: the blocks of one that ends with its first token are not kept by the library."""
+"""Smallest token limit that the library is given: it does not keep the blocks of a request that ends with its first
+token."""
 STOP_S = 30.0
 PROBE = "The quick brown fox jumps over the lazy dog. The quick brown"
 PROBE_TOKENS = 4
 PROBE_GRAMMAR = OutputGrammar("regex", "(yes|no)")
 NEAR = 0.5
-"""Two computations of one log probability (batched or not, in bfloat16) differ by less; wrong attention by far more."""
+"""Two correct computations of one log probability (batched or not, in bfloat16) differ by less than this; wrong
+attention differs by far more."""
 
 
 class Unbatchable(Exception):
-    """This model can not be batched here, for the reason given; nothing of it is kept. ``model`` is loaded already."""
+    """This model cannot be batched here; the message is the reason. ``model`` is loaded and can be run otherwise."""
 
     def __init__(self, reason: str, model: TorchModel) -> None:
         super().__init__(reason)
@@ -59,12 +62,13 @@ class Unbatchable(Exception):
 class _Request:
     choices: Choices
     limit: int
-    told: int = 0
+    sent: int = 0
+    """Tokens that ``step`` has returned so far."""
 
 
 class Transformers:
-    """One ``ContinuousBatchingManager``. Without ``cache_gb``: on CPUs an eighth of the free memory, at least 1 GB; on
-    CUDA what the library takes of what is free there."""
+    """One ``ContinuousBatchingManager``. Without ``cache_gb`` the cache takes an eighth of the free memory on CPUs, at
+    least 1 GB; on CUDA the library decides by the free device memory."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
@@ -74,11 +78,11 @@ class Transformers:
         self._fault = ""
 
     def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
-        """Raises Unbatchable too."""
+        """Load a model. Raises Unbatchable as well."""
         return self.start(load_model(path, options, self._cache_dir, progress), options, progress)
 
     def start(self, model: TorchModel, options: LoadOptions, progress: Progress) -> LoadedModel:
-        """Begins to batch a loaded model. Raises Unbatchable or EngineError."""
+        """Start to batch a loaded model. Raises Unbatchable or EngineError."""
         self._libraries = import_libraries()
         self._model, self._options = model, options
         if model.processor is not None:
@@ -94,29 +98,23 @@ class Transformers:
             self._grammars = grammars
         self._open(sampled=True)
         progress("warming up", None)
-        self._prove()
-        return self._loaded()
+        self._check_batching()
+        return self._describe_loaded()
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        if not self._model.template:
-            raise EngineError("This model has no chat template.", hint="Choose an instruction-tuned model.")
-        chat, given = [dict(item) for item in messages], [dict(tool) for tool in tools] or None
-        template = self._model.tokenizer.apply_chat_template
-        return str(template(chat, tools=given, add_generation_prompt=True, tokenize=False))
+        return self._model.render(messages, tools)
 
     def encode(self, text: str) -> list[int]:
-        return [int(token) for token in self._model.tokenizer.encode(text, add_special_tokens=False)]
+        return self._model.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(
-            self._model.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )
+        return self._model.decode(ids)
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """Raises EngineError for a grammar that can not be kept to."""
+        """Raises EngineError for a grammar that cannot be enforced."""
         constraint = None
         if decoding.grammar is not None:
             if self._fault:
@@ -139,7 +137,7 @@ class Transformers:
         ends = sorted(self._model.end_ids) or [-1]
         limits = {"max_new_tokens": max(LEAST_TOKENS, min(decoding.max_tokens, room)), "eos_token_id": ends}
         if self._manager.add_request([*ids], request_id=str(key), streaming=True, **limits, **given) is None:
-            raise RuntimeError(self._epitaph())
+            raise RuntimeError(self._end_reason())
         return key
 
     def step(self) -> list[tuple[int, StepOutput]]:
@@ -153,11 +151,11 @@ class Transformers:
                 pieces.append((key, piece))
         for key, piece in pieces:
             if piece.finish == "length":
-                self.cancel(key)  # it may be one of those that were given a token more
+                self.cancel(key)  # it may have a higher limit at the library: LEAST_TOKENS
             elif piece.finish:
                 self._forget(key)
         if not pieces and not self._manager.is_running():
-            raise RuntimeError(self._epitaph())
+            raise RuntimeError(self._end_reason())
         return pieces
 
     def cancel(self, key: int) -> None:
@@ -175,17 +173,17 @@ class Transformers:
         if output.error is not None:
             raise RuntimeError(output.error)
         request = self._requests[key]
-        new = output.generated_tokens[request.told : request.limit]
+        new = output.generated_tokens[request.sent : request.limit]
         logprobs: Sequence[float] = ()
         if request.choices.decoding.logprob:
-            told = output.logprobs if self._sampler is None else request.choices.logprobs
-            logprobs = told[request.told : request.told + len(new)]
-        reused = self._cache.reused(output.request_id) if not request.told else None
-        request.told += len(new)
+            all_logprobs = output.logprobs if self._sampler is None else request.choices.logprobs
+            logprobs = all_logprobs[request.sent : request.sent + len(new)]
+        reused = self._cache.pop_reused(output.request_id) if not request.sent else None
+        request.sent += len(new)
         finish: Finish = ""
         if new and new[-1] in self._model.end_ids:
             finish = "stop"
-        elif output.is_finished() or request.told >= request.limit:
+        elif output.is_finished() or request.sent >= request.limit:
             finish = "length"
         if not new and not finish:
             return None
@@ -201,7 +199,7 @@ class Transformers:
             self._sampler.end(key)
 
     def _open(self, sampled: bool) -> None:
-        """A new manager with its cache; ``sampled`` with our sampler in it. Raises Unbatchable or EngineError."""
+        """Create a manager and its cache; with our sampler if ``sampled``. Raises Unbatchable or EngineError."""
         torch, transformers = self._libraries
         model, ends = self._model.model, sorted(self._model.end_ids)
         generation = transformers.GenerationConfig(do_sample=False, max_new_tokens=1, eos_token_id=ends or -1)
@@ -223,9 +221,9 @@ class Transformers:
 
     def _configuration(self, sampled: bool) -> Any:
         cuda = self._model.device.startswith("cuda")
-        given: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._wanted_blocks()}
+        given: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._choose_blocks()}
         if not cuda:
-            # The size was decided with a reserve; the library would leave 40 % of the memory, more than there may be.
+            # The size already respects a reserve; the library would leave another 40 % of the memory free.
             given["max_memory_percent"] = 1.0
         return self._libraries.transformers.ContinuousBatchingConfig(
             page_size=BLOCK,
@@ -247,17 +245,15 @@ class Transformers:
             self._sampler = None
             self._fault = f"transformers {self._libraries.transformers.__version__} has changed: {error}"
 
-    def _wanted_blocks(self) -> int:
-        config = self._model.model.config.get_text_config()
-        size = bytes_per_block(config, getattr(self._libraries.torch, self._model.dtype).itemsize)
+    def _choose_blocks(self) -> int:
         memory = read_memory()
         share = max(GIB, memory.available // 8) if memory else GIB
-        wanted = int(self._options.cache_gb * GIB) or share
-        return max(1, wanted // size)
+        return max(1, (int(self._options.cache_gb * GIB) or share) // self._block_bytes())
 
-    def _prove(self) -> None:
-        """Tries at every load what later requests rely on: that a batch computes what the model alone computes, else it
-        is Unbatchable, and that a grammar is kept to, else grammars are refused and the rest goes on without us."""
+    def _check_batching(self) -> None:
+        """Test what later requests rely on, at every load. A batch must compute what the model alone computes,
+        otherwise the model is Unbatchable. A grammar must be enforced, otherwise grammars are refused and the manager
+        is opened again without the sampler."""
         prompt = self.encode(PROBE)
         try:
             alone = self._log_probabilities(prompt)
@@ -268,19 +264,19 @@ class Transformers:
             ) from error
         try:
             if self._sampler is not None and not self._fault:
-                self._fault = self._tried(prompt)
+                self._fault = self._probe_grammar(prompt)
                 if self._fault:
                     self._manager.stop(block=True, timeout=STOP_S)
                     self._open(sampled=False)
-            self._compare(alone, prompt)
+            self._compare_logprob(alone, prompt)
         except (RuntimeError, Unbatchable) as error:
             self._manager.stop(block=True, timeout=STOP_S)
             raise Unbatchable(str(error), self._model) from error
 
-    def _tried(self, prompt: list[int]) -> str:
-        """Why grammars do not work; empty when they do."""
+    def _probe_grammar(self, prompt: list[int]) -> str:
+        """Return why grammars do not work; empty if they do."""
         try:
-            ids, _ = self._decoded(prompt, DecodingOptions(max_tokens=8, grammar=PROBE_GRAMMAR))
+            ids, _ = self._run_probe(prompt, DecodingOptions(max_tokens=8, grammar=PROBE_GRAMMAR))
         except EngineError as error:
             return error.message
         if self.decode(ids) in ("yes", "no"):
@@ -288,46 +284,38 @@ class Transformers:
         return f"transformers {self._libraries.transformers.__version__} does not apply the mask of tokens any more"
 
     def _log_probabilities(self, prompt: list[int]) -> Any:
-        """The model's own, of the token that follows ``prompt``, in no batch and from no cache."""
+        """Compute those of the token that follows ``prompt`` by the model alone, without batch and cache."""
         torch = self._libraries.torch
         with torch.no_grad():
             ids = torch.tensor([prompt], device=self._model.device)
             return torch.log_softmax(self._model.model(input_ids=ids).logits[0, -1].float(), dim=-1)
 
-    def _compare(self, alone: Any, prompt: list[int]) -> None:
-        ids, logprobs = self._decoded(prompt, DecodingOptions(max_tokens=PROBE_TOKENS, logprob=True))
+    def _compare_logprob(self, alone: Any, prompt: list[int]) -> None:
+        ids, logprobs = self._run_probe(prompt, DecodingOptions(max_tokens=PROBE_TOKENS, logprob=True))
         if not ids:
             return
         batched, own = logprobs[0], float(alone[ids[0]])
         if abs(batched - own) > NEAR:
             raise Unbatchable(f"in a batch it gives {batched:.2f} where alone it gives {own:.2f}", self._model)
 
-    def _decoded(self, prompt: list[int], decoding: DecodingOptions) -> tuple[list[int], list[float]]:
+    def _run_probe(self, prompt: list[int], decoding: DecodingOptions) -> tuple[list[int], list[float]]:
         key = self.submit(prompt, decoding)
         ids: list[int] = []
         logprobs: list[float] = []
-        for piece in self._pieces(key):
-            ids += piece.ids
-            logprobs += piece.logprobs
+        while key in self._requests:
+            for _, piece in self.step():  # there is no other request yet
+                ids += piece.ids
+                logprobs += piece.logprobs
         return ids, logprobs
 
-    def _pieces(self, wanted: int) -> Iterator[StepOutput]:
-        while wanted in self._requests:
-            for key, piece in self.step():
-                if key == wanted:
-                    yield piece
-
-    def _loaded(self) -> LoadedModel:
-        details = dict(self._model.details) | {"cache_gb": round(self._cache_bytes() / GIB, 2)}
-        if not self._fault:
-            details["grammars"] = f"xgrammar {self._grammars.version}"
-        else:
-            details["grammars"] = f"refused: {self._fault}"
+    def _describe_loaded(self) -> LoadedModel:
+        model = self._model
+        details = dict(model.details) | {"cache_gb": round(self._cache.blocks * self._block_bytes() / GIB, 2)}
+        details["grammars"] = f"refused: {self._fault}" if self._fault else f"xgrammar {self._grammars.version}"
         if self._options.prefixes:
             details["full cache"] = (
                 "the least recently used prefixes give way" if self._cache.drops_oldest else "all prefixes give way"
             )
-        model = self._model
         return LoadedModel(
             block=BLOCK,
             blocks=self._cache.blocks if self._options.prefixes else 0,
@@ -341,11 +329,11 @@ class Transformers:
             response_template=model.response_template,
         )
 
-    def _cache_bytes(self) -> int:
+    def _block_bytes(self) -> int:
         item = getattr(self._libraries.torch, self._model.dtype).itemsize
-        return self._cache.blocks * bytes_per_block(self._model.model.config.get_text_config(), item)
+        return bytes_per_block(self._model.model.config.get_text_config(), item)
 
-    def _epitaph(self) -> str:
+    def _end_reason(self) -> str:
         status = getattr(self._manager, "background_thread_status", None)
         error = getattr(status, "fatal_error", None)
         return f"transformers' batching has ended: {type(error).__name__}: {error}" if error else "it has ended"

@@ -1,4 +1,4 @@
-"""The forward of a model as its ``generate()`` would call it, on a cache that grows: slices of ids in, logits out."""
+"""Calls a model's forward as its ``generate()`` does: slices of ids in, logits out, on a growing cache."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent_kernel.engines.local.torch.kv_cache_store import APPENDED
 from agent_kernel.engines.local.torch.load import Libraries
 
 SLICE = 512
-"""Prompt tokens at once: long enough for full prefill speed, short enough that other streams keep moving."""
+"""Prompt tokens per call: enough for full prefill speed, few enough that other streams are not held up."""
 SAME = 0.05
-"""Of the range of the logits: rounding stays far below, a lost state far above."""
+"""As a share of the range of the logits: rounding errors are far smaller, a lost state causes far larger ones."""
 
 
 class Forward:
-    """Knows the names that this model's forward uses. ``sight`` is None for a model of text."""
+    """Knows the argument names of this model's forward. ``sight`` is None for a text model."""
 
     def __init__(self, libraries: Libraries, model: Any, sight: Sight | None) -> None:
         self._torch, self._transformers = libraries
@@ -27,16 +27,16 @@ class Forward:
         self._cache_name = "cache_params" if "cache_params" in takes else "past_key_values"
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self._kinds = [name for name in ("token_type_ids", "mm_token_type_ids") if sight and name in takes]
-        # Models whose pictures have rows and columns number positions in three dimensions; left to itself, such a model
-        # goes on with the numbering of whichever request came before.
+        # Some vision models number positions in three dimensions. Without explicit positions such a model continues the
+        # numbering of the previous request.
         self._numbering = getattr(getattr(model, "model", None), "get_rope_index", None)
 
         self.resumes = self._resumes()
-        """False for models that forget a recurrent state when they are given more than one token after it (Mamba in
-        transformers 5.23): found by trying."""
+        """Whether a prompt can be continued in slices. False for models that lose their recurrent state when more than
+        one token follows it (Mamba in transformers 5.23). Found by a test run."""
 
     def end(self, ran: int, length: int) -> int:
-        """Where the slice that begins at ``ran`` should end."""
+        """Return where the slice that begins at ``ran`` ends."""
         if self.resumes:
             return min(ran + SLICE, length)
         return ran + 1 if ran else length
@@ -45,7 +45,8 @@ class Forward:
         return self._transformers.DynamicCache(config=self._model.config)
 
     def positions(self, ids: Sequence[int], places: Sequence[Place], more: int) -> Any:
-        """For a whole prompt and ``more`` tokens after it; None where the model counts by itself."""
+        """Return the positions of a whole prompt and of ``more`` tokens after it; None if the model counts by
+        itself."""
         if self._numbering is None:
             return None
         if self._sight is None or not places:
@@ -67,13 +68,13 @@ class Forward:
         places: Sequence[Place] = (),
         positions: Any = None,
     ) -> Any:
-        """Logits after the token before ``end``. ``start`` is where ``cache`` ends; ``places`` lie between the two."""
+        """Return the logits after the token before ``end``. ``cache`` ends at ``start``; ``places`` lie in between."""
         given: dict[str, Any] = {self._cache_name: cache, "use_cache": True, **self._last_only}
         if positions is not None:
             given["position_ids"] = positions[..., start:end]
         if self._sight is not None and places:
             given |= self._sight.inputs([place.picture for place in places])
-            # From the beginning on: tokens of one picture may look at each other, and are found by position.
+            # From the beginning of the prompt, since the model finds the tokens of one picture by their positions.
             given |= dict.fromkeys(self._kinds, self._sight.kinds(ids[:end]))
         with self._torch.inference_mode():
             return self._model(input_ids=self._tensor(ids[start:end]), **given).logits[0, -1]

@@ -1,6 +1,6 @@
-"""Constrained output on torch: which tokens a request may sample next, by xgrammar.
+"""Constrained output on torch by xgrammar: sets the logits of tokens that the grammar forbids to -inf.
 
-Nothing is known here of batches and models: a row of logits goes in and what the grammar forbids comes out as -inf.
+It works on one row of logits and is independent of batches and models.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.torch.load import SETUP, TorchModel
 
 COMPILED_BYTES = 256 << 20
-"""Compiled grammars that are kept; a second request with the same one starts at once."""
+"""Size of the cache of compiled grammars, so that a second request with the same grammar starts at once."""
 COMPILE_THREADS = 2
 
 
 class Grammars:
-    """Compiles for one model. Raises EngineError where xgrammar does not import or does not take the vocabulary."""
+    """Compiles grammars for one model. Raises EngineError if xgrammar cannot be imported or rejects the vocabulary."""
 
     def __init__(self, model: TorchModel) -> None:
         try:
@@ -43,7 +43,7 @@ class Grammars:
         return version("xgrammar")
 
     def begin(self, grammar: OutputGrammar) -> Constraint:
-        """A new output under ``grammar``. Raises EngineError for one that does not compile."""
+        """Start a new output under ``grammar``. Raises EngineError if it does not compile."""
         try:
             if grammar.kind == "regex":
                 compiled = self._compiler.compile_regex(grammar.text)
@@ -55,7 +55,7 @@ class Grammars:
 
 
 class Constraint:
-    """How far one output has come in its grammar."""
+    """The state of one output in its grammar."""
 
     def __init__(self, xgrammar: Any, compiled: Any, rows: int) -> None:
         self._xgrammar = xgrammar
@@ -63,8 +63,8 @@ class Constraint:
         self._bitmask = xgrammar.allocate_token_bitmask(1, rows)
 
     def mask(self, row: Any) -> None:
-        """Sets the logits of forbidden tokens to -inf, in place; ``row`` is (1, vocabulary) in float32. A complete
-        output leaves only the tokens that end a turn."""
+        """Set the logits of forbidden tokens to -inf in place; ``row`` has the shape (1, vocabulary), in float32. After
+        a complete output only the tokens that end a turn are allowed."""
         if not self._matcher.is_terminated() and self._matcher.fill_next_token_bitmask(self._bitmask, 0):
             self._xgrammar.apply_token_bitmask_inplace(row, self._bitmask.to(row.device))
 

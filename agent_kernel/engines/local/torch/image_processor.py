@@ -1,4 +1,4 @@
-"""The processor of a model that sees, also where torchvision is not installed: for pictures alone Pillow is enough."""
+"""Loads the processor of a vision model, also without torchvision: Pillow is enough for pictures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ VIDEO = "video_processor"
 
 
 def load_processor(transformers: Any, path: Path, **how: Any) -> Any:
-    """Many families (Qwen VL, SmolVLM, InternVL) bring a part for videos that only torchvision can run; they are loaded
-    without it, since videos come as pictures here. Raises what the library raises for any other lack."""
+    """Load the processor. Many families (Qwen VL, SmolVLM, InternVL) include a video part that needs torchvision;
+    without torchvision it is left out, since videos arrive here as pictures. Raises the library's ImportError if
+    anything else is missing."""
     try:
         return transformers.AutoProcessor.from_pretrained(path, **how)
     except ImportError as error:
@@ -25,13 +26,13 @@ def load_processor(transformers: Any, path: Path, **how: Any) -> Any:
 
 
 def _without_videos(kind: Any) -> Any:
-    """The class with one part fewer; its constructor takes what is left."""
+    """Return a subclass without the video part; its constructor takes the other parts."""
     parts = [part for part in kind.get_attributes() if part != VIDEO]
     return type(kind.__name__, (kind,), {"get_attributes": classmethod(lambda cls: parts)})
 
 
 def _class_name(path: Path) -> str:
-    """As the model's files name it, empty if they do not."""
+    """Return the class name from the model's files, empty if they do not state one."""
     for name in NAMED_IN:
         file = path / name
         if file.is_file():

@@ -1,7 +1,7 @@
-"""What a model has computed for conversations, kept for their next turns; for models that run one request at a time.
+"""Keeps the computed caches of conversations for their next turns, for models that run one request at a time.
 
-It works on the library's cache objects and imports no library. A kept state is never changed: whoever goes on from it
-gets a fork.
+It works on the library's cache objects and imports no library. A kept state is never changed: a request that continues
+from it gets a fork.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 APPENDED = {"DynamicLayer", "DynamicSlidingWindowLayer"}
-"""Cache layers that make new tensors instead of changing theirs (transformers 5.23), so that a fork shares them."""
+"""Cache layers that create new tensors instead of changing theirs (transformers 5.23), so that a fork can share
+them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """``cache`` after the tokens that ``keys`` name, and the ``logits`` of the last of them. A key is a token's id, or
-    below 0 for the tokens of a picture: then it stands for what is on the picture."""
+    """The ``cache`` after the tokens that ``keys`` identify, and the ``logits`` of the last one. A key is a token's id;
+    for the tokens of a picture it is negative and identifies the content of the picture."""
 
     keys: tuple[int, ...]
     cache: Any
@@ -29,10 +30,10 @@ NOTHING = KeptState((), None, None)
 
 
 class KeptCaches:
-    """Least recently used states go first when there are more than ``budget`` bytes; 0 keeps nothing.
+    """Evicts the least recently used states beyond ``budget`` bytes; 0 keeps nothing.
 
-    Attention caches can be cut back to any shared prefix. Sliding windows that are full and recurrent states can not:
-    of those only states that a prompt contains whole are of use, and the caller adds one where a turn may be edited.
+    Attention caches can be cut back to any shared prefix. Full sliding windows and recurrent states cannot: they are
+    useful only if a prompt contains all of their tokens, so the caller adds one where a turn may be edited.
     """
 
     def __init__(self, budget: int) -> None:
@@ -47,9 +48,11 @@ class KeptCaches:
         return len(self._states)
 
     def longest(self, keys: Sequence[int], cut: Callable[[int], int]) -> KeptState:
-        """A fork of the state that has most of ``keys`` computed, cut back to what they share. ``cut`` moves a position
-        to the nearest one before it at which a prompt may be cut. Without anything shared the cache is None; after a
-        cut the logits are, and the last of ``keys`` is not among those of the state, so that there is one to run."""
+        """Return a fork of the state that shares the longest prefix with ``keys``, cut back to that prefix.
+
+        ``cut`` moves a position to the nearest earlier one at which a prompt may be cut. The cache is None if nothing
+        is shared. After a cut the logits are None, and the state ends before the last of ``keys``, so that at least one
+        token is left to compute."""
         best, length = None, 0
         for state in self._states:
             usable = _usable(state, keys, cut)
@@ -60,17 +63,19 @@ class KeptCaches:
         self._states.remove(best)
         self._states.append(best)
         if length == len(best.keys):
-            return KeptState(best.keys, forked(best.cache), best.logits)
-        cache = forked(best.cache)
+            return KeptState(best.keys, fork_cache(best.cache), best.logits)
+        cache = fork_cache(best.cache)
         cache.crop(length - len(best.keys))
         return KeptState(best.keys[:length], cache, None)
 
     def add(self, state: KeptState) -> None:
-        """States that this one contains and could be cut back to are dropped."""
+        """Add a state and drop those that it contains and can be cut back to."""
         if not self._budget or not state.keys:
             return
         covered = 0 if can_crop(state.cache) else len(state.keys)
-        self._states = [old for old in self._states if not covered <= len(old.keys) <= _shared(old.keys, state.keys)]
+        self._states = [
+            old for old in self._states if not covered <= len(old.keys) <= _shared_prefix(old.keys, state.keys)
+        ]
         self._states.append(state)
         while self._states and self.bytes > self._budget:
             del self._states[0]
@@ -79,8 +84,8 @@ class KeptCaches:
         self._states.clear()
 
 
-def forked(cache: Any) -> Any:
-    """A cache that can go its own way; tensors are shared where the library never changes them."""
+def fork_cache(cache: Any) -> Any:
+    """Copy a cache so that both can be continued; tensors that the library never changes are shared."""
     if not hasattr(cache, "layers"):
         return copy.deepcopy(cache)
     fork = copy.copy(cache)
@@ -91,7 +96,7 @@ def forked(cache: Any) -> Any:
 
 
 def can_crop(cache: Any) -> bool:
-    """Whether tokens can be taken back from its end."""
+    """Whether tokens can be removed from the end of the cache."""
     return hasattr(cache, "layers") and all(_layer_can_crop(layer) for layer in cache.layers)
 
 
@@ -102,14 +107,15 @@ def _layer_can_crop(layer: Any) -> bool:
 
 
 def _usable(state: KeptState, keys: Sequence[int], cut: Callable[[int], int]) -> int:
-    shared = _shared(state.keys, keys)
+    shared = _shared_prefix(state.keys, keys)
     if shared == len(state.keys) and cut(shared) == shared:
         return shared
     return cut(min(shared, len(keys) - 1)) if can_crop(state.cache) else 0
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the longest common prefix, by halving: comparing slices is much quicker than comparing items."""
+def _shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the length of the longest common prefix. Bisects, since comparing slices is much faster than comparing
+    items."""
     low, high = 0, min(len(one), len(other))
     one, other = tuple(one[:high]), tuple(other[:high])
     while low < high:
@@ -122,7 +128,7 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _bytes(cache: Any) -> int:
-    """Of all tensors that the cache's layers hold."""
+    """Return the size of all tensors in the cache's layers."""
     found = 0
     for layer in getattr(cache, "layers", [cache]):
         for value in vars(layer).values():

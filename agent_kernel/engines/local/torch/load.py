@@ -1,14 +1,14 @@
-"""A model loaded with transformers and torch: which class, which weights, which precision, on which device.
+"""Loads a model with transformers and torch: its class, weights, precision and device.
 
-What then runs it (``transformers.py`` in a batch, ``generate.py`` one by one) is not known here. Nothing is fetched and
-no code of a model is run: files on this machine only, safetensors only, never ``trust_remote_code``.
+It is then run by ``batched_backend.py`` or ``single_backend.py``. Nothing is downloaded and no code of a model is run:
+only local files, only safetensors, never ``trust_remote_code``.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from agent_kernel.core.errors import (
     ModelUnsupported,
     OutOfMemory,
 )
-from agent_kernel.engines.local.backend import LoadOptions, Progress
+from agent_kernel.engines.local.backend import ChatMessage, LoadOptions, Progress
 from agent_kernel.engines.local.torch.image_processor import load_processor
 from agent_kernel.engines.local.torch.safetensors_cache import ConvertedModel
 
@@ -33,14 +33,14 @@ WEIGHTS = "*.safetensors"
 PROBE_ROWS = 128
 PROBE_RUNS = 7
 _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "Cannot allocate memory")
-"""What the libraries say in a plain RuntimeError or OSError where a MemoryError is meant."""
+"""Texts of RuntimeErrors and OSErrors by which the libraries report that memory ran out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchModel:
-    """A model in memory, in ``eval`` mode. ``processor`` is set for a model that takes pictures; ``device`` is where
-    its inputs go (cpu, cuda:0), ``dtype`` the torch name its activations have (bfloat16, float16, float32).
-    ``context_length`` 0: the model does not say. ``details`` are for people."""
+    """A model in memory, in ``eval`` mode. ``processor`` is set for a model that accepts pictures; ``device`` is that
+    of its inputs (cpu, cuda:0), ``dtype`` the torch name of its activations' type (bfloat16, float16, float32).
+    ``context_length`` 0: the model does not state one. ``details`` are for people."""
 
     model: Any
     tokenizer: Any
@@ -53,7 +53,7 @@ class TorchModel:
 
     @property
     def template(self) -> str:
-        """The chat template's source, empty where there is none."""
+        """The chat template's source, empty if there is none."""
         source = (self.processor and self.processor.chat_template) or self.tokenizer.chat_template
         if isinstance(source, dict):
             source = source.get("default", "")
@@ -61,30 +61,45 @@ class TorchModel:
 
     @property
     def parameters(self) -> int:
-        """Weights; those of quantised layers are packed and count as what was packed into them."""
+        """The number of weights; those of quantised layers count as before packing."""
         return int(self.model.num_parameters())
 
     @property
     def response_template(self) -> Mapping[str, Any] | None:
-        """How transformers reads this model's answers, where its tokenizer says so."""
+        """The tokenizer's declaration of how transformers parses this model's answers, if it has one."""
         found = getattr(self.tokenizer, "response_template", None)
         return found if isinstance(found, Mapping) else None
 
+    def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> str:
+        """Raises EngineError if the model has no chat template."""
+        if not self.template:
+            raise EngineError("This model has no chat template.", hint="Choose an instruction-tuned model.")
+        chat, schemas = [dict(message) for message in messages], [dict(tool) for tool in tools] or None
+        template = self.tokenizer.apply_chat_template
+        return str(template(chat, tools=schemas, add_generation_prompt=True, tokenize=False))
+
+    def encode(self, text: str) -> list[int]:
+        # Templates write the special tokens that begin a prompt.
+        return [int(token) for token in self.tokenizer.encode(text, add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
     @property
     def end_ids(self) -> frozenset[int]:
-        """The tokens that end a turn: the generation config's, and the tokenizer's own."""
+        """The tokens that end a turn, from the generation config and the tokenizer."""
         named = self.model.generation_config.eos_token_id
         ids = named if isinstance(named, list) else [named]
         return frozenset(int(token) for token in [*ids, self.tokenizer.eos_token_id] if token is not None)
 
 
 def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Progress) -> TorchModel:
-    """Loads a directory as ``save_pretrained`` writes it, or a GGUF file, which is converted once.
+    """Load a directory as ``save_pretrained`` writes it, or a GGUF file, which is converted once.
 
-    Without ``options.precision`` it is probed: on CPUs bfloat16 unless float32 is quicker there (no AMX, no
-    AVX512-bf16), on CUDA bfloat16 where the device has it, else float16. ``int8`` and ``nf4`` are bitsandbytes': they
-    save memory, not time. Raises ModelMissing, ModelBroken or EngineError (torch missing, unsupported architecture, out
-    of memory).
+    Without ``options.precision`` it is chosen: on CPUs bfloat16 unless a test shows that float32 is faster there (no
+    AMX, no AVX512-bf16), on CUDA bfloat16 if the device supports it, otherwise float16. ``int8`` and ``nf4`` use
+    bitsandbytes and save memory, not time. Raises ModelMissing, ModelBroken or EngineError (torch missing, unsupported
+    architecture, out of memory).
     """
     if not path.exists():
         raise ModelMissing(f"{path} is not there.", hint="Pull it with: agent-kernel model pull")
@@ -102,7 +117,7 @@ def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Prog
 
 
 def load_error(path: Path, error: BaseException) -> EngineError:
-    """What went wrong, in words a person can act on."""
+    """Translate a library's error into one with a hint on what to do."""
     words = str(error).strip()
     kind = type(error).__name__
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or any(sign in words for sign in _NO_MEMORY):
@@ -125,9 +140,7 @@ def load_error(path: Path, error: BaseException) -> EngineError:
             hint="Choose another model, or install a newer transformers with: agent-kernel model setup gpu",
         )
     first = words.splitlines()[0] if words else kind
-    return ModelBroken(
-        f"transformers can not load {path.name}: {first}", hint="Get its files again, or choose another."
-    )
+    return ModelBroken(f"transformers cannot load {path.name}: {first}", hint="Get its files again, or choose another.")
 
 
 class Libraries(NamedTuple):
@@ -138,13 +151,13 @@ class Libraries(NamedTuple):
 
 
 def import_libraries() -> Libraries:
-    """Raises EngineError, with what to install, where they are not."""
-    # Read by huggingface_hub when it is imported; nothing the worker does may go out.
+    """Import torch and transformers. Raises EngineError with the command that installs them."""
+    # huggingface_hub reads this at its import: the worker must not access the network.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TQDM_DISABLE"] = "1"
     try:
-        # The one place that imports torch: seconds, and nothing outside the worker may pay them.
+        # The only import of torch. It takes seconds, which only the worker may spend.
         import torch
         import transformers
     except ImportError as error:
@@ -155,7 +168,7 @@ def import_libraries() -> Libraries:
 
 
 def _device(torch: Any, wanted: str) -> str:
-    """cpu, cuda:N, or auto. Raises EngineError for one that is not here."""
+    """Return cpu, cuda:N or auto. Raises EngineError for a device that does not exist."""
     there = torch.cuda.is_available()
     name = wanted or ("cuda" if there else "cpu")
     if name == "cuda":
@@ -218,7 +231,7 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
 
 
 def _placement(transformers: Any, options: LoadOptions, device: str, dtype: Any) -> dict[str, Any]:
-    """Where the weights go, and how they are quantised on the way."""
+    """Return the arguments that place the weights on devices and quantise them."""
     given: dict[str, Any] = {}
     if device == "auto":
         given["device_map"] = "auto"
@@ -252,8 +265,8 @@ def _dtype(torch: Any, config: Any, precision: str, device: str) -> Any:
 
 
 def _bfloat16_is_quick(torch: Any, width: int) -> bool:
-    """Whether the product that prefill consists of takes bfloat16 no longer than float32 on this CPU. The best of some
-    runs, since other programs only ever add; 10 to 200 ms."""
+    """Whether a matrix product, of which prefill mostly consists, is at least as fast in bfloat16 as in float32 on this
+    CPU. Takes the best of several runs, since other programs only add time; 10 to 200 ms in total."""
 
     def best(dtype: Any) -> float:
         rows, weights = torch.ones(PROBE_ROWS, width, dtype=dtype), torch.ones(2 * width, width, dtype=dtype)

@@ -1,7 +1,7 @@
 """The KV cache of transformers' continuous batching: its size, its contents, and what is evicted when it is full.
 
 The cache itself is the library's. The attributes that are read here exist in 5.22 and 5.23; where one is missing, less
-is known and nothing breaks.
+is reported and nothing breaks.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class PagedCache:
     def shares_prefixes(self) -> bool:
         return bool(self._cache.use_prefix_sharing)
 
-    def reused(self, request: str) -> int | None:
-        """Return the prompt tokens that a request found in the cache; once, and None where the library does not report
-        them."""
+    def pop_reused(self, request: str) -> int | None:
+        """Return the prompt tokens that a request found in the cache, and forget the number. None where the library
+        does not report it."""
         return self._reused.pop(request, 0) if self.tells_reuse else None
 
     def forget(self, request: str) -> None:
         self._reused.pop(request, None)
 
     def usage(self) -> Mapping[str, float]:
-        """``cache_used``: the share that running requests hold. ``cache_kept``: that of finished prefixes, which give
-        way when there is need."""
+        """``cache_used`` is the share that running requests hold, ``cache_kept`` that of finished prefixes, which are
+        evicted when space is short."""
         try:
             kept = sum(
                 len(allocator.ledger.cached_blocks) * allocator.bytes_per_block
@@ -63,8 +63,8 @@ class PagedCache:
         return {"cache_used": max(0.0, round(used, 4)), "cache_kept": round(kept, 4)}
 
     def _note_match(self, request_id: str, prompt_ids: list[int]) -> int:
-        """Called by the manager's thread when it looks for the beginning of a prompt. A request that gave way to others
-        is looked for again: the first match is what it had for nothing."""
+        """Record a match. Called in the manager's thread for the beginning of a prompt. A request that was evicted and
+        restarted is looked up again; only its first match counts as reused."""
         matched = int(self._search(request_id, prompt_ids))
         if matched:
             self._reused.setdefault(request_id, matched)

@@ -1,8 +1,8 @@
-"""A GGUF file as bfloat16 safetensors, kept on disk: transformers reads a GGUF file in 20 to 60 s at every load, and
-what it was converted to in one or two.
+"""Converts a GGUF file to bfloat16 safetensors and keeps them on disk: transformers reads a GGUF file in 20 to 60 s at
+every load, and the converted files in one or two.
 
-Kept under the cache directory by the file's identity. A conversion appears complete, by one rename, or not at all; two
-processes may convert at once.
+The directory is named by the file's identity. It appears complete, by one rename, or not at all; two processes may
+convert at the same time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_kernel.engines.local.catalog.requantize_progress import megabytes
 
 CONFIG = "config.json"
 GROWTH = 4.5
-"""bfloat16 in bytes, at most, as a multiple of the GGUF file: a 4-bit file is 4.5 bits a weight, and 16 are written."""
+"""Largest size of the result as a multiple of the GGUF file: a 4-bit file has 4.5 bits per weight, the result 16."""
 
 
 class ConvertedModel:
@@ -34,7 +34,8 @@ class ConvertedModel:
         return self._root / self._identity
 
     def open(self, torch: Any, transformers: Any, progress: Progress) -> Path:
-        """The directory to load. Raises ModelBroken (not a GGUF file) or EngineError (architecture, disk space)."""
+        """Return the directory to load, converting first if necessary. Raises ModelBroken (not a GGUF file) or
+        EngineError (architecture, disk space)."""
         if not (self.directory / CONFIG).is_file():
             read_header(self._path)
             progress("converting the model (once)", None)
@@ -61,8 +62,8 @@ class ConvertedModel:
 
 
 def _as_plain(torch: Any, model: Any) -> None:
-    """Takes the marks of a quantised model away, with which the library refuses to save one, and gives a head that is
-    the same as the embedding (converters store it twice) back to it."""
+    """Remove the marks of a quantised model, which the library refuses to save, and tie a head that equals the
+    embedding (converters store it twice)."""
     model.hf_quantizer = None
     model.is_quantized = False
     if hasattr(model.config, "quantization_config"):

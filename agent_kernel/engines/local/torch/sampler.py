@@ -1,8 +1,8 @@
-"""Which token each running request gets: greedy or sampled, each by its own settings, all in one batch.
+"""Chooses the next token of each running request by that request's own settings, within one batch.
 
-transformers' batching samples every request by one configuration, so it is told to be greedy, and this logits processor
-leaves each row only the token that was chosen here. That is the one place where the library is hooked: four attributes
-of the list of processors of its manager, unchanged in 5.22 and 5.23, and tried at every load (``transformers.py``).
+transformers' batching samples all requests by one configuration. It is therefore configured as greedy, and this logits
+processor leaves each row only the token that was chosen here. This is the only hook into the library: four attributes
+of the manager's list of processors, unchanged in 5.22 and 5.23, and tested at every load (``batched_backend.py``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agent_kernel.engines.local.torch.grammar import Constraint
 from agent_kernel.engines.local.torch.load import Libraries
 
 KEY = "request"
-"""The argument of the manager's ``add_request`` by which a row is known here."""
+"""The argument of the manager's ``add_request`` that identifies a row."""
 
 
 class Choices:
-    """What one request gets, token by token. Who has read n tokens of the request may read the first n of
+    """Chooses the tokens of one request. A reader that has received n tokens of the request may read the first n of
     ``logprobs``, also in another thread."""
 
     def __init__(
@@ -47,16 +47,16 @@ class Choices:
 
     @property
     def plain(self) -> bool:
-        """Nothing to do but to take the likeliest token."""
+        """Whether the likeliest token is always the choice, so that the library can choose it."""
         return self.constraint is None and self.generator is None and not self.warpers and not self.decoding.logprob
 
     def choose(self, row: Any) -> int:
-        """The next token; ``row`` are its (1, vocabulary) logits in float32, which are changed."""
+        """Choose the next token by its logits, a ``row`` of shape (1, vocabulary) in float32, which is changed."""
         raw = row.clone() if self.decoding.logprob else None
         if self.constraint is not None:
             self.constraint.mask(row)
         if self.warpers:
-            # The tokens so far are only looked at by the penalties.
+            # Only the penalties read the tokens so far.
             row = self.warpers(self._torch.tensor([self.seen], dtype=self._torch.long, device=row.device), row)
         if self.generator is None:
             token = int(row.argmax(dim=-1))
@@ -72,7 +72,7 @@ class Choices:
 
 
 class Sampler:
-    """The logits processor. ``begin`` and ``end`` may be called from any thread, the rest is the manager's."""
+    """The logits processor. ``begin`` and ``end`` may be called in any thread, the rest only in the manager's."""
 
     supported_kwargs: Mapping[str, type] = {KEY: int}
     ignored_kwargs: tuple[str, ...] = ()
@@ -84,15 +84,15 @@ class Sampler:
         self._rows: list[Choices | None] = []
 
     def install(self, manager: Any) -> None:
-        """Becomes the only logits processor of ``manager``, which has not been started. Raises AttributeError,
-        ImportError or TypeError where the library is not what it was."""
+        """Become the only logits processor of ``manager``, which is not started yet. Raises AttributeError, ImportError
+        or TypeError if the library has changed."""
         from transformers import LogitsProcessorList
         from transformers.generation.continuous_batching.cb_logits_processors import (
             ContinuousBatchingLogitsProcessor,
             ContinuousBatchingLogitsProcessorList,
         )
 
-        # A virtual subclass: the real one would need the import when this module is imported.
+        # A virtual subclass, since a real one would import the library together with this module.
         ContinuousBatchingLogitsProcessor.register(type(self))
         processors = ContinuousBatchingLogitsProcessorList(LogitsProcessorList([self]))
         processors.tensors_required = 1
@@ -112,14 +112,15 @@ class Sampler:
         int32_tensor.zero_()
 
     def prepare_tensor_args(self, requests_with_new_token: Sequence[Any]) -> Any:
-        """Notes whose rows the next call gets; the library wants a number for each, which nobody reads."""
+        """Record which requests the rows of the next call belong to. The library needs a number for each; none is
+        read."""
         keys = [request.state.logit_processor_kwargs.get(KEY) for request in requests_with_new_token]
         with self._lock:
             self._rows = [self._requests.get(key) for key in keys]
         return self._libraries.torch.zeros(len(keys), dtype=self._libraries.torch.int32)
 
     def __call__(self, scores: Any, tensor_arg: Any) -> Any:
-        """``scores`` are (rows, vocabulary) logits in float32, which are the library's to throw away."""
+        """``scores`` are logits of shape (rows, vocabulary) in float32; the library lets processors change them."""
         for at, choices in enumerate(self._rows[: scores.size(0)]):
             if choices is not None and not choices.plain:
                 token = choices.choose(scores[at : at + 1])
@@ -129,8 +130,8 @@ class Sampler:
 
 
 class Penalties:
-    """The penalties of OpenAI's API on the tokens of the answer (those behind the first ``prompt`` ids), and its
-    logit_bias, as a logits processor: the library has neither."""
+    """A logits processor for the penalties of OpenAI's API on the tokens of the answer (those after the first
+    ``prompt`` ids) and for logit_bias. The library has neither."""
 
     def __init__(self, torch: Any, decoding: DecodingOptions, prompt: int) -> None:
         self._torch = torch
@@ -141,8 +142,8 @@ class Penalties:
         decoding, answer = self._decoding, input_ids[0, self._prompt :]
         if answer.numel():
             counts = self._torch.bincount(answer, minlength=scores.shape[-1])
-            taken = decoding.presence_penalty * (counts > 0) + decoding.frequency_penalty * counts
-            scores = scores - taken.to(scores.dtype)
+            penalty = decoding.presence_penalty * (counts > 0) + decoding.frequency_penalty * counts
+            scores = scores - penalty.to(scores.dtype)
         for token, bias in decoding.logit_bias:
             if 0 <= token < scores.shape[-1]:
                 scores[:, token] += bias
@@ -155,7 +156,7 @@ def _looks_back(decoding: DecodingOptions) -> bool:
 
 
 def _warpers(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
-    """The library's own, in the order in which its ``generate`` applies them, behind ours."""
+    """Return ours and then the library's logits processors, in the order in which its ``generate`` applies them."""
     transformers, found = libraries.transformers, list[Any]()
     if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:
         found.append(Penalties(libraries.torch, decoding, prompt))

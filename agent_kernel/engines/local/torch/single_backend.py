@@ -1,7 +1,7 @@
-"""Models that can not be batched, and models that see: each request by itself, with what it computed kept.
+"""Runs models that cannot be batched, and models with vision, one request at a time; computed caches are kept.
 
-The library's forward is called token by token on a cache, as its ``generate()`` does; requests take turns, one token or
-one slice of a prompt each.
+The library's forward is called token by token on a cache, as its ``generate()`` does. Requests take turns, with one
+token or one slice of a prompt each.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from agent_kernel.engines.local.backend import (
 )
 from agent_kernel.engines.local.media.image_placeholders import PictureTemplate
 from agent_kernel.engines.local.media.vision_inputs import Place, Sight
+from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.grammar import Constraint, Grammars
-from agent_kernel.engines.local.torch.kv_cache_store import NOTHING, KeptCaches, can_crop, forked
+from agent_kernel.engines.local.torch.kv_cache_store import NOTHING, KeptCaches, can_crop, fork_cache
 from agent_kernel.engines.local.torch.load import TorchModel, import_libraries, load_model
 from agent_kernel.engines.local.torch.sampler import Choices
 from agent_kernel.engines.local.torch.single_request import SingleRun
 
 DEFAULT_SHARE = 8
-"""Kept caches take this part of the free memory when nobody says how much."""
+"""Without ``cache_gb`` the kept caches take this part of the free memory: one eighth."""
 AT_ONCE = 4
 LEAST_KEPT = 64 * 2**20
 STEPS = 32
-"""A prompt is run about so many times faster at once than token by token."""
-LEAST_FREE = 2**30
-"""Assumed where the system does not say how much memory is free."""
+"""About how many times faster a prompt is computed at once than token by token."""
+ASSUMED_FREE = GIB
+"""Bytes; used where the system does not report its free memory."""
 
 
 class GenerateBackend:
-    """Of AT_ONCE requests each has its turn; a cache of its own for each is what limits them."""
+    """Decodes up to AT_ONCE requests in turn. Each needs a cache of its own, hence the limit."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
@@ -54,7 +55,7 @@ class GenerateBackend:
         return self.adopt(load_model(path, options, self._cache_dir, progress), options)
 
     def adopt(self, loaded: TorchModel, options: LoadOptions) -> LoadedModel:
-        """Runs a model that is in memory already."""
+        """Use a model that is already in memory."""
         self._libraries = import_libraries()
         self._loaded = loaded
         self._sight: Sight | None = None
@@ -65,12 +66,12 @@ class GenerateBackend:
         self._forward = Forward(self._libraries, loaded.model, self._sight)
         self._grammars: Grammars | None = None
         free = _free_memory(self._libraries.torch, loaded.device)
-        self._budget = int(options.cache_gb * 2**30) or max(LEAST_KEPT, free // DEFAULT_SHARE)
+        self._budget = int(options.cache_gb * GIB) or max(LEAST_KEPT, free // DEFAULT_SHARE)
         self._kept = KeptCaches(self._budget if options.prefixes else 0)
-        details = {**loaded.details, "decoding": "one by one", "cache_gb": round(self._budget / 2**30, 2)}
+        details = {**loaded.details, "decoding": "one by one", "cache_gb": round(self._budget / GIB, 2)}
         return LoadedModel(
             block=1,
-            blocks=0,  # what was reused is told with each request
+            blocks=0,  # each request reports what it reused
             details=details,
             template=loaded.template,
             architecture=loaded.architecture,
@@ -82,35 +83,27 @@ class GenerateBackend:
         )
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        if not self._loaded.template:
-            raise EngineError("This model has no chat template.", hint="Choose an instruction-tuned model.")
-        if self._template is not None:
-            return self._template.render(messages, tools)
-        given: dict[str, Any] = {"tools": [dict(tool) for tool in tools]} if tools else {}
-        template = self._loaded.tokenizer.apply_chat_template
-        return str(template([dict(item) for item in messages], tokenize=False, add_generation_prompt=True, **given))
+        return (self._template or self._loaded).render(messages, tools)
 
     def encode(self, text: str) -> list[int]:
-        # Templates write the special tokens that begin a prompt.
-        return list(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+        return self._loaded.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        given = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-        return str(self._loaded.tokenizer.decode(list(ids), **given)) if ids else ""
+        return self._loaded.decode(ids)
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Raises InvalidRequest for a picture that can not be read."""
-        return self._eyes().ids(text, pictures)
+        """Raises InvalidRequest for a picture that cannot be read."""
+        return self._require_sight().ids(text, pictures)
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        places = self._eyes().places(ids, pictures) if pictures else []
+        places = self._require_sight().places(ids, pictures) if pictures else []
         keys = _keys(ids, places)
         choices = Choices(self._libraries, ids, decoding, self._constraint(decoding), self._loaded.device)
         begun = self._kept.longest(keys, lambda at: _cut(at, places))
         if not self._forward.resumes and len(keys) - len(begun.keys) > max(STEPS, len(keys) // STEPS):
-            begun = NOTHING  # all of it at once is quicker than the rest one by one
-        given: dict[str, Any] = {"keys": keys, "places": places, "begun": begun}
-        run = SingleRun(self._libraries, self._forward, ids, **given, choices=choices, end_ids=self._loaded.end_ids)
+            begun = NOTHING  # computing the whole prompt at once is faster than its rest token by token
+        end_ids = self._loaded.end_ids
+        run = SingleRun(self._forward, ids, keys=keys, places=places, begun=begun, choices=choices, end_ids=end_ids)
         self._keep_prompt(run)
         self._next += 1
         self._runs[self._next] = run
@@ -118,12 +111,12 @@ class GenerateBackend:
         return self._next
 
     def step(self) -> list[tuple[int, StepOutput]]:
-        """A token or a slice of the request whose turn it is."""
+        """Compute a token, or a slice of the prompt, of the request whose turn it is."""
         if not self._turns:
             return []
         key = self._turns.popleft()
         run = self._runs[key]
-        piece = self._advanced(run)
+        piece = self._advance(run)
         if piece is None or not piece.finish:
             self._turns.append(key)
         else:
@@ -132,7 +125,7 @@ class GenerateBackend:
         return [(key, piece)] if piece is not None else []
 
     def cancel(self, key: int) -> None:
-        """What it computed so far is kept."""
+        """Remove the request; its computed cache is kept."""
         run = self._runs.pop(key, None)
         if run is not None:
             self._turns.remove(key)
@@ -142,11 +135,11 @@ class GenerateBackend:
         return len(self._runs)
 
     def usage(self) -> Mapping[str, float]:
-        """``cache_used`` of the budget, by ``kept`` states of conversations."""
+        """``cache_used`` is the share of the budget that the ``kept`` states of conversations occupy."""
         return {"cache_used": self._kept.bytes / self._budget, "kept": len(self._kept)}
 
-    def _advanced(self, run: SingleRun) -> StepOutput | None:
-        """What goes wrong with one request, a picture the model fails on among it, ends that request and no other."""
+    def _advance(self, run: SingleRun) -> StepOutput | None:
+        """Run a step. An error, such as a picture on which the model fails, ends this request only."""
         before = run.at_answer
         try:
             piece = run.step()
@@ -156,7 +149,7 @@ class GenerateBackend:
             return StepOutput(
                 (), finish="refused", error="The memory is full; what was kept of conversations is dropped now."
             )
-        except Exception as error:  # noqa: BLE001  models of strangers raise what they like
+        except Exception as error:  # noqa: BLE001  a model's code may raise anything
             run.failed = True
             return StepOutput((), finish="refused", error=f"The model failed: {type(error).__name__}: {error}")
         if not before:
@@ -164,14 +157,15 @@ class GenerateBackend:
         return piece
 
     def _keep_prompt(self, run: SingleRun) -> None:
-        """Where a cache can not be taken back, a later prompt that goes on with another answer needs it from here."""
+        """Keep the state after the prompt if the cache cannot be cut back to it: a later prompt with another answer
+        after it continues from here."""
         if run.at_answer and not can_crop(run.state.cache):
             self._keep(run)
 
     def _keep(self, run: SingleRun) -> None:
         state = run.state
         if state.logits is not None and not run.failed:
-            self._kept.add(replace(state, cache=forked(state.cache)))
+            self._kept.add(replace(state, cache=fork_cache(state.cache)))
 
     def _constraint(self, decoding: DecodingOptions) -> Constraint | None:
         if decoding.grammar is None:
@@ -180,7 +174,7 @@ class GenerateBackend:
             self._grammars = Grammars(self._loaded)
         return self._grammars.begin(decoding.grammar)
 
-    def _eyes(self) -> Sight:
+    def _require_sight(self) -> Sight:
         if self._sight is None:
             raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
         return self._sight
@@ -194,18 +188,13 @@ def _keys(ids: Sequence[int], places: Sequence[Place]) -> list[int]:
 
 
 def _cut(at: int, places: Sequence[Place]) -> int:
-    """No prompt is cut inside a picture."""
+    """Move a position inside a picture to the picture's beginning: no prompt is cut inside a picture."""
     return next((place.start for place in places if place.start < at < place.end), at)
 
 
 def _free_memory(torch: Any, device: str) -> int:
-    """Bytes, of the device the model is on."""
+    """Return the free bytes of the device that holds the model."""
     if device.startswith("cuda"):
         return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return LEAST_FREE
+    memory = read_memory()
+    return memory.available if memory else ASSUMED_FREE

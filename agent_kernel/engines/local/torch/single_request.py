@@ -8,17 +8,15 @@ from agent_kernel.engines.local.backend import StepOutput
 from agent_kernel.engines.local.media.vision_inputs import Place
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.kv_cache_store import KeptState
-from agent_kernel.engines.local.torch.load import Libraries
 from agent_kernel.engines.local.torch.sampler import Choices
 
 
 class SingleRun:
-    """``begun`` is the part of the prompt ``ids`` that is computed already; ``keys`` identify the tokens as in kept
-    caches."""
+    """``begun`` is the part of the prompt ``ids`` that is already computed; ``keys`` identify the tokens as in
+    ``KeptState``."""
 
     def __init__(
         self,
-        libraries: Libraries,
         forward: Forward,
         ids: Sequence[int],
         *,
@@ -28,7 +26,6 @@ class SingleRun:
         choices: Choices,
         end_ids: frozenset[int],
     ) -> None:
-        self._torch = libraries.torch
         self._forward = forward
         self._ids, self._keys = list(ids), list(keys)
         self._prompt = len(self._ids)
@@ -41,16 +38,16 @@ class SingleRun:
         self._choices = choices
         self._end_ids = end_ids
         self.failed = False
-        """A step raised: what is computed can not be trusted."""
+        """A step raised an error, so that the computed state cannot be trusted."""
 
     @property
     def at_answer(self) -> bool:
-        """The prompt is computed, and nothing after it."""
+        """Whether the prompt is computed, and nothing after it."""
         return self._ran == self._prompt
 
     @property
     def state(self) -> KeptState:
-        """All that is computed so far."""
+        """Everything that is computed so far."""
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
     def step(self) -> StepOutput | None:
@@ -60,7 +57,8 @@ class SingleRun:
         if self._ran < len(self._ids):
             return None
         reused, self._reused = self._reused, None
-        token = self._choose()
+        # A copy: the logits are kept with the cache, and choosing changes them.
+        token = self._choices.choose(self._logits.float().reshape(1, -1).clone())
         if token in self._end_ids:
             return StepOutput((), (), "stop", reused)
         self._ids.append(token)
@@ -71,33 +69,18 @@ class SingleRun:
 
     def _run_slice(self) -> None:
         end = self._forward.end(self._ran, len(self._ids))
-        shown = 0
+        pictures = 0
         for place in self._places:
-            # A picture is run in one piece, with the text before it.
+            # A picture must be computed in one piece; the text before it may be in the same slice.
             if place.start < end:
-                shown, end = shown + 1, max(end, place.end)
-        given = {"cache": self._cache, "places": self._places[:shown], "positions": self._positions}
-        self._logits = self._forward.run(self._ids, self._ran, end, **given)
+                pictures, end = pictures + 1, max(end, place.end)
+        self._logits = self._forward.run(
+            self._ids,
+            self._ran,
+            end,
+            cache=self._cache,
+            places=self._places[:pictures],
+            positions=self._positions,
+        )
         self._ran = end
-        self._places = self._places[shown:]
-
-    def _choose(self) -> int:
-        """The library's own processors, after the log probability and the grammar's mask."""
-        choices = self._choices
-        row = self._logits.float().reshape(1, -1).clone()
-        raw = row.clone() if choices.decoding.logprob else None
-        if choices.constraint is not None:
-            choices.constraint.mask(row)
-        if choices.warpers:
-            row = choices.warpers(self._torch.tensor([choices.seen], device=row.device), row)
-        if choices.generator is None:
-            token = int(row.argmax())
-        else:
-            token = int(self._torch.multinomial(row.softmax(-1), 1, generator=choices.generator))
-        if raw is not None:
-            choices.logprobs.append(float(raw[0, token] - raw.logsumexp(-1)))
-        if choices.constraint is not None:
-            choices.constraint.accept(token)
-        if choices.seen:
-            choices.seen.append(token)
-        return token
+        self._places = self._places[pictures:]

@@ -115,7 +115,13 @@ def sampling_facts(backend: GenerateBackend) -> dict[str, Any]:
     free = Answer(backend, prompt, max_tokens=1)
     bound = Answer(backend, prompt, grammar=OutputGrammar("regex", "(yes|no)!"))
     ebnf = Answer(backend, prompt, grammar=OutputGrammar("ebnf", 'root ::= "(" [a-c] ")"'))
+    pushed, banned = backend.encode("?")[0], ((free.ids[0], -100.0),)
     return {
+        "logit_bias": [
+            Answer(backend, prompt, max_tokens=1, logit_bias=((pushed, 100.0),)).ids == [pushed],
+            Answer(backend, prompt, max_tokens=1, logit_bias=banned).ids != free.ids,
+            Answer(backend, prompt, max_tokens=1, logit_bias=((10**9, 100.0),)).ids == free.ids,
+        ],
         "seeds": [seeds[0] == seeds[1], seeds[0] != seeds[2]],
         "top_k 1 is greedy": Answer(backend, prompt, temperature=2.0, top_k=1, max_tokens=1).ids == free.ids,
         "regex": [backend.decode(bound.ids), bound.finish],

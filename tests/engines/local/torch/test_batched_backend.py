@@ -138,6 +138,10 @@ def test_a_repetition_penalty_prevents_repeats(found: dict[str, Any]) -> None:
     assert found["sampling"]["repeats when that costs"] == 0
 
 
+def test_a_logit_bias_brings_a_token_forward_and_another_one_out(found: dict[str, Any]) -> None:
+    assert found["sampling"]["biased"] == [True, True]
+
+
 def test_a_prompt_larger_than_the_cache_is_refused_alone(found: dict[str, Any]) -> None:
     assert found["limits"]["too long"] == "refused"
     assert found["limits"]["beside it"]

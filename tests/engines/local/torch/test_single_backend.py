@@ -79,6 +79,12 @@ def test_sampling_and_grammars_are_each_request_s_own(facts: Facts, kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_logit_bias_brings_a_token_forward_and_another_one_out(facts: Facts, kind: str) -> None:
+    """A token that the vocabulary does not have is no error: other vocabularies have other sizes."""
+    assert facts[kind]["logit_bias"] == [True, True, True]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_log_probabilities_are_those_before_the_grammar(facts: Facts, kind: str) -> None:
     assert facts[kind]["logprobs"]
     assert facts[kind]["masked logprob"]

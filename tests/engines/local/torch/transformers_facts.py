@@ -149,6 +149,7 @@ def grammars(directory: Path) -> dict[str, Any]:
 def sampling(directory: Path) -> dict[str, Any]:
     run = Run(directory)
     prompt = run.prompt(40)
+    question = run.backend.encode("?")[0]
     greedy, hot = run.one(prompt).ids, {"temperature": 5.0}
     return {
         "same seed": run.one(prompt, seed=5, **hot).ids == run.one(prompt, seed=5, **hot).ids,
@@ -160,6 +161,10 @@ def sampling(directory: Path) -> dict[str, Any]:
         "min_p is greedy": run.one(prompt, min_p=1.0, **hot).ids == greedy,
         "repeats": _repeats(run.one(prompt, max_tokens=60).ids),
         "repeats when that costs": _repeats(run.one(prompt, max_tokens=60, repetition_penalty=1e6).ids),
+        "biased": [
+            run.one(prompt, max_tokens=1, logit_bias=((question, 100.0),)).ids == [question],
+            run.one(prompt, max_tokens=1, logit_bias=((greedy[0], -100.0),)).ids != greedy[:1],
+        ],
         "seed in company": [answer.ids == run.one(prompt, seed=5, **hot).ids for answer in _company(run, prompt)],
     }
 
