@@ -209,7 +209,7 @@ def parse_object(data: str) -> Mapping[str, Any]:
         value = None
     if not isinstance(value, dict):
         raise EngineError(
-            "The server sent what is no JSON object.",
+            "The server sent something that is not a JSON object.",
             hint="Is the url that of an OpenAI-compatible server? It commonly ends in /v1.",
         )
     return value

@@ -12,7 +12,7 @@ from agent_kernel.engines.openai_api.http import parse_object
 
 @pytest.mark.parametrize("data", ["", "x", "[]", "1", "[" * 100_000, '{"a": '])
 def test_what_is_no_object_is_an_error(data: str) -> None:
-    with pytest.raises(EngineError, match="no JSON object"):
+    with pytest.raises(EngineError, match="not a JSON object"):
         parse_object(data)
 
 
