@@ -21,6 +21,7 @@ from jupyter_ext.api.openapi.handler import OpenApiHandler
 from jupyter_ext.api.openapi.html_page import STYLE, page
 from jupyter_ext.api.openapi.schemas import PUBLISHED, PUBLISHED_OF_MODULE
 from jupyter_ext.api.routes import PREFIX, routes
+from tests.jupyter_ext import record_panel_types
 
 Json = dict[str, Any]
 DIALECTS = {"chat": {"OpenAIError"}, "responses": {"OpenAIError"}, "messages": {"AnthropicError"}}
@@ -252,3 +253,8 @@ def test_it_is_whole_where_the_packages_of_other_houses_are_not_installed(monkey
     found = document(routes(), PREFIX, "0", "/base/")
     told = found["paths"]["/chat/completions"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert told["type"] == "object"
+
+
+def test_the_types_of_the_panel_are_those_of_the_server() -> None:
+    written = record_panel_types.FILE.read_text(encoding="utf-8")
+    assert written == record_panel_types.panel_types(), "python -m tests.jupyter_ext.record_panel_types"

@@ -5,7 +5,7 @@ import { isAgentCell } from "../notebook/agentCells";
 import type { CellView } from "../notebook/notebook";
 import { shorten } from "../notebook/shorten";
 import type { Close, Transport } from "../transport/transport";
-import type { Facts } from "../wire/events";
+import type { Facts } from "../wire/schema";
 import { Attachments } from "./attachments";
 import type { Conversation } from "./conversation";
 import { replaceOptions, type Attachment, type Draft, type Entry } from "./entry";

@@ -1,10 +1,10 @@
 /** The session that the panel shows, and the actions on it. Holds signals; knows nothing of rendering. */
 import { batch, computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
-import type { Close, Transport } from "../transport/transport";
-import { ApiError } from "../transport/transport";
+import { ApiError, type Close, type Transport } from "../transport/transport";
 import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
-import type { Binding, Session, StartedTurn, StoredTurn, StoredTurns } from "../wire/api";
+import type { StoredTurn, StoredTurns } from "../wire/api";
+import type { Binding, Session, Started, Stored } from "../wire/schema";
 import type { News } from "../wire/socket";
 import { turnBody, replaceOptions, type Draft, type Entry } from "./entry";
 import { RunningTurns } from "./runningTurns";
@@ -165,7 +165,7 @@ export class Conversation {
     await catchApiErrorWhile(still, this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
       const body = turnBody(draft, session?.id, bound?.kernel);
-      const started = await this.#transport.request<StartedTurn>("POST", "turns", body);
+      const started = await this.#transport.request<Started | Stored>("POST", "turns", body);
       taken = true;
       this.outgoing.add(started.turn);
       if (!still() || (this.session.value && this.session.value.id !== started.session)) return;

@@ -1,7 +1,7 @@
 /** The state of one panel around its conversation: the composer, the sessions, the model, and which sheet is open. */
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
-import type { KernelVariable, Usage } from "../wire/sessions";
+import type { KernelVariable, Usage } from "../wire/schema";
 import { Absence, type Piece } from "./absence";
 import { ComposerState } from "./composerState";
 import type { Conversation } from "./conversation";

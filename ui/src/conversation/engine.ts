@@ -1,8 +1,8 @@
 /** The model of the session: which one it is, which others there are, and the progress of a download. */
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
-import type { Binding } from "../wire/api";
-import type { EngineInfo, ModelOffer, Models, PullLine } from "../wire/engine";
+import type { Binding, CurrentEngine, Model, Models } from "../wire/schema";
+import type { PullLine } from "../wire/api";
 import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
 
@@ -20,9 +20,9 @@ export class Engine {
   readonly pulling = signal<Pulling | null>(null);
   readonly failure = signal<ApiError | null>(null);
   /** The latest value from the server, from the binding or from the list of models. */
-  readonly current: ReadonlySignal<EngineInfo | null>;
+  readonly current: ReadonlySignal<CurrentEngine | null>;
   /** The model that the next turn needs and that is not on this machine. */
-  readonly missing: ReadonlySignal<ModelOffer | null>;
+  readonly missing: ReadonlySignal<Model | null>;
   /** What the list of models was requested for. It is not valid for anything else. */
   #of: Binding | string | null = null;
   #asked = 0;
@@ -35,7 +35,7 @@ export class Engine {
       const binding = conversation.binding.value;
       const models = this.models.value;
       if (models && this.#of === this.#about()) return models.current;
-      return binding ? (binding.model as EngineInfo) : null;
+      return binding?.model ?? null;
     });
     this.missing = computed(() => {
       const current = this.current.value;

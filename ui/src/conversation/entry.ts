@@ -1,8 +1,8 @@
 /** An entry of the conversation, one for each turn, and the draft that becomes one. */
 import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
-import type { InputFile } from "../wire/api";
-import type { Facts, Medium } from "../wire/events";
+import type { Facts, InputFile } from "../wire/schema";
+import type { Medium } from "../wire/events";
 
 export interface VariableAttachment {
   kind: "variable";

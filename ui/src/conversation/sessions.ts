@@ -2,8 +2,7 @@
  */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
-import type { Session } from "../wire/api";
-import type { Branch, Hit, Listed, Permissions, Trust, Undone, Usage } from "../wire/sessions";
+import type { Brief, Branch, Hit, Listed, Permissions, Session, Trust, UndoResult, Usage } from "../wire/schema";
 import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
 
@@ -21,7 +20,7 @@ export type Format = keyof typeof FORMATS;
 
 /** One row of the list: a session, and snippets in which a search matched. */
 export interface Row {
-  session: Listed;
+  session: Brief;
   notebooks: readonly string[];
   found: readonly string[];
 }
@@ -118,8 +117,8 @@ export class Sessions {
     return made.summary !== null;
   }
 
-  async undo(id: string): Promise<Undone | null> {
-    const { undone } = await this.transport.request<{ undone: Undone | null }>("POST", `sessions/${id}/undo`, {});
+  async undo(id: string): Promise<UndoResult | null> {
+    const { undone } = await this.transport.request<{ undone: UndoResult | null }>("POST", `sessions/${id}/undo`, {});
     if (undone) await this.conversation.reload(id);
     return undone;
   }

@@ -3,7 +3,8 @@
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { randomId } from "../transport/randomId";
 import { isApiError, type Close, type Transport } from "../transport/transport";
-import type { Facts, TurnEvent } from "../wire/events";
+import type { TurnEvent } from "../wire/events";
+import type { Facts } from "../wire/schema";
 import type { News } from "../wire/socket";
 import { isWritable, liveDocument } from "./document";
 import { edit, insert, type EditResult, move, type Origin, EditRefused, remove } from "./edits";

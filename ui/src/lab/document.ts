@@ -4,7 +4,8 @@ import type { Cell } from "@jupyterlab/cells";
 import type { IOutput, MultilineString } from "@jupyterlab/nbformat";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { ISharedCodeCell } from "@jupyter/ydoc";
-import type { Facts, Json, Medium } from "../wire/events";
+import type { Medium } from "../wire/events";
+import type { Facts, Json } from "../wire/schema";
 
 const MAX_TEXT = 10_000;
 const MAX_OUTPUTS = 100;

@@ -3,7 +3,7 @@
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
 import type { Change } from "../turn/cellChanges";
 import type { Outcome, Standing } from "../notebook/notebook";
-import type { Facts, Json } from "../wire/events";
+import type { Facts, Json } from "../wire/schema";
 
 export const TAG = "agent_kernel";
 

@@ -4,7 +4,8 @@ import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { isApiError, type Close, type Transport } from "../transport/transport";
-import type { Binding, StoredTurn, StoredTurns, TurnOutputs } from "../wire/api";
+import type { StoredTurn, StoredTurns } from "../wire/api";
+import type { Binding, Outputs } from "../wire/schema";
 import { isCode, outputsOf } from "./outputs";
 
 export const TURN_MIME = "application/vnd.agent-kernel.turn+json";
@@ -77,7 +78,7 @@ export class MissedOutputs {
     const wanted = turns.filter((turn) => lacks(cellOf(panel, turn), turn));
     const found = await Promise.all(
       wanted.map((turn) =>
-        this.transport.request<TurnOutputs>("GET", `turns/${turn.turn}/outputs?session=${turn.session}`),
+        this.transport.request<Outputs>("GET", `turns/${turn.turn}/outputs?session=${turn.session}`),
       ),
     );
     const notebook = panel.isDisposed || this.#disposed ? null : panel.content.model?.sharedModel;

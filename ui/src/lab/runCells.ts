@@ -3,7 +3,8 @@
 import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { CodeCell } from "@jupyterlab/cells";
 import type { KernelMessage } from "@jupyterlab/services";
-import type { Facts, Medium } from "../wire/events";
+import type { Medium } from "../wire/events";
+import type { Facts } from "../wire/schema";
 import { describeCell, joinLines, pictures } from "./document";
 import { isCode } from "./outputs";
 

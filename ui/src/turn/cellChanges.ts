@@ -2,7 +2,7 @@
  * field is checked. Pure. */
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
-import type { Facts, Json } from "../wire/events";
+import type { Facts, Json } from "../wire/schema";
 
 export type CellChangeKind = "insert" | "edit" | "delete" | "move";
 

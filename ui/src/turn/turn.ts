@@ -1,6 +1,7 @@
 /** The view of a turn: events are reduced to blocks. Complete blocks keep their identity, so that only the growing one
  * is rendered again. */
-import type { Bodies, CheckedNumber, ErrorBody, Facts, Medium, TurnEvent, TurnState } from "../wire/events";
+import type { Bodies, CheckedNumber, ErrorBody, Medium, TurnEvent, TurnState } from "../wire/events";
+import type { Facts } from "../wire/schema";
 
 /** Limit for the output of a call, in characters. */
 const KEPT_OUTPUT = 100_000;
@@ -221,7 +222,7 @@ function appendDelta(blocks: readonly Block[], kind: TextBlock["kind"], { data, 
 
 /** The client that runs a call reports where it runs, and whether it waits for the user there. */
 function claimCall(call: CallBlock, { client, where, state }: Bodies["call.claimed"]): Partial<CallBlock> {
-  return { status: state ?? "running", client, where: where || call.where };
+  return { status: state, client, where: where || call.where };
 }
 
 /** Whether a call of the turn waits for the user, in the panel or where it runs. */

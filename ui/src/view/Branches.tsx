@@ -1,7 +1,7 @@
 /** The branches of this conversation: show one, create one, delete one that is not shown. */
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
-import type { Branch } from "../wire/sessions";
+import type { Branch } from "../wire/schema";
 import { useDesk } from "./desk";
 
 export function Branches() {

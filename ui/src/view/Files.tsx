@@ -1,6 +1,6 @@
 /** Files that a turn produced, with downloads. */
 import { useSignal } from "@preact/signals";
-import type { Facts } from "../wire/events";
+import type { Facts } from "../wire/schema";
 import { saveFile } from "../media/saveFile";
 import { formatBytes } from "../turn/labels";
 import { Icon } from "./Icon";

@@ -2,7 +2,7 @@
  * start. */
 import { useEffect } from "preact/hooks";
 import { formatBytes } from "../turn/labels";
-import type { ModelOffer } from "../wire/engine";
+import type { Model } from "../wire/schema";
 import { useDesk } from "./desk";
 import { StateCard } from "./StateCard";
 
@@ -84,7 +84,7 @@ function Choice({ name, chosen, disabled, children }: Chosen) {
   );
 }
 
-function Offer({ offer }: { offer: ModelOffer }) {
+function Offer({ offer }: { offer: Model }) {
   const { engine } = useDesk();
   const pulling = engine.pulling.value?.name === offer.name;
   return (
@@ -95,7 +95,7 @@ function Offer({ offer }: { offer: ModelOffer }) {
         <Pulled />
       ) : (
         <button type="button" disabled={engine.pulling.value !== null} onClick={() => void engine.pull(offer.name)}>
-          Download {formatBytes(offer.download_bytes)}
+          Download {formatBytes(offer.download_bytes ?? 0)}
         </button>
       )}
     </div>
@@ -120,7 +120,7 @@ export function MissingModel() {
       ) : (
         offer && (
           <button type="button" onClick={() => void engine.pull(offer.name)}>
-            Download {formatBytes(offer.download_bytes)}
+            Download {formatBytes(offer.download_bytes ?? 0)}
           </button>
         )
       )}
@@ -160,7 +160,7 @@ function Pulled() {
   );
 }
 
-const about = (offer: ModelOffer): string =>
+const about = (offer: Model): string =>
   [`From ${offer.source}`, offer.publisher && `by ${offer.publisher}`, `licence ${offer.licence}`]
     .filter(Boolean)
     .join(", ") + (offer.disk_bytes ? `. It needs ${formatBytes(offer.disk_bytes)} on disk.` : ".");

@@ -2,7 +2,7 @@
  * setting is what Enter does. */
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
-import type { Permissions, Trust } from "../wire/sessions";
+import type { Permissions, Trust } from "../wire/schema";
 import { useDesk } from "./desk";
 
 const WORDS: Record<string, string> = { auto: "runs", ask: "asks you", deny: "never runs" };

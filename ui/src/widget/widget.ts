@@ -3,7 +3,7 @@
 import { mount, ServerTransport } from "../panel";
 import { CommTransport, type CommModel } from "../transport/comm";
 import type { Transport } from "../transport/transport";
-import type { Binding } from "../wire/api";
+import type { Binding } from "../wire/schema";
 import { WidgetKernel } from "./kernel";
 import { hasKernel, serverOfPage } from "./page";
 import "./widget.css";

@@ -1,20 +1,12 @@
 /** Messages over `agent/v1/socket`, besides the events of turns (`wire/events.ts`). */
 import type { ErrorBody, TurnEvent } from "./events";
-
-/** The calls that this page can run for the notebook of a kernel. */
-export interface Serving {
-  kernel: string;
-  tools: string[];
-}
+import type * as schema from "./schema";
 
 export type ClientMessage =
-  | { do: "follow"; turn: string; session: string; after: number; number: number }
-  | { do: "unfollow"; turn: string }
-  | { do: "watch" | "unwatch"; session: string }
-  | { do: "watch" | "unwatch"; kernel: string }
-  | ({ do: "serve" } & Serving)
-  | { do: "unserve"; kernel: string }
-  | { do: "ping" };
+  Required<schema.Follow> | schema.Unfollow | schema.Watch | schema.Serve | schema.Unserve | schema.Ping;
+
+/** The calls that this page can run for the notebook of a kernel. */
+export type Serving = Omit<schema.Serve, "do">;
 
 /** What changed in a session. After `deleted` and `cleared` nothing is left; after the others the client should load
  * the session again. */

@@ -195,7 +195,7 @@ describe("a message that was sent", () => {
     const file = { id: "f1", name: "notes.txt", mime: "text/plain", size: 3 };
     server.turns[0] = {
       ...server.stored("t1", "add them"),
-      media: [{ mime: "image/png", hash: "h1" }],
+      media: [{ mime: "image/png", hash: "h1", size: 3 }],
       inputs: [file],
     };
     const composing = new ComposerState(server, conversation);

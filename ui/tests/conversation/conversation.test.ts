@@ -11,6 +11,7 @@ const OFFER = {
   source: "hub",
   download_bytes: 100,
   disk_bytes: 200,
+  path: null,
 };
 const KERNEL = { kernel: "k1", path: "rain.ipynb" };
 

@@ -1,8 +1,9 @@
 /** A server for tests: it keeps one session, answers as the real one does, and plays events that a real turn had. */
 import { signal } from "@preact/signals";
 import { ApiError, type Close, type Connection, type Transport } from "../../src/transport/transport";
-import type { Meanwhile, Session, StoredTurn } from "../../src/wire/api";
-import type { ModelOffer, PullLine } from "../../src/wire/engine";
+import type { Meanwhile, StoredTurn } from "../../src/wire/api";
+import type { Model, Session } from "../../src/wire/schema";
+import type { PullLine } from "../../src/wire/api";
 import type { TurnEvent } from "../../src/wire/events";
 import type { News } from "../../src/wire/socket";
 import record from "./recorded.json";
@@ -24,6 +25,12 @@ export class Replayed implements Transport {
     private: false,
     created: 1,
     updated: 2,
+    accessed: 2,
+    head: 2,
+    revision: 1,
+    metadata: {},
+    context: null,
+    imported: null,
   };
   turns: StoredTurn[] = [];
   olderTurns: StoredTurn[] = [];
@@ -45,7 +52,7 @@ export class Replayed implements Transport {
     problems: [],
   };
   readonly rebuilt: unknown[] = [];
-  offered: ModelOffer[] = [];
+  offered: Model[] = [];
   pull: PullLine[] = [];
   /** Of `POST turns`. */
   readonly bodies: unknown[] = [];
@@ -119,7 +126,15 @@ export class Replayed implements Transport {
   /** As the server does it: of a turn that has not begun nothing is stored. */
   cancelWaiting(turn: string): void {
     this.waiting = this.waiting.filter((one) => one.turn !== turn);
-    const data = { state: "cancelled", reason: "stopped by you", rounds: 0, usage: {}, error: null } as const;
+    const data = {
+      state: "cancelled",
+      reason: "stopped by you",
+      rounds: 0,
+      usage: {},
+      error: null,
+      finish: "",
+      stopped: "",
+    } as const;
     this.play(turn, [{ seq: 99, turn, session: "s1", round: 0, time: 3, type: "turn.finished", data }]);
   }
 

@@ -3,7 +3,8 @@ import type { INotebookTracker } from "@jupyterlab/notebook";
 import { describe, expect, it, vi } from "vitest";
 import { Claims, TOOLS } from "../../src/lab/claims";
 import { ApiError, type Transport } from "../../src/transport/transport";
-import type { Facts, TurnEvent } from "../../src/wire/events";
+import type { TurnEvent } from "../../src/wire/events";
+import type { Facts } from "../../src/wire/schema";
 import type { News } from "../../src/wire/socket";
 
 vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));

@@ -2,7 +2,7 @@ import { YNotebook } from "@jupyter/ydoc";
 import { beforeEach, describe, expect, it } from "vitest";
 import { accept, edit, insert, move, remove, standing, TAG, undo } from "../../src/lab/edits";
 import type { Change } from "../../src/turn/cellChanges";
-import type { Facts } from "../../src/wire/events";
+import type { Facts } from "../../src/wire/schema";
 
 const origin = { turn: "t", call: "c" };
 let notebook: YNotebook;

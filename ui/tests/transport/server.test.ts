@@ -51,7 +51,7 @@ const word = (seq: number): TurnEvent => ({
 const end = (seq: number): TurnEvent => ({
   ...word(seq),
   type: "turn.finished",
-  data: { state: "committed", reason: "", rounds: 1, usage: {}, error: null },
+  data: { state: "committed", reason: "", rounds: 1, usage: {}, error: null, finish: "", stopped: "" },
 });
 
 let transport: ServerTransport;

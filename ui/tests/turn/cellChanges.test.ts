@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { changeOf, changesOf, effectsOf, isSuperseded } from "../../src/turn/cellChanges";
 import { applyEvent, emptyTurn } from "../../src/turn/turn";
-import type { Bodies, EventType, Facts, TurnEvent } from "../../src/wire/events";
+import type { Bodies, EventType, TurnEvent } from "../../src/wire/events";
+import type { Facts } from "../../src/wire/schema";
 
 let seq = 0;
 function event<Type extends EventType>(type: Type, data: Bodies[Type]): TurnEvent {

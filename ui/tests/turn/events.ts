@@ -55,5 +55,5 @@ export const asks = (id: string, more: Partial<Bodies["approval.required"]> = {}
 
 export const over = (more: Partial<Bodies["turn.finished"]> = {}): Said => [
   "turn.finished",
-  { state: "committed", reason: "", rounds: 1, usage: {}, error: null, ...more },
+  { state: "committed", reason: "", rounds: 1, usage: {}, error: null, finish: "", stopped: "", ...more },
 ];

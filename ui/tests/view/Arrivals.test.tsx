@@ -20,6 +20,8 @@ const BESIDE: Sidecar = {
   arrival: {
     sha256: "a".repeat(64),
     refused: "",
+    format: "agent-kernel-session/1",
+    id: "s9",
     title: "<img src=x onerror=alert(1)>",
     begins: "what is the mean?",
     turns: 3,
