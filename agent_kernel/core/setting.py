@@ -19,7 +19,7 @@ OFF = ("false", "0", "off", "no")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class NumberBound:
     """The allowed numbers of a setting. ``text`` completes the sentence "NAME is"."""
 
     text: str
@@ -41,7 +41,7 @@ class Setting:
     help: str
     kind: type
     choices: tuple[str, ...]
-    bound: Bound | None
+    bound: NumberBound | None
     parse: Callable[[Any], Any] | None
 
     def check(self, name: str, value: Any) -> None:
@@ -67,7 +67,9 @@ class Setting:
             raise InvalidRequest(f"{variable(name)} must be a number, not {value!r}.") from error
 
 
-def setting(default: Any, help: str, *, bound: Bound | None = None, parse: Callable[[Any], Any] | None = None) -> Any:
+def setting(
+    default: Any, help: str, *, bound: NumberBound | None = None, parse: Callable[[Any], Any] | None = None
+) -> Any:
     """Declare a field of a dataclass as a setting. A default that can be called returns the value."""
     metadata = {"help": help, "bound": bound, "parse": parse}
     if callable(default):

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import platformdirs
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.setting import Bound, declared_settings, mapping_parser, parse_engines, setting, variable
+from agent_kernel.core.setting import NumberBound, declared_settings, mapping_parser, parse_engines, setting, variable
 
 Permission = Literal["auto", "ask", "deny"]
 Export = Literal["on", "off", "data_dir"]
@@ -52,10 +52,10 @@ TOOL_GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", 
 """Groups of tools for the setting ``tools``; ``agent`` stands for all of them."""
 FROM_PRESET = -1
 """Marks a number of sessions or turns that the setting ``limits`` determines."""
-POSITIVE = Bound("more than 0", 0, includes_low=False)
-FINITE = Bound("0 or more", 0, sys.float_info.max)
-USER_LIMIT = Bound("0 (no limit) or more", 0)
-PRESET_LIMIT = Bound("0 (no limit) or more", FROM_PRESET)
+POSITIVE = NumberBound("more than 0", 0, includes_low=False)
+FINITE = NumberBound("0 or more", 0, sys.float_info.max)
+USER_LIMIT = NumberBound("0 (no limit) or more", 0)
+PRESET_LIMIT = NumberBound("0 (no limit) or more", FROM_PRESET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Settings:
     )
     script: str = setting("", "JSON file that the scripted engine plays.")
     max_tool_rounds: int = setting(
-        16, "Rounds of tool calls in a turn; 0: no tools.", bound=Bound("0 (no tools) or more", 0)
+        16, "Rounds of tool calls in a turn; 0: no tools.", bound=NumberBound("0 (no tools) or more", 0)
     )
 
     # Local models. Empty or 0 leaves the choice to the server.
@@ -115,7 +115,7 @@ class Settings:
     compaction_threshold: float = setting(
         0.8,
         "Share of the model's tokens in use at which older turns are summarised.",
-        bound=Bound("a share of the model's tokens, 0.1 to 1", 0.1, 1),
+        bound=NumberBound("a share of the model's tokens, 0.1 to 1", 0.1, 1),
     )
     titles: Titles = setting("rule", "How new sessions get their title: by a rule, by the engine, or off.")
     transcripts: str = setting("off", "Directory that receives one JSON Lines file for each session, or off.")
@@ -144,7 +144,7 @@ class Settings:
         "on", "Write NAME.agent.json beside NAME.ipynb: on, off, or data_dir (below the data directory)."
     )
     export_max_mb: int = setting(
-        128, "Larger conversations are not written beside the notebook.", bound=Bound("1 or more", 1)
+        128, "Larger conversations are not written beside the notebook.", bound=NumberBound("1 or more", 1)
     )
     limits: str = setting(
         "", "Retention preset: keep, mistralrs or nexo. ttl, max_sessions and max_history_turns override it."
@@ -159,7 +159,7 @@ class Settings:
         FROM_PRESET, "Newest turns of a branch that readers see; 0: no limit; -1: by limits.", bound=PRESET_LIMIT
     )
     quota_sessions: int = setting(
-        100_000, "Sessions that a namespace may create; 0: no quota.", bound=Bound("0 (no quota) or more", 0)
+        100_000, "Sessions that a namespace may create; 0: no quota.", bound=NumberBound("0 (no quota) or more", 0)
     )
     quota_gb: float = setting(50.0, "Text and media that a namespace may store; 0: no quota.", bound=FINITE)
 
@@ -263,7 +263,7 @@ class Settings:
     token_share: float = setting(
         1.0,
         "Share of each limit of its user that a scoped token gets.",
-        bound=Bound("a share of a user's limits, more than 0 and at most 1", 0, 1, includes_low=False),
+        bound=NumberBound("a share of a user's limits, more than 0 and at most 1", 0, 1, includes_low=False),
     )
 
     def __post_init__(self) -> None:
