@@ -17,7 +17,7 @@ class BackgroundTasks:
         self._tasks: dict[SessionKey, asyncio.Task[Any]] = {}
         self._closed = False
 
-    def running(self, key: SessionKey) -> bool:
+    def is_running(self, key: SessionKey) -> bool:
         return key in self._tasks
 
     def start(self, key: SessionKey, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
@@ -25,23 +25,23 @@ class BackgroundTasks:
         if self._closed or key in self._tasks:
             work.close()
             return None
-        task = self._tasks[key] = asyncio.create_task(work, name=f"errand of {key.id}")
-        task.add_done_callback(lambda done: self._ended(key, done))
+        task = self._tasks[key] = asyncio.create_task(work, name=f"background work of session {key.id}")
+        task.add_done_callback(lambda ended: self._remove(key, ended))
         return task
 
-    async def done(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run ``work`` after the current task of the session and return its result. Raises Conflict if either is
-        cancelled by a turn."""
+    async def run_next(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run ``work`` after the current task of the session and return its result. Raises Conflict if a turn or the
+        end of the server cancels either of them."""
         while (before := self._tasks.get(key)) is not None:
             await asyncio.wait([before])
             if before.cancelled():
-                raise superseded_error()
+                raise self._cancellation_error()
         task = self.start(key, work())
         if task is None:
-            raise Conflict("The server is shutting down.")
+            raise self._cancellation_error()
         await asyncio.wait([task])
         if task.cancelled():
-            raise superseded_error()
+            raise self._cancellation_error()
         return task.result()
 
     async def give_way(self, key: SessionKey) -> None:
@@ -58,13 +58,15 @@ class BackgroundTasks:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _ended(self, key: SessionKey, task: asyncio.Task[Any]) -> None:
+    def _remove(self, key: SessionKey, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(key, None)
         if not task.cancelled():
             task.exception()  # retrieved here, so that asyncio does not log it for tasks that nobody awaits
 
-
-def superseded_error() -> Conflict:
-    return Conflict(
-        "The operation was cancelled because a turn of this session began.", hint="Try again after the turn."
-    )
+    def _cancellation_error(self) -> Conflict:
+        """Return why a task was cancelled: only ``aclose`` and ``give_way`` cancel tasks."""
+        if self._closed:
+            return Conflict("The server is shutting down.")
+        return Conflict(
+            "The operation was cancelled because a turn of this session began.", hint="Try again after the turn."
+        )

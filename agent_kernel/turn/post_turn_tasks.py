@@ -61,7 +61,7 @@ class PostTurnTasks:
 
     def busy(self, key: SessionKey) -> bool:
         """Return whether a task of this session is running."""
-        return self._errands.running(key)
+        return self._errands.is_running(key)
 
     async def give_way(self, key: SessionKey) -> None:
         """Cancel the task of a session, because a turn begins."""
@@ -83,8 +83,8 @@ class PostTurnTasks:
 
     async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
         """Summarise at the request of a person. Raises as Compactor.compact does, and Conflict when a turn of the
-        session begins."""
-        return await self._errands.done(key, lambda: self.compactor.compact(key, engine))
+        session begins or the server stops."""
+        return await self._errands.run_next(key, lambda: self.compactor.compact(key, engine))
 
     async def aclose(self) -> None:
         await self._errands.aclose()

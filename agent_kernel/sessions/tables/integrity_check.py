@@ -90,7 +90,6 @@ class SessionCheck:
         self._db = db
         self._key = key
         self._named: set[tuple[str, int]] = set()
-        self._reach: dict[int, int] = {}
         self._seqs: set[int] = set()
 
     def faults(self) -> Iterator[LocatedFault]:
@@ -155,24 +154,18 @@ class SessionCheck:
         used = [row[0] for row in self._rows(f"SELECT DISTINCT segment FROM items WHERE {HERE}")]
         for lost in sorted(set(used) - known):
             yield self._fault("lost_segment", f"items are in segment {lost}, which is not there", segment=lost)
+        extents = segments.segment_extents(self._db, self._key)
         for segment in sorted(known & set(used)):
-            yield from self._hidden(segment)
-
-    def _hidden(self, segment: int) -> Iterator[LocatedFault]:
-        """Yield items of the segment behind the last one that a branch shows."""
-        if not self._reach:
-            for _, path in segments.branch_paths(self._db, self._key):
-                for piece in path:
-                    self._reach[piece.segment] = max(piece.until, self._reach.get(piece.segment, 0))
-        reach = self._reach.get(segment, 0)
-        seqs = [
-            row[0]
-            for row in self._rows(f"SELECT seq FROM items WHERE {HERE} AND segment = {segment} AND seq > {reach}")
-        ]
-        if seqs:
-            detail = f"{len(seqs)} item(s) of segment {segment} are on no branch"
-            shown = segment in self._reach
-            yield self._fault("hidden_items", detail, segment=segment, behind=min(seqs) - 1 if shown else None)
+            # Items behind the last one that a branch shows.
+            ((count, first),) = self._rows(
+                f"SELECT count(*), min(seq) FROM items WHERE {HERE} AND segment = ? AND seq > ?",
+                segment,
+                extents.get(segment, 0),
+            )
+            if count:
+                detail = f"{count} item(s) of segment {segment} are on no branch"
+                behind = first - 1 if segment in extents else None
+                yield self._fault("hidden_items", detail, segment=segment, behind=behind)
 
     def _items(self) -> Iterator[LocatedFault]:
         turns = dict(self._rows(f"SELECT id, state FROM turns WHERE {HERE}"))

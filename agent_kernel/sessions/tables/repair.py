@@ -71,15 +71,14 @@ def _no_session(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     """Create a session for items and turns without one; move other leftovers of a deleted session to the quarantine.
     Nothing shows whether that session was imported, so it counts as imported."""
     table = fault.facts["table"]
-    if db.execute("SELECT 1 FROM sessions WHERE namespace = ? AND id = ?", pair(fault.key)).fetchone():
-        return "a session was made"
-    if table not in ("items", "turns"):
+    if table in ("items", "turns"):
+        db.execute(
+            "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision, imported)"
+            " VALUES (?, ?, ?, ?, ?, ?, 1, '{}') ON CONFLICT DO NOTHING",
+            (*pair(fault.key), RECOVERED, now, now, now),
+        )
+    elif not db.execute("SELECT 1 FROM sessions WHERE namespace = ? AND id = ?", pair(fault.key)).fetchone():
         return set_aside(db, fault, table, HERE, pair(fault.key), now=now)
-    db.execute(
-        "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision, imported)"
-        " VALUES (?, ?, ?, ?, ?, ?, 1, '{}')",
-        (*pair(fault.key), RECOVERED, now, now, now),
-    )
     return "a session was made"
 
 

@@ -216,18 +216,6 @@ def segment_extents(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
     return found
 
 
-def select_hidden_items(db: sqlite3.Connection, key: SessionKey) -> list[int]:
-    """Return the seqs of items that no branch shows. There should be none."""
-    shown = segment_extents(db, key)
-    behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
-    lost = [
-        db.execute(behind, (*pair(key), at, shown.get(at, 0)))
-        for at in select_segment_ids(db, key)
-        if shown.get(at) != END
-    ]
-    return sorted(seq for rows in lost for (seq,) in rows)
-
-
 def select_segment_ids(db: sqlite3.Connection, key: SessionKey) -> list[int]:
     """Return the ids of all segments, including the root, which has no row."""
     return [0, *(id for (id,) in db.execute(f"SELECT id FROM segments WHERE {HERE}", pair(key)))]

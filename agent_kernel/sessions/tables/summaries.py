@@ -48,7 +48,7 @@ def insert_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: flo
             "stale": now - SUMMARY_CLAIM_S,
         },
     )
-    return bool(db.execute("SELECT changes()").fetchone()[0])
+    return count_changes(db) == 1
 
 
 def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: float) -> Summary:
@@ -58,7 +58,7 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: 
     newest = select_summaries(db, key, path)[-1:]
     if not held or any(summary.last <= earlier.last for earlier in newest):
         raise Conflict("Another summary was written meanwhile.", details={"session": key.id})
-    segment = _segment_of(db, key, path, summary.last)
+    segment = segments.find_segment(db, key, summary.last, path)
     if segment is None:
         raise Conflict(f"Item {summary.last} is not on the current branch.", details={"session": key.id})
     made = db.execute(
@@ -92,13 +92,3 @@ def delete_newest(db: sqlite3.Connection, key: SessionKey, now: float) -> Summar
     db.execute("DELETE FROM summaries WHERE id = ?", (newest[0].id,))
     sessions.mark_changed(db, key, now)
     return newest[0]
-
-
-def _segment_of(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], seq: int) -> int | None:
-    for piece in path:
-        row = db.execute(
-            f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?", (*pair(key), piece.segment, seq)
-        ).fetchone()
-        if row and seq <= piece.until:
-            return piece.segment
-    return None
