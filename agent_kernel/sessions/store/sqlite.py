@@ -108,7 +108,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._growing(key, lambda db: sessions.create(db, key, title, self._clock()))
 
     async def info(self, key: SessionKey) -> Session | None:
-        return await self._database.read(lambda db: sessions.read_session(db, key))
+        return await self._database.read(lambda db: sessions.select_session(db, key, counts=True))
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         check_id(namespace, "namespace")

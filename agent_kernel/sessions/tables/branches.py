@@ -90,7 +90,7 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
         (head, kept[-1].ordinal if kept else 0, *pair(key), *pair(target)),
     )
     sessions.mark_changed(db, target, now)
-    return sessions.add_counts(db, sessions.require_session(db, target))
+    return sessions.require_session(db, target, counts=True)
 
 
 def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:

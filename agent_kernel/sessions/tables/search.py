@@ -169,7 +169,7 @@ def _rank_sessions(
 def _read_hit(
     db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]
 ) -> SearchHit:
-    session = sessions.add_counts(db, sessions.require_session(db, key))
+    session = sessions.require_session(db, key, counts=True)
     shown = (_read_snippet(db, key, seq, wanted) for seq in seqs)
     return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
 

@@ -20,7 +20,7 @@ from agent_kernel.sessions.tables.rows import HERE, TURN_COLUMNS, item_from_row,
 
 def read_whole(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | None:
     """Return the session with everything that belongs to it, media without data. None if it does not exist."""
-    session = sessions.read_session(db, key)
+    session = sessions.select_session(db, key, counts=True)
     if session is None:
         return None
     said, opened = items.select_all_items(db, key), turns.select_all_turns(db, key)
@@ -47,7 +47,7 @@ def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[s
         [(*pair(key), *_summary_row(whole, summary)) for summary in whole.summaries],
     )
     _write_session(db, whole.session, now)
-    return sessions.add_counts(db, sessions.require_session(db, key))
+    return sessions.require_session(db, key, counts=True)
 
 
 def replace_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:

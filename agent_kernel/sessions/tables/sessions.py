@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 from agent_kernel.core.errors import Conflict, SessionBusy, SessionNotFound
 from agent_kernel.core.session import MAIN, UNLISTED, Session, SessionKey, SessionUpdate
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, search_texts
-from agent_kernel.sessions.tables.rows import HERE, SESSION_COLUMNS, count_changes, pair, session_from_row, sql_limit
+from agent_kernel.sessions.tables.rows import (
+    COUNTED_COLUMNS,
+    HERE,
+    SESSION_COLUMNS,
+    count_changes,
+    pair,
+    session_from_row,
+    sql_limit,
+)
 
 _CONTENT_TABLES = (
     *("items", "turns", "media", "segments", "branches", "summaries", "summary_claims", "openings"),
@@ -28,39 +36,19 @@ def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> S
     )
     if count_changes(db):
         _insert_main_branch(db, key, now)
-    return add_counts(db, require_session(db, key))
+    return require_session(db, key, counts=True)
 
 
-def select_session(db: sqlite3.Connection, key: SessionKey) -> Session | None:
-    row = db.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE namespace = ? AND id = ?", pair(key)).fetchone()
+def select_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = False) -> Session | None:
+    """Return the session, with ``last_seq`` and ``turn_count`` if ``counts`` is set, or None."""
+    columns = COUNTED_COLUMNS if counts else SESSION_COLUMNS
+    row = db.execute(f"SELECT {columns} FROM sessions AS s WHERE namespace = ? AND id = ?", pair(key)).fetchone()
     return session_from_row(row) if row else None
 
 
-def read_session(db: sqlite3.Connection, key: SessionKey) -> Session | None:
-    """Return the session with its counts, or None."""
-    session = select_session(db, key)
-    return add_counts(db, session) if session else None
-
-
-def add_counts(db: sqlite3.Connection, session: Session) -> Session:
-    """Add the number of turns and the seq of the newest item. SQLite counts the turns one by one in an index, so only
-    reads do this, never writes."""
-    (turns,) = db.execute(f"SELECT count(*) FROM turns WHERE {HERE}", pair(session.key)).fetchone()
-    (last,) = db.execute(
-        # One index lookup per segment, not a scan of all items: the index is (namespace, session, segment, seq).
-        # Segment 0 has no row and is added by UNION.
-        "SELECT max((SELECT max(seq) FROM items"
-        " WHERE namespace = :namespace AND session = :session AND segment = g.id))"
-        " FROM (SELECT 0 AS id UNION ALL"
-        " SELECT id FROM segments WHERE namespace = :namespace AND session = :session) AS g",
-        {"namespace": session.key.namespace, "session": session.key.id},
-    ).fetchone()
-    return replace(session, last_seq=last or 0, turn_count=turns)
-
-
-def require_session(db: sqlite3.Connection, key: SessionKey) -> Session:
+def require_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = False) -> Session:
     """Return the session. Raises SessionNotFound."""
-    session = select_session(db, key)
+    session = select_session(db, key, counts=counts)
     return raise_not_found(key) if session is None else session
 
 
@@ -107,11 +95,11 @@ def raise_if_busy(session: SessionEnd) -> None:
 
 def select_sessions(db: sqlite3.Connection, namespace: str, limit: int | None) -> list[Session]:
     rows = db.execute(
-        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE namespace = ? AND substr(id, 1, ?) != ?"
+        f"SELECT {COUNTED_COLUMNS} FROM sessions AS s WHERE namespace = ? AND substr(id, 1, ?) != ?"
         " ORDER BY updated DESC, rowid DESC LIMIT ?",
         (namespace, len(UNLISTED), UNLISTED, sql_limit(limit)),
-    ).fetchall()
-    return [add_counts(db, session_from_row(row)) for row in rows]
+    )
+    return [session_from_row(row) for row in rows]
 
 
 _HAS_OPEN_TURN = (
@@ -125,7 +113,7 @@ def select_idle(db: sqlite3.Connection, until: float) -> list[Session]:
 
     This reads every row: an index on ``accessed`` would cost every append more than it saves here."""
     rows = db.execute(
-        f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE accessed <= ? AND NOT {_HAS_OPEN_TURN}"
+        f"SELECT {COUNTED_COLUMNS} FROM sessions AS s WHERE accessed <= ? AND NOT {_HAS_OPEN_TURN}"
         " ORDER BY accessed, rowid",
         (until,),
     )
@@ -142,8 +130,10 @@ def select_excess(db: sqlite3.Connection, cap: int, namespace: str | None) -> li
     excess: list[Session] = []
     for name, count in full:
         rows = db.execute(
-            f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE namespace = ? AND NOT {_HAS_OPEN_TURN}"
-            " ORDER BY accessed, rowid LIMIT ?",
+            # The inner query chooses, so that only the chosen sessions are counted: sorting would count all of them.
+            f"SELECT {COUNTED_COLUMNS} FROM sessions AS s WHERE rowid IN"
+            f" (SELECT rowid FROM sessions AS s WHERE namespace = ? AND NOT {_HAS_OPEN_TURN}"
+            " ORDER BY accessed, rowid LIMIT ?) ORDER BY accessed, rowid",
             (name, count - cap),
         )
         excess += [session_from_row(row) for row in rows]
@@ -164,7 +154,7 @@ def describe(db: sqlite3.Connection, key: SessionKey, change: SessionUpdate, now
         if value is not None:
             db.execute(f"UPDATE sessions SET {name} = ? WHERE namespace = ? AND id = ?", (value, *pair(key)))
     mark_changed(db, key, now)
-    return add_counts(db, require_session(db, key))
+    return require_session(db, key, counts=True)
 
 
 def touch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:

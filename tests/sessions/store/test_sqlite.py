@@ -148,3 +148,15 @@ async def test_a_long_session_costs_no_more_where_an_index_helps() -> None:
     short, long = costs
     assert all(more <= less + 10 for less, more in zip(short, long, strict=True)), costs  # reading all: 200 and more
     await store.aclose()
+
+
+async def test_sessions_that_are_due_have_their_counts(file_store: SqliteStore, owner: Owner) -> None:
+    for name in ("one", "two"):
+        talk = await Talk.begin(file_store, owner, name, f"turn of {name}")
+        await talk.say(user("a"), assistant("b"))
+        await talk.close()
+    expected = [(session.last_seq, session.turn_count) for session in await file_store.list("local")]
+    assert expected == [(2, 1), (2, 1)]
+    assert [(session.last_seq, session.turn_count) for session in await file_store.idle(2**40)] == expected
+    assert [(session.last_seq, session.turn_count) for session in await file_store.excess(0)] == expected
+    assert [session.key.id for session in await file_store.excess(1)] == ["one"]
