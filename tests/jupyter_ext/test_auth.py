@@ -361,7 +361,9 @@ def filled(value: Any, names: dict[str, str]) -> Any:
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row) -> None:
     """One test for each route, not for each caller, because 2,000 tests of one request each take a minute longer."""
-    wrong = {caller: problems for caller in (*CALLERS, *LASTING, *FOREIGN_PAGES) if (problems := ask(world, row, caller))}
+    wrong = {
+        caller: problems for caller in (*CALLERS, *LASTING, *FOREIGN_PAGES) if (problems := ask(world, row, caller))
+    }
     assert wrong == {}
 
 

@@ -129,7 +129,8 @@ def _index(frame: Any) -> str:
 
 
 def _cell(column: Any) -> str:
-    first = column.iloc[0] if hasattr(column, "iloc") else column[0]
+    # to_list makes Python values of numpy's: repr(str()) of an int64 is quoted, and code compared numbers with text.
+    (first,) = column.head(1).to_list()
     if type(first) is str or not (type(first) in PLAIN or _is_known_scalar(first)):
         return short_text(first)
     return cut(str(first) if isinstance(first, bool | int | float) else repr(str(first)))
