@@ -54,7 +54,9 @@ class TurnVersion:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The turn waits for another turn of this session, or for the engine; ``position`` is at least 1."""
+    """The turn waits for earlier turns of its session, or its model call for earlier calls of the engine.
+
+    ``position`` is 1 for the next one in line, in both cases."""
 
     type: ClassVar[str] = "queued"
     position: int

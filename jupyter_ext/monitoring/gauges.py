@@ -89,7 +89,7 @@ class Gauges(Collector):
         waiting = sum(not turn.is_first.is_set() for turn in running)
         yield _gauge("turns_running", "Turns that began and did not end.", len(running) - waiting)
         yield _gauge("turns_waiting", "Turns that wait for another one of their session.", waiting)
-        yield _gauge("engine_waiting", "Model calls that wait for a place at an engine.", self._user_limits.waiting)
+        yield _gauge("engine_waiting", "Model calls that an engine has not begun.", self._user_limits.waiting)
         yield _gauge(
             "approvals_waiting", "Questions that no person has answered.", len(self._runtime.approvals.waiting)
         )

@@ -15,11 +15,15 @@ NEAR = 10
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One model call in the queue. ``number`` is that of its turn; ``position`` is 1 or more while it waits."""
+    """One model call in the queue. ``number`` is that of its turn; ``position`` is 1 or more while it waits.
 
+    ``served``: it has a slot. ``waits_in_engine``: it has a slot, and the engine has not begun it yet."""
+
+    queue: FairQueue
     user: str
     number: int
     served: bool = False
+    waits_in_engine: bool = False
     position: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -32,14 +36,23 @@ class Ticket:
             await self.changed.wait()
 
     def set_position(self, position: int) -> None:
-        told = self.position
-        if position != told and (not told or position > told or position <= max(NEAR, told * 4 // 5)):
+        last = self.position
+        if position != last and (not last or position > last or position <= max(NEAR, last * 4 // 5)):
             self.position = position
             self.changed.set()
+
+    def set_waits_in_engine(self, waits: bool) -> None:
+        """Record whether the call waits for other calls in the engine's own queue."""
+        if waits != self.waits_in_engine:
+            self.waits_in_engine = waits
+            self.queue.count_engine_wait(1 if waits else -1)
 
 
 class FairQueue:
     """``slots`` is the number of concurrent calls of one engine, 0 for no limit. Used in one event loop.
+
+    The position of a call is the number of calls that the engine begins before it, plus 1. Calls that have a slot but
+    wait in the engine's own queue, because it decodes fewer at a time than there are slots, are among those.
 
     The next slot goes to the user who holds the fewest slots; among those, to the user who has waited longest since
     their last call ended or since they arrived. The calls of one user are served by the number of their turn, so that a
@@ -53,10 +66,12 @@ class FairQueue:
         self._waiting: dict[str, list[Ticket]] = {}
         self._places: dict[str, int] = {}
         self._clock = 0
+        self._waiting_in_engine = 0
 
     @property
     def waiting(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        """The number of calls that the engine has not begun, with and without a slot."""
+        return self._waiting_in_engine + sum(map(len, self._waiting.values()))
 
     @property
     def in_use(self) -> int:
@@ -66,7 +81,7 @@ class FairQueue:
     def ticket(self, user: str, number: int) -> Iterator[Ticket]:
         """Wait in the queue within this context. Leaving it, for any reason, frees the slot or the place in the
         queue."""
-        ticket = Ticket(user, number)
+        ticket = Ticket(self, user, number)
         if user not in self._places:
             self._move_to_end(user)
         insort(self._waiting.setdefault(user, []), ticket, key=lambda other: other.number)
@@ -76,7 +91,12 @@ class FairQueue:
         finally:
             self._leave(ticket)
 
+    def count_engine_wait(self, change: int) -> None:
+        self._waiting_in_engine += change
+        self._number_waiting()
+
     def _leave(self, ticket: Ticket) -> None:
+        ticket.set_waits_in_engine(False)
         if ticket.served:
             self._held[ticket.user] -= 1
             self._move_to_end(ticket.user)
@@ -89,7 +109,10 @@ class FairQueue:
     def _advance(self) -> None:
         while self._waiting and (not self._slots or self.in_use < self._slots):
             self._serve(next(self._in_order()))
-        for position, ticket in enumerate(self._in_order(), 1):
+        self._number_waiting()
+
+    def _number_waiting(self) -> None:
+        for position, ticket in enumerate(self._in_order(), self._waiting_in_engine + 1):
             ticket.set_position(position)
 
     def _serve(self, ticket: Ticket) -> None:

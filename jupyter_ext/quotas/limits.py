@@ -131,7 +131,7 @@ class Limits:
 
     @property
     def waiting(self) -> int:
-        """The number of model calls that wait for a slot of an engine."""
+        """The number of model calls that an engine has not begun."""
         return sum(queue.waiting for queue in self._queues.values())
 
     def take_back(self, accounts: tuple[QuotaAccount, ...], began: float) -> None:

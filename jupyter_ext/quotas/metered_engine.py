@@ -61,6 +61,7 @@ class MeteredEngine:
                         yield WaitChunk(TURN_OF_OTHERS, position=position)
                 async with aclosing(self._stream_charged(request, cost)) as chunks:
                     async for chunk in chunks:
+                        ticket.set_waits_in_engine(isinstance(chunk, WaitChunk) and chunk.position > 0)
                         yield chunk
 
     async def _stream_charged(self, request: EngineRequest, cost: CallCost) -> AsyncGenerator[Chunk, None]:

@@ -85,7 +85,7 @@ async def test_a_ticket_hears_how_many_stand_before_it_until_it_is_served() -> N
 
 async def test_far_back_in_a_long_line_not_every_step_is_told() -> None:
     queue = FairQueue(1)
-    tickets = [Ticket("x", 0)]
+    tickets = [Ticket(FairQueue(1), "x", 0)]
     ticket = tickets[0]
     told = []
     for position in range(200, 0, -1):
@@ -160,3 +160,23 @@ async def test_between_two_calls_of_a_user_who_waits_every_other_is_served_at_mo
             if other != user and left[other]:
                 passed[user] += 1
                 assert passed[user] <= 1
+
+
+async def test_a_position_counts_the_calls_that_wait_in_the_engine_too() -> None:
+    queue = FairQueue(2)
+    with queue.ticket("a", 1), queue.ticket("b", 2) as second, queue.ticket("c", 3) as third:
+        assert (third.position, queue.waiting) == (1, 1)
+        second.set_waits_in_engine(True)  # the engine decodes one call at a time
+        assert (third.position, queue.waiting) == (2, 2)
+        second.set_waits_in_engine(False)
+        assert (third.position, queue.waiting) == (1, 1)
+
+
+async def test_a_call_that_leaves_while_it_waits_in_the_engine_is_not_counted_any_more() -> None:
+    queue = FairQueue(1)
+    with ExitStack() as first:
+        first.enter_context(queue.ticket("a", 1)).set_waits_in_engine(True)
+        with queue.ticket("b", 2) as second:
+            assert second.position == 2
+            first.close()
+            assert (second.served, queue.waiting) == (True, 0)
