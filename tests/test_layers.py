@@ -453,9 +453,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
-    core = {
-        f"agent_kernel.core.{name}"
-        for name in ("errors", "events", "files", "invisible_characters", "messages", "server_sent_events", "version")
-    }
+    names = "errors events files invisible_characters messages server_sent_events turn_follower version"
+    core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}
     assert others <= core

@@ -7,17 +7,19 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from agent_kernel.client.approval import Approve, Decision, Said, ask, decide, decision_of
 from agent_kernel.client.client_functions import ClientFunctions
-from agent_kernel.client.event_stream import RESUME_S, EventFollower
+from agent_kernel.client.event_stream import RESUME_S, follow_turn, resume_pauses
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.client.output_schema import OutputType
 from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
+from agent_kernel.core.turn_follower import TurnFollower
 from agent_kernel.notebook.server_client import quote_segment
 
 T = TypeVar("T")
@@ -90,15 +92,15 @@ class Turn:
             # Shielded: a turn that was asked for is known by its id, so that it can be stopped.
             self._started = await asyncio.shield(self._starting)
         if self._pump is None and not self._closed:
-            followed = EventFollower(
-                self._connection,
+            follower = TurnFollower(
                 self.id,
                 self.session,
                 after=self._terms.after,
-                resume_s=self._terms.resume_s,
+                pauses=partial(resume_pauses, self._terms.resume_s),
             )
+            events = follow_turn(self._connection, follower)
             answering = CallbackRunner(self._connection, self._terms, attached=self._started.attached)
-            self._pump = asyncio.create_task(_pumped(followed, answering, self._gathered, self._events))
+            self._pump = asyncio.create_task(_copy_events(events, answering, self._gathered, self._events))
         return self
 
     async def __aenter__(self) -> Turn:
@@ -228,15 +230,15 @@ class CallbackRunner:
         return task
 
 
-async def _pumped(
-    followed: EventFollower,
+async def _copy_events(
+    events: AsyncGenerator[Event, None],
     answering: CallbackRunner,
     gathered: ResultBuilder,
     into: asyncio.Queue[Event | Exception | None],
 ) -> None:
     """Copy events to the queue. Holds no reference to the Turn, so that a Turn that nobody holds is closed."""
     try:
-        async with aclosing(followed.events()) as events:
+        async with aclosing(events):
             async for event in events:
                 gathered.add(event)
                 answering.hear(event)

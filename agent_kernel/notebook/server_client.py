@@ -10,21 +10,18 @@ import http.client
 import json
 import os
 import ssl
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, from_json
-from agent_kernel.core.events import EVENT_TYPES, Event, TurnFinished
+from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreachable, from_json
 from agent_kernel.core.server_sent_events import EventDecoder, ServerEvent
 
 CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0
 """The server sends a comment every 10 s; after three missed ones the connection counts as lost."""
-PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Pauses before each attempt to reopen a lost stream; a restarting server needs a few seconds."""
 CHUNK_BYTES = 64 << 10
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
@@ -70,7 +67,7 @@ class ServerClient:
             raw = self._send(connection, method, path, body, more).read()
             return dict(json.loads(raw)) if raw else {}
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _unreachable(error) from error
+            raise describe_unreachable(error) from error
         finally:
             connection.close()
 
@@ -85,7 +82,7 @@ class ServerClient:
                 raise AgentKernelError(f"The response is larger than {most >> 20} MB.")
             return data, response.headers
         except (OSError, http.client.HTTPException) as error:
-            raise _unreachable(error) from error
+            raise describe_unreachable(error) from error
         finally:
             connection.close()
 
@@ -101,63 +98,28 @@ class ServerClient:
                 json.loads(response.headers.get("X-Agent-Left-Out", "{}")),
             )
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _unreachable(error) from error
+            raise describe_unreachable(error) from error
         finally:
             connection.close()
 
-    def frames(
+    @contextmanager
+    def stream(
         self,
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
         opened: Callable[[http.client.HTTPConnection], None] = lambda connection: None,
-    ) -> Iterator[ServerEvent]:
-        """Yield the events of one stream. ``opened`` receives the connection, so that another thread can close it.
-        Raises the server's error, OSError or HTTPException."""
+    ) -> Iterator[tuple[http.client.HTTPMessage, Iterator[ServerEvent]]]:
+        """Yield (headers, events) of one stream. ``opened`` receives the connection, so that another thread can close
+        it. Raises the server's error, OSError or HTTPException."""
         connection = self._connection(STREAM_TIMEOUT_S)
         opened(connection)
         try:
             response = self._send(connection, method, path, body, {"Accept": "text/event-stream"})
-            decoder = EventDecoder()
-            while chunk := response.read1(CHUNK_BYTES):
-                yield from decoder.feed(chunk)
+            yield response.headers, _read_events(response)
         finally:
             connection.close()
-
-    def events(
-        self,
-        turn: str,
-        after: int = 0,
-        *,
-        stored: str = "",
-        opened: Callable[[http.client.HTTPConnection], None] = lambda c: None,
-    ) -> Iterator[Event]:
-        """Yield a turn's events up to ``turn.finished``, resuming after a lost connection. ``stored`` is the session
-        of a stored turn, whose recorded events and media are wanted. Raises AgentKernelError when that fails."""
-        kept = f"&stored=1&session={quote_segment(stored)}" if stored else ""
-        lost = 0
-        while True:
-            try:
-                for frame in self.frames(
-                    "GET", f"turns/{quote_segment(turn)}/events?after={after}{kept}", opened=opened
-                ):
-                    lost, after = 0, max(after, int(frame.id or 0))
-                    if frame.event not in EVENT_TYPES:
-                        continue  # event types of a newer server
-                    event = Event.from_json(json.loads(frame.data))
-                    yield event
-                    if isinstance(event.body, TurnFinished):
-                        return
-            except (NotFound, Forbidden) as error:
-                raise _restarted(error) if lost else error from error
-            except (OSError, http.client.HTTPException) as error:
-                if lost == len(PAUSES_S):
-                    raise _unreachable(error) from error
-            if lost == len(PAUSES_S):
-                raise _unreachable(EOFError("the stream ended early"))
-            time.sleep(PAUSES_S[lost])
-            lost += 1
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
         parts = urllib.parse.urlsplit(self.url)
@@ -220,15 +182,14 @@ def _refusal(status: int, raw: bytes) -> AgentKernelError:
     return AgentKernelError(f"The server answered with status {status}.", hint="See the server's log.")
 
 
-def _unreachable(error: Exception) -> ServerUnreachable:
+def _read_events(response: http.client.HTTPResponse) -> Iterator[ServerEvent]:
+    decoder = EventDecoder()
+    while chunk := response.read1(CHUNK_BYTES):
+        yield from decoder.feed(chunk)
+
+
+def describe_unreachable(error: Exception) -> ServerUnreachable:
     return ServerUnreachable(
         f"The Jupyter server does not answer ({str(error) or type(error).__name__}).",
         hint="If it still runs, %agent status shows the state of the turn.",
-    )
-
-
-def _restarted(error: AgentKernelError) -> ServerUnreachable:
-    return ServerUnreachable(
-        "The Jupyter server was restarted and the turn was interrupted; its results so far are kept in the session.",
-        hint="Restart the kernel, then ask again." if isinstance(error, Forbidden) else "Ask again.",
     )

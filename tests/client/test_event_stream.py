@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from agent_kernel import Client
-from agent_kernel.client.event_stream import EventFollower
+from agent_kernel.client.event_stream import follow_turn, resume_pauses
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
+from agent_kernel.core.turn_follower import TurnFollower
 from tests.client.conftest import Serve
 from tests.client.failing import answer
 from tests.server import TOKEN, AgentServer
@@ -120,7 +121,7 @@ async def test_a_token_that_was_revoked_in_mid_turn_is_told_as_that_and_not_as_a
 ) -> None:
     connection, _ = await serve(answer(403, {"error": refusal("not any more").to_json()}))
     with pytest.raises(AgentKernelError) as caught:
-        await anext(EventFollower(connection, "t", after=1).events())
+        await anext(follow_turn(connection, TurnFollower("t", after=1, pauses=lambda: resume_pauses(1.0))))
     assert type(caught.value) is told
 
 

@@ -59,12 +59,13 @@ class ModelDownload:
         segment.touch()
         path = f"models/{quote_segment(self.name)}/pull"
         try:
-            for frame in self._server.frames("POST", path, {"consent": True}):
-                line = json.loads(frame.data)
-                if line.get("stage") == "failed":
-                    raise from_json(line["error"])
-                segment.bundle = lambda line=line: _bar(self.name, line)  # type: ignore[misc]
-                segment.touch(force=line.get("stage") == "done")
+            with self._server.stream("POST", path, {"consent": True}) as (_, events):
+                for event in events:
+                    line = json.loads(event.data)
+                    if line.get("stage") == "failed":
+                        raise from_json(line["error"])
+                    segment.bundle = lambda line=line: _bar(self.name, line)  # type: ignore[misc]
+                    segment.touch(force=line.get("stage") == "done")
         except (OSError, http.client.HTTPException) as error:
             raise PullFailed(f"The connection was lost during the download ({error}).", hint="Ask again.") from error
 

@@ -7,18 +7,15 @@ below ``agent/v1`` that the server allows to a kernel.
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import re
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, QuotaExceeded
-from agent_kernel.core.events import TurnFinished
 from agent_kernel.notebook.panel.session_poll import Say, SessionPoll
 from agent_kernel.notebook.server_client import NO_SERVER, ServerClient
+from agent_kernel.notebook.turn_events import TurnEvents
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")
@@ -35,7 +32,7 @@ class Relay:
         self._known = known
         self._say = say
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
-        self._followed: dict[tuple[str, str], RelayedTurn] = {}
+        self._followed: dict[tuple[str, str], TurnEvents] = {}
         self._watch = SessionPoll(lambda: self.server, say)
         self._closed = False
 
@@ -108,12 +105,12 @@ class Relay:
         if not self._room.acquire(blocking=False):
             self._say({**about, "lost": turn})
             return
-        followed = self._followed[to, turn] = RelayedTurn(turn, after)
+        followed = self._followed[to, turn] = TurnEvents(turn, after=after, relays=True)
 
         def run() -> None:
             try:
-                for event in followed.events(self.server):
-                    self._say({**about, "event": event})
+                for event in followed.read(self.server):
+                    self._say({**about, "event": event.to_json()})
             except AgentKernelError as error:
                 if not followed.left:
                     self._say({**about, "unknown" if isinstance(error, NotFound) else "lost": turn})
@@ -127,35 +124,6 @@ class Relay:
     def _unfollow(self, to: str, turn: str) -> None:
         if followed := self._followed.pop((to, turn), None):
             followed.leave()
-
-
-class RelayedTurn:
-    """A turn followed by a thread, until it ends or the view leaves."""
-
-    def __init__(self, turn: str, after: int) -> None:
-        self.left = False
-        self._turn = turn
-        self._after = after
-        self._connection: http.client.HTTPConnection | None = None
-
-    def events(self, server: ServerClient) -> Any:
-        for event in server.events(self._turn, self._after, opened=self._opened):
-            if self.left:
-                return
-            yield event.to_json()
-            if isinstance(event.body, TurnFinished):
-                return
-
-    def leave(self) -> None:
-        self.left = True
-        if self._connection is not None and self._connection.sock is not None:
-            with contextlib.suppress(OSError):
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
-
-    def _opened(self, connection: http.client.HTTPConnection) -> None:
-        if self.left:
-            raise NotFound("The turn is no longer followed.")
-        self._connection = connection
 
 
 def check_path(path: str) -> str:

@@ -6,10 +6,7 @@ always hits the main thread, cannot tear a half-read event.
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import queue
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ from types import TracebackType
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
 from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.notebook.server_client import ServerClient
+from agent_kernel.notebook.turn_events import TurnEvents
 
 TICK_S = 0.1
 
@@ -28,11 +26,8 @@ class FollowedStream:
 
     def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
         self._server = server
-        self._turn = turn
-        self._stored = stored
+        self._reader = TurnEvents(turn, stored, stored=bool(stored))
         self._events: queue.SimpleQueue[Event | AgentKernelError] = queue.SimpleQueue()
-        self._connection: http.client.HTTPConnection | None = None
-        self._left = False
         self._thread = threading.Thread(target=self._read, name=f"agent-events-{turn}", daemon=True)
 
     def __enter__(self) -> FollowedStream:
@@ -42,10 +37,7 @@ class FollowedStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._left = True
-        if self._connection is not None and self._connection.sock is not None:
-            with contextlib.suppress(OSError):
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._reader.leave()
 
     def __iter__(self) -> Iterator[Event | None]:
         """Yield events up to ``turn.finished``, and None after every TICK_S seconds without one. Raises
@@ -81,14 +73,9 @@ class FollowedStream:
 
     def _read(self) -> None:
         try:
-            for event in self._server.events(self._turn, stored=self._stored, opened=self._opened):
+            for event in self._reader.read(self._server):
                 self._events.put(event)
         except AgentKernelError as error:
             self._events.put(error)
         except Exception as error:  # noqa: BLE001  if the thread died silently, the cell would wait forever
-            self._events.put(ServerUnreachable(f"The turn can not be followed ({type(error).__name__}: {error})."))
-
-    def _opened(self, connection: http.client.HTTPConnection) -> None:
-        if self._left:
-            raise ServerUnreachable("Nobody follows this turn any more.")
-        self._connection = connection
+            self._events.put(ServerUnreachable(f"The turn cannot be followed ({type(error).__name__}: {error})."))
