@@ -106,7 +106,7 @@ class Completer:
             prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
         except AgentKernelError:
             raise
-        except Exception as error:  # templates are programs of strangers: they raise what they like
+        except Exception as error:  # a template may raise anything
             raise EngineError(f"The model's chat template refuses this conversation: {error}") from error
         if pictures:
             self._rendered[prompt] = pictures
@@ -149,16 +149,16 @@ class Completer:
         self, ids: Sequence[int], decoding: DecodingOptions, completion: DecodedCompletion, text: TextStream
     ) -> AsyncGenerator[TextChunk, None]:
         logprobs = Logprobs()
-        completion.usage = replace(completion.usage, reused_tokens=self._blocks.reused(ids))
+        completion.usage = replace(completion.usage, reused_tokens=self._blocks.count_reused(ids))
         try:
             async with aclosing(self._decoder.generate(ids, decoding, completion.pictures)) as pieces:
                 async for piece in pieces:
                     self._count(completion, piece)
                     delta = _push_tokens(piece, text, logprobs)
                     completion.text, completion.stopped = text.text, text.stopped
-                    told = logprobs.due(len(text.text)) if delta or piece.finish or text.stopped else ()
-                    if delta or told:
-                        yield TextChunk(delta, told)
+                    due = logprobs.due(len(text.text)) if delta or piece.finish or text.stopped else ()
+                    if delta or due:
+                        yield TextChunk(delta, due)
                     if text.stopped:
                         completion.finish = "stop"
                         return
@@ -166,6 +166,12 @@ class Completer:
             if completion.ids:
                 # The last token was sampled but never run, so it is in no block.
                 self._blocks.add([*ids, *completion.ids[:-1]])
+
+    async def run(self, completion: DecodedCompletion, decoding: DecodingOptions, **options: Any) -> None:
+        """Decode to the end without yielding deltas; ``options`` as of ``stream``."""
+        async with aclosing(self.stream(completion, decoding, **options)) as deltas:
+            async for _ in deltas:
+                pass
 
     async def usage(self) -> Mapping[str, float]:
         """Return what the backend reports about its cache; ``cache_tokens`` fit into it, ``kept_chains`` are
@@ -177,10 +183,7 @@ class Completer:
         """Decode one greedy token, with its log probability before ``regex`` masked anything."""
         completion = DecodedCompletion(prompt)
         grammar = OutputGrammar("regex", regex) if regex is not None else None
-        decoding = DecodingOptions(max_tokens=1, grammar=grammar, logprob=True)
-        async with aclosing(self.stream(completion, decoding)) as deltas:
-            async for _ in deltas:
-                pass
+        await self.run(completion, DecodingOptions(max_tokens=1, grammar=grammar, logprob=True))
         return completion
 
     def _pictures_in(self, prompt: str) -> Sequence[Picture]:

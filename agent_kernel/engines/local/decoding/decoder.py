@@ -88,7 +88,7 @@ class Decoder:
             while True:
                 self._run_jobs()
                 if self._backend.running():
-                    self._timed(self._step)
+                    self._run_timed(self._step)
                     # The step held Python's lock: give the pipe's thread its turn.
                     time.sleep(0)
         except BaseException as error:  # noqa: BLE001  reported to the process's owner, which ends it
@@ -98,10 +98,10 @@ class Decoder:
         """Run all waiting jobs; with nothing to decode, wait for one."""
         idle = not self._backend.running()
         while idle or not self._jobs.empty():
-            self._timed(self._jobs.get())
+            self._run_timed(self._jobs.get())
             idle = False
 
-    def _timed(self, work: Callable[[], Any]) -> None:
+    def _run_timed(self, work: Callable[[], Any]) -> None:
         self._busy_since = time.monotonic()
         work()
         self._busy_since = 0.0

@@ -20,7 +20,7 @@ class Logprobs:
 
     def due(self, length: int) -> tuple[TokenLogprob, ...]:
         """Return the tokens within the first ``length`` characters of the answer, each once."""
-        told = []
+        due = []
         while self._waiting and self._waiting[0][0] <= length:
-            told.append(self._waiting.popleft()[1])
-        return tuple(told)
+            due.append(self._waiting.popleft()[1])
+        return tuple(due)

@@ -69,24 +69,24 @@ def check(output: OutputFormat, text: str) -> None:
 def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
     """Return the conversation with the format described at its end: a model that is only restricted by a grammar fills
     it with anything."""
-    said = ""
+    instruction = ""
     if output.kind == "json_object":
-        said = "Answer with a JSON object."
+        instruction = "Answer with a JSON object."
     elif output.kind == "json_schema":
         schema = json_text(dict(output.json_schema))
-        said = "Answer with JSON" + (f" that fits this schema: {schema}" if len(schema) <= SHOWN_SCHEMA else ".")
+        instruction = "Answer with JSON" + (f" that fits this schema: {schema}" if len(schema) <= SHOWN_SCHEMA else ".")
     elif output.kind == "choice":
-        said = "Answer with one of: " + ", ".join(output.choice)
-    return with_instruction(chat, said) if 0 < len(said) <= 2 * SHOWN_SCHEMA else list(chat)
+        instruction = "Answer with one of: " + ", ".join(output.choice)
+    return with_instruction(chat, instruction) if 0 < len(instruction) <= 2 * SHOWN_SCHEMA else list(chat)
 
 
-def with_instruction(chat: Sequence[ChatMessage], said: str) -> list[ChatMessage]:
+def with_instruction(chat: Sequence[ChatMessage], instruction: str) -> list[ChatMessage]:
     """Append an instruction to the last user message, since many templates accept no two messages of one role in a
     row."""
     last = chat[-1] if chat else {}
     if last.get("role") != "user" or not isinstance(last["content"], str):
-        return [*chat, {"role": "user", "content": said}]
-    return [*chat[:-1], {**last, "content": f"{last['content']}\n\n{said}"}]
+        return [*chat, {"role": "user", "content": instruction}]
+    return [*chat[:-1], {**last, "content": f"{last['content']}\n\n{instruction}"}]
 
 
 async def stream_formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:

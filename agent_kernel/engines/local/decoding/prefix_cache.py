@@ -13,7 +13,7 @@ CHAIN_TOKENS = 2_000_000
 
 
 class TokenChains:
-    """The ids that a text had as prompt and answer.
+    """The ids of known texts, each a prompt with its answer.
 
     Generated ids are stored, never decoded and encoded again: models also write tokenizations that encoding would not
     give, and then the cached prefix would end inside that answer. Least recently used chains are dropped first."""
@@ -44,18 +44,18 @@ class TokenChains:
 class CachedBlocks:
     """An estimate, from outside, of which whole blocks of which prefixes are in the KV cache.
 
-    The library does not report what it reused, so this mirrors its block table. A block is identified by the ids from
-    the beginning of its prompt to its end; every block of a finished or running request, including its last, partly
-    filled one, is there until ``blocks`` newer ones came. It can be wrong in two ways. Too low: a partly filled last
-    block may be reused too (up to ``block`` - 1 tokens). Too high: once the cache is full, the library may already have
-    dropped a block that still counts here; then the time to first token shows it."""
+    The library does not report what it reused, so this mirrors its block table. A block is identified by the ids
+    from the beginning of its prompt to its end; every block of a finished or running request, including its last,
+    partly filled one, is there until ``blocks`` newer ones came. It can be wrong in two ways. Too low: a partly filled
+    last block may be reused too (up to ``block`` - 1 tokens). Too high: once the cache is full, the library may
+    already have dropped a block that still counts here; then the time to first token shows it."""
 
     def __init__(self, block: int, blocks: int) -> None:
         self._block = block
         self._blocks = blocks
         self._known: OrderedDict[int, None] = OrderedDict()
 
-    def reused(self, ids: Sequence[int]) -> int:
+    def count_reused(self, ids: Sequence[int]) -> int:
         """Return the tokens of this prompt that need not be computed again. The last token always is: its logits are
         needed."""
         count = 0

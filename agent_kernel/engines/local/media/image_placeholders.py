@@ -1,4 +1,4 @@
-"""The chat template of a model that sees: what shape of messages it takes, and where it lets pictures stand."""
+"""Renders the chat template of a vision model: which form of messages it accepts, and where pictures may be."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.engines.local.backend import ChatMessage
 
 WORD = "kilimanjaro"
-"""A text that no template writes by itself."""
+"""A word that no template contains."""
 RESULT = "What the call has shown:"
 
 
 class PictureTemplate:
-    """``placeholder`` is what the template writes for a picture; ``spelled`` are texts that would be read as its place,
-    and are written with a space in them where they are text."""
+    """``placeholder`` is what the template writes for a picture. ``spelled`` are all texts that the model's processor
+    reads as a placeholder; where they occur in a message's text, a space is inserted."""
 
     def __init__(self, processor: Any, placeholder: str, spelled: Sequence[str]) -> None:
         self._processor = processor
@@ -26,35 +26,35 @@ class PictureTemplate:
             raise EngineError("This model's chat template shows no text.", hint="Choose an instruction-tuned model.")
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """With the pictures of results in a message of their own where the template leaves them out."""
+        """Render a prompt. If the template omits pictures of tool results, they follow in a message of their own."""
         chat = [{**message, "content": self._content(message.get("content") or "")} for message in messages]
         pictures = sum(part["type"] == "image" for message in chat for part in _parts(message))
-        text = self._applied(chat, tools)
+        text = self._apply(chat, tools)
         if text.count(self._placeholder) != pictures:
-            text = self._applied(_moved(chat), tools)
+            text = self._apply(_move_pictures(chat), tools)
         return text
 
     def _content(self, content: Any) -> Any:
         if isinstance(content, str):
-            text = self._told(content)
+            text = self._escape(content)
             return text if self._takes_text else [{"type": "text", "text": text}]
-        return [part | {"text": self._told(part["text"])} if part["type"] == "text" else part for part in content]
+        return [part | {"text": self._escape(part["text"])} if part["type"] == "text" else part for part in content]
 
-    def _told(self, text: str) -> str:
+    def _escape(self, text: str) -> str:
         for token in self._spelled:
             text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
 
     def _shows(self, content: Any) -> bool:
         try:
-            return WORD in self._applied([{"role": "user", "content": content}])
-        except Exception:  # noqa: BLE001  templates are programs of strangers: they raise what they like
+            return WORD in self._apply([{"role": "user", "content": content}])
+        except Exception:  # noqa: BLE001  a template may raise anything
             return False
 
-    def _applied(self, chat: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        given: dict[str, Any] = {"tools": [dict(tool) for tool in tools]} if tools else {}
+    def _apply(self, chat: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        schemas = [dict(tool) for tool in tools] or None
         template = self._processor.apply_chat_template
-        return str(template(list(chat), tokenize=False, add_generation_prompt=True, **given))
+        return str(template(list(chat), tools=schemas, tokenize=False, add_generation_prompt=True))
 
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -62,8 +62,8 @@ def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return content if isinstance(content, list) else []
 
 
-def _moved(chat: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Pictures that are no person's follow as a message of the person."""
+def _move_pictures(chat: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Move pictures that are not in a user message to a user message after it."""
     moved: list[Mapping[str, Any]] = []
     for message in chat:
         images = [part for part in _parts(message) if part["type"] == "image"]

@@ -10,17 +10,18 @@ from agent_kernel.engines.local.backend import Picture
 
 MAX_BYTES = 20 * 2**20
 MAX_PIXELS = 40_000_000
-"""Of one image or frame: 120 MB when it is open. A file of a few KB can claim gigapixels."""
+"""Pixels of one image or frame, 120 MB when it is open. A file of a few KB can claim gigapixels."""
 MAX_ANIMATION_PIXELS = 600_000_000
-"""Of all frames up to the last one taken: to see a frame, those before it must be drawn."""
+"""Pixels of all frames up to the last one taken, since a frame is decoded from those before it."""
 FRAMES = 8
-"""Frames taken of an animation or a video, evenly spaced: models of this size follow only a few pictures."""
+"""Frames taken of an animation or a video, evenly spaced: models of this size can use only a few pictures."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
-"""Decoders that a file may choose by its first bytes; the others of Pillow stay shut."""
+"""Decoders of Pillow that are enabled; a file selects one by its first bytes."""
 
 
-def opened(picture: Picture) -> Any:
-    """An RGB image, what is transparent on white. Raises InvalidRequest for what is no image or is too large."""
+def open_image(picture: Picture) -> Any:
+    """Decode an RGB image, with white behind transparent parts. Raises InvalidRequest if it is not an image or too
+    large."""
     image = _image(picture)
     try:
         return _rgb(image)
@@ -29,12 +30,12 @@ def opened(picture: Picture) -> Any:
 
 
 def frames(picture: Picture) -> list[Picture]:
-    """The picture itself, or up to FRAMES of an animation as PNG, the first and the last among them. Raises
-    InvalidRequest."""
+    """Return the picture itself, or up to FRAMES frames of an animation as PNG, including the first and the last.
+    Raises InvalidRequest."""
     image = _image(picture)
     count = int(getattr(image, "n_frames", 1))
     if count == 1:
-        opened(picture)
+        open_image(picture)
         return [picture]
     if count * image.width * image.height > MAX_ANIMATION_PIXELS:
         raise InvalidRequest(
@@ -52,7 +53,7 @@ def frames(picture: Picture) -> list[Picture]:
 
 
 def evenly(count: int, wanted: int) -> list[int]:
-    """Up to ``wanted`` of the positions 0..count - 1, the first and the last among them."""
+    """Return up to ``wanted`` of the positions 0..count - 1, including the first and the last."""
     if count <= wanted:
         return list(range(count))
     return [round(at * (count - 1) / (wanted - 1)) for at in range(wanted)]
@@ -65,7 +66,7 @@ def png(image: Any) -> bytes:
 
 
 def _image(picture: Picture) -> Any:
-    """Its header only: nothing is decoded before the size is known to be fit."""
+    """Read the header only: nothing is decoded before the size is checked."""
     if len(picture.data) > MAX_BYTES:
         raise InvalidRequest(f"The image has {len(picture.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
     try:
@@ -98,8 +99,8 @@ def _rgb(image: Any) -> Any:
 
 
 def _unreadable(error: Exception) -> InvalidRequest:
-    """Decoders of hostile files raise of all kinds: OSError, SyntaxError, ValueError, struct.error, their own."""
+    """Translate a decoder's error. Hostile files cause any kind: OSError, SyntaxError, ValueError, struct.error."""
     if type(error).__name__ in ("DecompressionBombError", "DecompressionBombWarning"):
-        return InvalidRequest("The image is far larger than its file lets expect, and is not opened.")
+        return InvalidRequest("The image is far larger than its file suggests, and is not opened.")
     words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return InvalidRequest(f"The image can not be read: {words}", hint="Send it as PNG or JPEG.")
+    return InvalidRequest(f"The image cannot be read: {words}", hint="Send it as PNG or JPEG.")

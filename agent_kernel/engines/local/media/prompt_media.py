@@ -1,7 +1,7 @@
-"""The media of a request on their way into a prompt: videos become frames, each picture a mark in its message's text.
+"""Prepares the media of a request for a prompt: videos become frames, and each picture a mark in its message's text.
 
-Tool protocols join, drop and repeat texts as they need and know nothing of pictures; where a chat is rendered the marks
-become parts again. A model that does not see gets words.
+Tool protocols can then join, drop and repeat texts without knowledge of pictures. The marks become image parts again
+when a chat is rendered. A model without vision gets a note in words.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from agent_kernel.engines.local.media import images as pictures
 from agent_kernel.engines.local.media import video
 
 MARK = re.compile("\ue0f0([0-9a-f]{64})\ue0f1")
-"""Characters of the private use area around a hash. In a text that somebody wrote it means nothing, unless it names a
-picture of the same request: then that is shown there too."""
+"""A hash between characters of the private use area. In a text that a user wrote it has no effect, unless it names a
+picture of the same request, which is then shown there too."""
 KEPT_BYTES = 128 * 2**20
-"""Of frames and pictures that were opened once."""
+"""Bytes of frames and pictures that are kept after their first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRequest:
-    """``request`` has text only, with marks; ``pictures`` are by hash."""
+    """``request`` contains only text, with marks; ``pictures`` maps hashes to pictures."""
 
     request: EngineRequest
     pictures: Mapping[str, Picture]
 
 
 class ShownMedia:
-    """Remembers what it opened: a conversation shows the same pictures every round."""
+    """Keeps opened media, since each round of a conversation shows the same pictures."""
 
     def __init__(self, *, sees: bool) -> None:
         self._sees = sees
         self._opened: OrderedDict[str, list[Picture]] = OrderedDict()
 
-    async def shown(self, request: EngineRequest) -> ShownRequest:
-        """Raises InvalidRequest for a picture of a person that can not be read; one that a tool made is told in words
-        then. Raises EngineError where a library is missing."""
+    async def prepare(self, request: EngineRequest) -> ShownRequest:
+        """Replace the media of a request by marks. Raises InvalidRequest for a user's picture that cannot be read; one
+        that a tool made is replaced by a note. Raises EngineError if a library is missing."""
         found: dict[str, Picture] = {}
-        messages = [await self._told(message, found) for message in request.messages]
+        messages = [await self._mark_media(message, found) for message in request.messages]
         return ShownRequest(replace(request, messages=tuple(messages)), found)
 
-    async def _told(self, message: Message, found: dict[str, Picture]) -> Message:
+    async def _mark_media(self, message: Message, found: dict[str, Picture]) -> Message:
         if not message.media:
             return message
         if not self._sees:
@@ -67,7 +67,7 @@ class ShownMedia:
                     raise
                 unseen.append(f"[{medium.mime}: {error.message}]")
         text = "\n".join(part for part in (message.text, *unseen) if part)
-        # A line of its own in a result, since the last line of one that failed may be quoted alone.
+        # A line of its own in a tool result, since the last line of a failed one may be quoted alone.
         gap = "\n" if marks and message.role == "tool" else ""
         return replace(message, parts=(Text("".join(marks) + gap + text),))
 
@@ -95,7 +95,7 @@ class ShownMedia:
 def in_parts(
     messages: Sequence[ChatMessage], known: Mapping[str, Picture]
 ) -> tuple[list[ChatMessage], tuple[Picture, ...]]:
-    """The chat with its marks as image parts, and the pictures in their order."""
+    """Return the chat with its marks as image parts, and the pictures in order."""
     found: list[Picture] = []
     chat: list[ChatMessage] = []
     for message in messages:
@@ -106,13 +106,13 @@ def in_parts(
 
 
 def _parts(text: str, known: Mapping[str, Picture], found: list[Picture]) -> list[dict[str, Any]]:
-    """Empty for a text without marks."""
+    """Split a text at its marks; empty for a text without marks."""
     parts: list[dict[str, Any]] = []
     rest = 0
     for match in MARK.finditer(text):
         if match[1] in known:
-            if said := text[rest : match.start()]:
-                parts.append({"type": "text", "text": said})
+            if before := text[rest : match.start()]:
+                parts.append({"type": "text", "text": before})
             parts.append({"type": "image"})
             found.append(known[match[1]])
             rest = match.end()

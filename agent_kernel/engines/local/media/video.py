@@ -13,13 +13,13 @@ from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES
 
 PROGRAM = Path(video_frames.__file__)
 FLAGS = ("-P",)
-"""Nothing is imported from where the program lies."""
+"""Do not import from the program's own directory."""
 WAIT_S = 60.0
 
 
 def frames(video: Picture) -> list[Picture]:
-    """Up to FRAMES of any format that FFmpeg reads, as PNG. Blocking. Raises InvalidRequest for what is no video, and
-    EngineError where PyAV is missing."""
+    """Return up to FRAMES frames as PNG, from any format that FFmpeg reads. Blocking. Raises InvalidRequest if it is
+    not a video, and EngineError if PyAV is missing."""
     if len(video.data) > MAX_BYTES:
         raise InvalidRequest(f"The video has {len(video.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
     command = [sys.executable, *FLAGS, str(PROGRAM), str(FRAMES)]
@@ -30,12 +30,12 @@ def frames(video: Picture) -> list[Picture]:
     words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]
     if done.returncode == video_frames.NO_LIBRARY:
         raise EngineError(
-            f"Videos can not be read here: {words}",
+            f"Videos cannot be read here: {words}",
             hint=f"Install PyAV where the model runs: {sys.executable} -m pip install av",
         )
     found = _pictures(done.stdout)
     if done.returncode or not found:
-        raise InvalidRequest(f"The video can not be read: {words}", hint="Send it as MP4 or WebM, or as single frames.")
+        raise InvalidRequest(f"The video cannot be read: {words}", hint="Send it as MP4 or WebM, or as single frames.")
     return found
 
 

@@ -1,5 +1,6 @@
-"""``python -P video_frames.py COUNT``: a video comes in by standard input, some of its frames go out as PNG files, the
-length of each before it. Standard library and PyAV only: it is run by itself, within the limits it sets itself.
+"""``python -P video_frames.py COUNT`` reads a video from standard input and writes frames of it as PNG files, each
+preceded by its length. It runs in a process of its own with limits that it sets itself, and imports only the standard
+library and PyAV.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CPU_S = 30
 MEMORY = 4 * 2**30
 MAX_PIXELS = 40_000_000
 MAX_SIDE = 1024
-"""Frames are made no larger: models look at about one million pixels."""
+"""Frames are scaled down to this: models look at about one million pixels."""
 LENGTH = struct.Struct(">I")
 
 
@@ -32,20 +33,21 @@ def main() -> int:
     except ImportError as error:
         sys.stderr.write(f"{error}\n")
         return NO_LIBRARY
-    # No format that names other files or addresses: the bytes at hand are all that is read.
+    # Only the given bytes are read: formats that refer to other files or addresses are disabled.
     options = {"protocol_whitelist": "pipe"}
     with av.open(io.BytesIO(sys.stdin.buffer.read()), options=options) as container:
         stream = container.streams.video[0]
         if stream.width * stream.height > MAX_PIXELS:
             sys.stderr.write(f"its frames have {stream.width} x {stream.height} pixels\n")
             return 1
-        for frame in taken(container, stream, int(sys.argv[1])):
+        for frame in sample_frames(container, stream, int(sys.argv[1])):
             write(frame)
     return 0
 
 
-def taken(container: Any, stream: Any, count: int) -> Iterator[Any]:
-    """Evenly over the length, first and last among them; without a known length, of the beginning."""
+def sample_frames(container: Any, stream: Any, count: int) -> Iterator[Any]:
+    """Yield frames evenly over the length, including the first and the last; without a known length, from the
+    beginning."""
     length = float(stream.duration * stream.time_base) if stream.duration else float(container.duration or 0) / 1e6
     if not length:
         for at, frame in enumerate(container.decode(stream)):
@@ -62,7 +64,7 @@ def taken(container: Any, stream: Any, count: int) -> Iterator[Any]:
 
 
 def frame_at(container: Any, stream: Any, second: float) -> Any:
-    """The first frame that is not before ``second``, else the last one there is."""
+    """Return the first frame that is not before ``second``, otherwise the last one."""
     start = stream.start_time or 0
     container.seek(start + int(second / stream.time_base), stream=stream)
     found = None

@@ -1,7 +1,7 @@
-"""How a model that sees takes pictures: their places in a prompt's ids, and the numbers that go in there.
+"""Encodes pictures for a vision model: their places in a prompt's ids, and the tensors for the forward.
 
-Over the library's processors, whatever the model: the processor fills a placeholder in the text with as many image
-tokens as a picture needs. Run without torchvision; processors that need it do not load there.
+Works with the library's processor of any model: it replaces a placeholder in the text by as many image tokens as the
+picture needs. Runs without torchvision; processors that need it do not load without it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.engines.local.backend import Picture
-from agent_kernel.engines.local.media.images import opened
+from agent_kernel.engines.local.media.images import open_image
 
 TOKENS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
-"""What a processor says of the text; the rest of what it gives is of the pictures."""
+"""The outputs of a processor that describe the text; the others describe the pictures."""
 COUNTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a prompt's ids a picture stands: from its first image token to behind its last. ``key``, below 0, is the
-    same for the same bytes."""
+    """The position of a picture in a prompt's ids: ``start`` is its first image token, ``end`` follows its last.
+    ``key`` is negative and depends only on the picture's bytes."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Place:
 
 
 class Sight:
-    """``placeholder`` stands for a picture in a rendered prompt, once each; ``spelled`` are all texts that do."""
+    """``placeholder`` stands for one picture in a rendered prompt; ``spelled`` are all texts that are read as one."""
 
     def __init__(self, processor: Any, model: Any, torch: Any) -> None:
         self._processor = processor
@@ -43,19 +43,20 @@ class Sight:
         self.placeholder = str(getattr(processor, "image_token", "") or "")
         token = _image_token_id(model.config)
         if not self.placeholder or token is None:
-            raise EngineError(f"How {type(processor).__name__} takes pictures is not known here.")
+            raise EngineError(f"It is not known here how {type(processor).__name__} takes pictures.")
         self.token = token
         self.spelled = tuple({self.placeholder, str(processor.tokenizer.convert_ids_to_tokens(token))})
 
     def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Raises InvalidRequest when a picture can not be read, or text and pictures do not fit together."""
+        """Encode a rendered prompt. Raises InvalidRequest if a picture cannot be read, or if the number of placeholders
+        is not that of the pictures."""
         places = text.count(self.placeholder)
         if places != len(pictures):
             raise InvalidRequest(f"The prompt has places for {places} pictures and there are {len(pictures)}.")
-        return [int(token) for token in self._processed(text, pictures)["input_ids"][0]]
+        return [int(token) for token in self._process(text, pictures)["input_ids"][0]]
 
     def places(self, ids: Sequence[int], pictures: Sequence[Picture]) -> list[Place]:
-        """In order. Raises InvalidRequest when these are not the pictures the ids were made with."""
+        """Return the places in order. Raises InvalidRequest if the ids were not encoded with these pictures."""
         positions = [at for at, token in enumerate(ids) if token == self.token]
         found: list[Place] = []
         for picture in pictures:
@@ -70,28 +71,28 @@ class Sight:
         return found
 
     def inputs(self, pictures: Sequence[Picture]) -> dict[str, Any]:
-        """What the model's forward takes beside the ids in which these pictures stand."""
-        processed = self._processed(self.placeholder * len(pictures), pictures)
-        return {name: self._placed(value) for name, value in processed.items() if name not in TOKENS}
+        """Return the arguments of the model's forward for these pictures, besides the ids."""
+        processed = self._process(self.placeholder * len(pictures), pictures)
+        return {name: self._to_device(value) for name, value in processed.items() if name not in TOKENS}
 
     def kinds(self, ids: Sequence[int]) -> Any:
-        """1 for each token of a picture, 0 for text, from the beginning of the prompt on."""
+        """Return 1 for each token of a picture and 0 for text, from the beginning of the prompt."""
         return self._torch.tensor([[int(token == self.token) for token in ids]], device=self._device)
 
     def _count(self, key: int, picture: Picture) -> int:
-        """Image tokens of this picture by itself."""
+        """Return the number of image tokens of this picture."""
         if key not in self._counts:
             self._counts[key] = self.ids(self.placeholder, [picture]).count(self.token)
             if len(self._counts) > COUNTS:
                 self._counts.popitem(last=False)
         return self._counts[key]
 
-    def _processed(self, text: str, pictures: Sequence[Picture]) -> Any:
-        images = [opened(picture) for picture in pictures]
+    def _process(self, text: str, pictures: Sequence[Picture]) -> Any:
+        images = [open_image(picture) for picture in pictures]
         # Templates write the special tokens that begin a prompt.
         return self._processor(text=text, images=images or None, return_tensors="pt", add_special_tokens=False)
 
-    def _placed(self, value: Any) -> Any:
+    def _to_device(self, value: Any) -> Any:
         if not isinstance(value, self._torch.Tensor):
             return value
         return value.to(self._device, self._dtype if value.is_floating_point() else None)

@@ -1,4 +1,5 @@
-"""Deltas of an answer become its parts: thinking is taken away first, then calls are found in what is left."""
+"""Splits the deltas of an answer into reasoning, text and tool calls: first the reasoning, then the calls in the
+rest."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 
 
 class AnswerReader:
-    """``answer`` is all that was written beside the thinking, ``text`` and ``calls`` what was made of it. ``done``: no
-    more is wanted after the calls so far; ``rest`` is what of it was read already. Log probabilities come with the text
-    that was held back with them; those of a call are dropped."""
+    """``answer`` is the output without the reasoning, ``text`` and ``calls`` are its parts. ``done``: the rest of the
+    answer is ignored after the calls so far; ``rest`` is the ignored text that was already pushed. Log probabilities
+    are returned with their text; those of a call are dropped."""
 
     def __init__(self, parser: CallParser | DeclaredParser, reasoning: ReasoningSplitter, *, parallel: bool) -> None:
         self._parser = parser
@@ -26,7 +27,7 @@ class AnswerReader:
         self.calls: list[ToolCall] = []
         self.done = False
         self.whole = True
-        """No call was left out."""
+        """Whether ``calls`` are all calls of the answer."""
 
     @property
     def rest(self) -> str:
@@ -37,11 +38,11 @@ class AnswerReader:
         return self._read(self._reasoning.push(delta.text))
 
     def finish(self, *, cut: bool) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """``cut``: the answer did not end by itself; half a call is text then."""
+        """Return the last parts. ``cut``: the answer did not end by itself, and an incomplete call is text."""
         parts = self._read(self._reasoning.finish())
         if self.done:
             return parts
-        parts += self._taken(self._parser.finish(cut=cut))
+        parts += self._accept(self._parser.finish(cut=cut))
         left = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
         return parts + left
 
@@ -53,14 +54,15 @@ class AnswerReader:
                 self._logprobs.clear()
             elif not self.done:
                 self.answer += part.text
-                read += self._taken(self._parser.push(part.text))
+                read += self._accept(self._parser.push(part.text))
         return read
 
-    def _taken(
+    def _accept(
         self, parts: Iterable[TextChunk | ReasoningChunk | CallChunk]
     ) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """Up to the call after which nothing is wanted: the only one allowed, or code, whose output comes first."""
-        taken: list[TextChunk | ReasoningChunk | CallChunk] = []
+        """Return the parts up to the last call that counts: the only one allowed, or code, whose output must come
+        first."""
+        accepted: list[TextChunk | ReasoningChunk | CallChunk] = []
         for part in parts:
             if self.done:
                 self.whole = False
@@ -71,8 +73,8 @@ class AnswerReader:
                 self._logprobs.clear()
             elif isinstance(part, TextChunk):
                 self.text += part.text
-                taken.append(TextChunk(part.text, tuple(self._logprobs)))
+                accepted.append(TextChunk(part.text, tuple(self._logprobs)))
                 self._logprobs.clear()
                 continue
-            taken.append(part)
-        return taken
+            accepted.append(part)
+        return accepted

@@ -1,7 +1,7 @@
-"""Tool calls as models write them in JSON: found in text, read leniently, never guessed; pure.
+"""Parses tool calls that models write as JSON: leniently, but without guessing. Pure.
 
-What is not JSON is read once more as a Python literal (models mix the two up) and with brackets closed at its end.
-Nothing else is mended: a repair that guesses would run what nobody wrote.
+Text that is not JSON is also tried as a Python literal, since models mix the two up, and with missing brackets added at
+its end. Nothing else is repaired: a guess could run code that the model did not write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, ToolCall, is_too_deep
 
 NAMES, ARGUMENTS = ("name", "function", "tool_name"), ("arguments", "parameters", "args")
 KEYS = (*NAMES, *ARGUMENTS, "type", "id", "tool_calls")
-"""With which of these the JSON of a call may begin."""
+"""The JSON of a call begins with one of these keys."""
 CLOSERS: Mapping[str, str] = {"{": "}", "[": "]"}
 LITERAL_CHARS = 20_000
 _START = re.compile(r"\s*(?:\[\s*)?\{\s*([\"'])")
@@ -25,12 +25,12 @@ _NAME = re.compile(r"[\"'](?:name|function)[\"']\s*:\s*[\"']([\w.:-]{1,64})[\"']
 
 
 def new_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """With an id of nine letters and digits, the only form that every chat template takes."""
+    """Create a call with an id of nine letters and digits, the only form that every chat template accepts."""
     return ToolCall(os.urandom(5).hex()[:9], name, arguments)
 
 
 def may_be_call(text: str) -> bool | None:
-    """Whether ``text``, which begins with a bracket, begins like a call; None: too short to tell."""
+    """Whether ``text``, which begins with a bracket, begins like a call; None if it is too short to decide."""
     start = _START.match(text)
     if start is None:
         return None if re.fullmatch(r"\s*(?:\[\s*)?(?:\{\s*)?", text) else False
@@ -41,7 +41,7 @@ def may_be_call(text: str) -> bool | None:
 
 
 def end_of_json(text: str) -> int | None:
-    """Where the JSON value that ``text`` begins with ends; None: not within ``text``."""
+    """Return the end of the JSON value at the beginning of ``text``; None if it does not end within ``text``."""
     depth = 0
     for at, char in _brackets(text):
         depth += (char in "{[") - (char in "}]")
@@ -51,7 +51,7 @@ def end_of_json(text: str) -> int | None:
 
 
 def _brackets(text: str) -> Iterator[tuple[int, str]]:
-    """Those outside strings, with where they are; at last, if a string is still open, its quote."""
+    """Yield (position, bracket) for brackets outside strings; at the end, if a string is still open, its quote."""
     quote, at = "", 0
     while at < len(text):
         char = text[at]
@@ -68,8 +68,8 @@ def _brackets(text: str) -> Iterator[tuple[int, str]]:
 
 
 def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
-    """The calls of a text that holds nothing else: one object, a list of them, or several. Empty if it is anything
-    else. ``tagged``: the text stands where only calls may, so a name without arguments is one."""
+    """Return the calls of a text that contains only calls: an object, a list of objects, or several of either. Empty
+    for any other text. ``tagged``: the text is where only calls may be, so a name without arguments is a call."""
     calls: list[ToolCall] = []
     rest = text.strip()
     while rest:
@@ -83,7 +83,8 @@ def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
 
 
 def broken_call(text: str, tools: Sequence[str]) -> ToolCall:
-    """The call that a tagged text was meant to be, its text under ``_raw``: the toolbox tells the model."""
+    """Return a call for a tagged text that cannot be parsed, with the text as ``_raw``: the toolbox reports it to the
+    model."""
     named = _NAME.search(text)
     name = named[1] if named else tools[0] if len(tools) == 1 else "unreadable"
     return new_call(name, {"_raw": text.strip()})
@@ -100,7 +101,7 @@ def _calls_of(value: Any, tagged: bool) -> list[ToolCall]:
 
 
 def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
-    """A name and arguments, also as OpenAI nests them under ``function``."""
+    """Parse a call from its name and arguments, which OpenAI nests under ``function``."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):
@@ -115,7 +116,7 @@ def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
 
 
 def _value(text: str) -> Any:
-    """None for what can not be read."""
+    """Parse a value; None if that is impossible."""
     for candidate in (text, _with_brackets_closed(text)):
         try:
             value = json.loads(candidate, strict=False)
@@ -132,12 +133,13 @@ def _value(text: str) -> Any:
 
 
 def _json_like(value: Any) -> Any:
-    """Python's literals that JSON does not have (sets, bytes, complex numbers) are not taken. Raises TypeError."""
+    """Convert a Python literal. Raises TypeError for one that JSON does not have (sets, bytes, complex numbers)."""
     return json.loads(json.dumps(value))
 
 
 def _with_brackets_closed(text: str) -> str:
-    """Small models forget the last bracket of a call. A string that is still open is left so: it may lack anything."""
+    """Add missing closing brackets, which small models forget. An open string is not closed: any text may be
+    missing."""
     stack: list[str] = []
     for _, char in _brackets(text):
         if char in "\"'":

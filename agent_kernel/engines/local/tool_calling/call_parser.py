@@ -1,8 +1,8 @@
-"""An answer as it comes, told apart into text and tool calls, in every form that models are known to write; pure.
+"""Splits a streamed answer into text and tool calls, in all forms that models are known to write. Pure.
 
 Tagged: ``<tool_call>`` JSON, Mistral's ``[TOOL_CALLS]``, Llama's ``<|python_tag|>``. Untagged, at the beginning of a
-line: bare JSON, fenced JSON and, for models that do so, fenced python. Text is given out as it comes; what may still
-become a call is held back until it is one or can not be one any more.
+line: bare JSON, fenced JSON and, for models that do so, fenced python. Text is returned as it arrives;
+text that may still become a call is held back until this is decided.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_kernel.engines.local.tool_calling.call_json import broken_call, calls
 TAGS: Mapping[str, str] = MappingProxyType({"<tool_call>": "</tool_call>", "<function_call>": "</function_call>"})
 LISTED, CODED = "[TOOL_CALLS]", "<|python_tag|>"
 MARKS = (*TAGS, *TAGS.values(), LISTED, CODED, "[ARGS]")
-"""What may be a special token in a vocabulary, and must be seen all the same."""
+"""Marks that may be special tokens in a vocabulary; they must be decoded to text nevertheless."""
 PYTHON = "python"
 FENCE = "```"
 _JSON_INFO, _PYTHON_INFO = ("", "json", "tool_call", "tool_calls"), ("python", "py")
@@ -31,18 +31,19 @@ LISTED_HEAD = 200
 _BETWEEN = " \t\r\n,;"
 _OPENERS = re.compile("|".join(map(re.escape, (*TAGS, LISTED, CODED))))
 MAX_FALSE_STARTS = 1000
-"""Of lines in one piece of text that begin like an untagged call and are none; the others are text unseen. Each costs
-the length of what follows, and a hostile answer is made of nothing else."""
+"""Lines in one piece of text that begin like an untagged call and are none; beyond that, lines are text without a
+check. Each check costs the length of the following text, and a hostile answer may consist of such lines."""
 UNCLOSED = 64
-"""As many false starts is JSON that has no end: it is read to the end of the text."""
+"""Number of false starts that unclosed JSON counts as, since it is scanned to the end of the text."""
 
 Part = TextChunk | CallChunk
 
 
 class CallParser:
-    """``push`` text, then ``finish``. ``tools`` are the names on offer; without any, all is text. ``fences``: a fenced
-    python block is a call of the tool python if that is offered, and not an example for the person. Names that are not
-    on offer are passed on: the toolbox answers. How the text is split over pushes makes no difference."""
+    """``push`` text, then ``finish``. ``tools`` are the names of the offered tools; without any, everything is text.
+    ``fences``: a fenced python block is a call of the tool python if that is offered, and not an example for the user.
+    Calls of unknown tools are returned too: the toolbox answers them. The result does not depend on how the text is
+    split into pushes."""
 
     def __init__(self, tools: Sequence[str], *, fences: bool = False) -> None:
         self._tools = tools
@@ -52,38 +53,38 @@ class CallParser:
         self._in_block = False
         self._after_call = False
         self._space = ""
-        self._spoken = False
+        self._has_text = False
         self._unclosed = False
         self._parts: list[Part] = []
         self._marks: list[int] | None = None
         self._absent: set[str] = set()
         self._false_starts = 0
         self.fenced = False
-        """The newest call was a fenced block."""
+        """Whether the last call was a fenced block."""
 
     @property
     def rest(self) -> str:
-        """What was pushed and is not given out yet."""
+        """The pushed text that is held back."""
         return self._held
 
     def push(self, text: str) -> list[Part]:
         if not self._tools:
             return [TextChunk(text)] if text else []
-        return self._parsed(text, last=False, cut=False)
+        return self._parse(text, last=False, cut=False)
 
     def finish(self, *, cut: bool = False) -> list[Part]:
-        """``cut``: the answer ended because its tokens were used up; half a call is text then, never a call."""
-        parts = self._parsed("", last=True, cut=cut)
-        self._say("", flush=True)
+        """Return the last parts. ``cut``: the answer ended at the token limit, and an incomplete call is text."""
+        parts = self._parse("", last=True, cut=cut)
+        self._add_text("", flush=True)
         return parts
 
     def pause(self) -> list[Part]:
-        """A call begins that another parser reads: what is held is text, and what follows stands after a call."""
-        parts = self._parsed("", last=True, cut=True)
+        """Prepare for a call that another parser reads: held text is returned, and what follows comes after a call."""
+        parts = self._parse("", last=True, cut=True)
         self._space, self._after_call = "", True
         return parts
 
-    def _parsed(self, text: str, *, last: bool, cut: bool) -> list[Part]:
+    def _parse(self, text: str, *, last: bool, cut: bool) -> list[Part]:
         self._held += text
         self._parts = []
         self._marks, self._absent, self._false_starts = None, set(), 0
@@ -97,7 +98,7 @@ class CallParser:
         return self._parts
 
     def _step(self, *, last: bool, cut: bool) -> bool:
-        """Gives out the next piece of text or call; False when more text is needed to tell."""
+        """Add the next text or call to the parts. Returns False when more text is needed to decide."""
         if self._after_call and not self._skip_between(last=last):
             return False
         at = self._trigger(last=last)
@@ -107,7 +108,7 @@ class CallParser:
         return bool(self._held) and self._take_region(last=last, cut=cut)
 
     def _skip_between(self, *, last: bool) -> bool:
-        """Separators and a closing tag that nobody opened, right after a call."""
+        """Drop separators and unopened closing tags right after a call. Returns False when more text is needed."""
         rest = self._held.lstrip(_BETWEEN)
         while close := next((tag for tag in TAGS.values() if rest.startswith(tag)), ""):
             rest = rest.removeprefix(close).lstrip(_BETWEEN)
@@ -118,11 +119,11 @@ class CallParser:
             self._held = rest
             return False
         self._held, self._after_call, self._at_line_start = rest, False, True
-        self._space = "\n" if self._spoken else ""
+        self._space = "\n" if self._has_text else ""
         return True
 
     def _trigger(self, *, last: bool) -> int:
-        """How much of the held text is surely text; 0 when a call may begin right there."""
+        """Return the length of the held text that is certainly text; 0 if a call may begin at its start."""
         text = self._held
         first = len(text) - self._mark(last=last)
         if self._false_starts > MAX_FALSE_STARTS:
@@ -132,11 +133,12 @@ class CallParser:
             if self._opens(text, start):
                 return start
             start = text.find("\n", start) + 1 or len(text)
-        # An indent at the end of what is known may turn out to be one of a fence or of JSON.
+        # An indent at the end of the held text may belong to a fence or to JSON.
         return first
 
     def _mark(self, *, last: bool) -> int:
-        """How far the next tag is from the end of the held text, of which only the beginning is ever taken away."""
+        """Return the distance of the next tag from the end of the held text. Distances stay valid, since text is only
+        removed from the beginning."""
         text = self._held
         if self._marks is None:
             found = [len(text) - tag.start() for tag in _OPENERS.finditer(text)]
@@ -158,15 +160,15 @@ class CallParser:
     def _take_text(self, size: int) -> None:
         text, self._held = self._held[:size], self._held[size:]
         self._at_line_start = text.endswith("\n")
-        self._say(text)
+        self._add_text(text)
 
-    def _say(self, text: str, *, flush: bool = False) -> None:
-        """White space waits for what comes after it: before a call it is no text."""
+    def _add_text(self, text: str, *, flush: bool = False) -> None:
+        """Add text to the parts. White space at its end is held back, since it is dropped before a call."""
         text = self._space + text
         shown = text if flush else text.rstrip()
         self._space = text[len(shown) :]
         if shown:
-            self._spoken = True
+            self._has_text = True
             self._parts.append(TextChunk(shown))
 
     def _call(self, calls: Sequence[ToolCall], rest: str) -> bool:
@@ -179,25 +181,25 @@ class CallParser:
         text = self._held
         for tag, close in TAGS.items():
             if text.startswith(tag):
-                return self._tagged(text, tag, close, last=last, cut=cut)
+                return self._parse_tagged(text, tag, close, last=last, cut=cut)
         if text.startswith(LISTED):
-            return self._listed(text, last=last, cut=cut)
+            return self._parse_listed(text, last=last, cut=cut)
         if text.startswith(CODED):
-            return last and self._coded(text, cut=cut)
+            return last and self._parse_coded(text, cut=cut)
         begin = text.lstrip(" \t")
         if not last and begin and LISTED.startswith(begin):
             return False
         if self._at_line_start and FENCE.startswith(begin[:3]) and begin:
-            return self._fenced(text, begin, last=last, cut=cut)
+            return self._parse_fenced(text, begin, last=last, cut=cut)
         if self._at_line_start and begin[:1] in ("{", "[") and not self._in_block:
-            return self._bare(text, begin, last=last, cut=cut)
+            return self._parse_bare(text, begin, last=last, cut=cut)
         if not last:
             return False
         self._take_text(len(text))
         return True
 
-    def _tagged(self, text: str, tag: str, close: str, *, last: bool, cut: bool) -> bool:
-        """Up to the closing tag, which some models forget before the next call or the end."""
+    def _parse_tagged(self, text: str, tag: str, close: str, *, last: bool, cut: bool) -> bool:
+        """Parse a call up to its closing tag, which some models forget before the next call or the end."""
         ends = [at for mark in (close, tag) if (at := self._find(text, mark, len(tag))) >= 0]
         if not ends and not last:
             return False
@@ -207,7 +209,7 @@ class CallParser:
         body, rest = text[len(tag) : end], text[end:].removeprefix(close)
         calls = calls_in(body, tagged=True)
         if not calls:
-            # Some close the JSON and talk on inside the tag; what stands before the talk is still a call.
+            # Some models add text after the JSON inside the tag; the JSON before it is still a call.
             value = body.lstrip()
             cut_at = end_of_json(value) if value[:1] in ("{", "[") else None
             calls = calls_in(value[:cut_at], tagged=True) if cut_at else []
@@ -217,14 +219,14 @@ class CallParser:
         return self._call(calls or [broken_call(body, self._tools)], rest)
 
     def _find(self, text: str, mark: str, start: int) -> int:
-        """As ``str.find``; what was not in the held text is not looked for again."""
+        """Like ``str.find``, but a mark that is absent from the held text is not searched again."""
         at = -1 if mark in self._absent else text.find(mark, start)
         if at < 0:
             self._absent.add(mark)
         return at
 
-    def _listed(self, text: str, *, last: bool, cut: bool) -> bool:
-        """A JSON list, or a name and its arguments."""
+    def _parse_listed(self, text: str, *, last: bool, cut: bool) -> bool:
+        """Parse a JSON list of calls, or a name and its arguments."""
         value, form = text[len(LISTED) :].lstrip(), "{}"
         if value[:1] not in ("{", "["):
             named = _LISTED_NAME.match(value[:LISTED_HEAD])
@@ -240,8 +242,8 @@ class CallParser:
         body = form.format(value[:end])
         return self._call(calls_in(body, tagged=True) or [broken_call(body, self._tools)], value[end:] if end else "")
 
-    def _coded(self, text: str, *, cut: bool) -> bool:
-        """JSON, or the code itself: it is the rest of the answer."""
+    def _parse_coded(self, text: str, *, cut: bool) -> bool:
+        """Parse JSON, or plain code: the rest of the answer is the call."""
         body = text[len(CODED) :].strip()
         if cut or not body:
             return self._as_text(len(text))
@@ -250,7 +252,7 @@ class CallParser:
             calls = [new_call(PYTHON, {"code": body})]
         return self._call(calls, "") if calls else self._as_text(len(text))
 
-    def _fenced(self, text: str, begin: str, *, last: bool, cut: bool) -> bool:
+    def _parse_fenced(self, text: str, begin: str, *, last: bool, cut: bool) -> bool:
         head, newline, body = begin.partition("\n")
         if not newline and not last:
             return False
@@ -276,14 +278,14 @@ class CallParser:
         return True
 
     def _fence_as_text(self, text: str, head: str, newline: str) -> bool:
-        """The line of a fence is text, and so is all up to the fence that closes it."""
+        """Return the line of a fence as text; everything up to the closing fence is text as well."""
         self._false_starts += 1
         if head.startswith(FENCE) and FENCE not in head[len(FENCE) :].lstrip("`"):
             self._in_block = not self._in_block
         self._take_text(len(text) - len(text.lstrip(" \t")) + len(head) + len(newline))
         return True
 
-    def _bare(self, text: str, begin: str, *, last: bool, cut: bool) -> bool:
+    def _parse_bare(self, text: str, begin: str, *, last: bool, cut: bool) -> bool:
         may_be = may_be_call(begin)
         if may_be is None and not last:
             return False
@@ -298,6 +300,6 @@ class CallParser:
         return self._as_text(len(text) - len(begin) + 1)
 
     def _as_text(self, size: int) -> bool:
-        """What looked like a call and is none."""
+        """Return text that looked like a call and is none. Always True, as ``_step`` expects."""
         self._take_text(size)
         return True

@@ -1,7 +1,7 @@
-"""A chat template rendered the way its author tested it: by transformers' own sandboxed Jinja, without a tokenizer.
+"""Renders a chat template as its author tested it: by transformers' sandboxed Jinja, without a tokenizer.
 
-The C++ engine beside it is quicker to start, but invents a tool prompt of its own for templates that know no tools and
-does not run every template.
+openvino-genai's C++ engine starts faster, but it invents a tool prompt for templates without tools and cannot run every
+template.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from agent_kernel.engines.local.backend import ChatMessage
 
 
 class ChatTemplate:
-    """``tokens`` are the special tokens that templates name: ``bos_token``, ``eos_token``."""
+    """``tokens`` are the special tokens that templates refer to: ``bos_token``, ``eos_token``."""
 
     def __init__(self, source: str, **tokens: str) -> None:
         self._source = source
         self._tokens = tokens
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Ready for the assistant to go on. Raises EngineError where jinja2 or transformers is missing, and whatever
-        the template does."""
+        """Render a prompt for the assistant to continue. Raises EngineError if jinja2 or transformers is missing, and
+        any error that the template raises."""
         try:
-            # Not where the module is imported: half a second, and only models whose template lists tools pay it.
+            # Imported here because it takes half a second, and only templates with tools need it.
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
             from transformers.utils.chat_template_utils import render_jinja_template
         except ImportError as error:

@@ -1,13 +1,13 @@
-"""Tool calls as fenced code, for models too small to write JSON: the fence is the call, its content the code.
+"""The code-fence tool protocol, for models too small to write JSON: a fenced block is a call, its content the code.
 
-Whether to call is read off the model's first token: it calls when the fence is at most ``margin`` (natural log) less
-likely than its best first token. Then the fence is forced and the code decoded until the fence closes. After a result
-the model answers in text; a call that failed is tried once more without showing the failed code. Code for a question
-that names a file begins with the line that reads it. What the model can not be trusted to say is said without it
-(``fence_answer.py``): that the last try failed, and what several rows of output mean.
+The first token decides whether the model calls: it does if the fence is at most ``margin`` (natural log) less likely
+than the best first token. The fence is then forced, and the code decoded until the fence closes. After a result the
+model answers in text; a failed call is tried once more without showing the failed code. Code for a question that names
+a file begins with the line that reads it. Two answers are given without the model, which is unreliable there
+(``code_fence_answer.py``): that the last try failed, and what several rows of output mean.
 
-Only the tool named ``python`` is offered. Others of a request are called when ``tool_choice`` says that one must be
-(``forced_call.py``); with ``auto`` the model does not hear of them.
+Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
+(``forced_call.py``); with ``auto`` the model is not shown them.
 """
 
 from __future__ import annotations
@@ -28,39 +28,40 @@ from agent_kernel.engines.local.tool_calling import code_fence_answer, code_fenc
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
-"""For a question out of the blue. Of 34 fresh ones, 1 of 14 tasks was above and 2 of 20 chats were below; at 4 it was
-none and 6 (Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py)."""
+"""For a question without any reference to data. Of 34 first questions, 1 of 14 tasks was above it and 2 of 20 chats
+were below; with 4 it was none and 6 (Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py)."""
 NAMED_MARGIN = 4.0
-"""For a question that names a variable or a file, or follows a turn in which code ran: without code, a small model
-makes its answer up or reads it off the one row it was shown, which is worse than code for chat. Of 34 fresh ones, no
-task of 20 was above and 4 of 14 chats were below; fewer are below 2, but follow-ups of the quickstart are above it."""
+"""For a question that names a variable or a file, or follows a turn in which code ran. Without code, a small model
+invents its answer or derives it from the one row that it was shown, which is worse than unnecessary code. Of 34
+questions, no task of 20 was above it and 4 of 14 chats were below; fewer are below 2, but follow-up questions of the
+quickstart are above 2."""
 FILE_MARGIN = 12.0
-"""For a question that names a file whose head the model is shown: what the head does not show, only code can tell."""
+"""For a question that names a file whose head the model is shown: anything beyond the head needs code."""
 MAX_CODE_TOKENS = 512
 RETRIES = 1
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
 CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
-"""Code without a line that begins with "im" or "fr": its names are imported already, and after an import line a small
-model goes on with the tutorial it learned the line from, file names included. A retry is free to import."""
+"""Code without a line that begins with "im" or "fr": the usual names are already imported, and after an import line a
+small model continues with the tutorial from which it learned the line, including its file names. A retry may import."""
 NO_READING = r"(?:[^r]|r(?:r|er|ear|eadr)*(?:[^re]|e[^ra]|ea[^rd]|ead[^r_]))*(?:r(?:r|er|ear|eadr)*(?:e(?:ad?)?)?)?"
-"""Code without "read_": a retry about tables that exist, which reads no file in their place."""
+"""Code without "read_", for a retry about existing tables: it must not read a file in their place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """``template`` is the model's chat template: one that knows thinking gets an empty block where code may come, since
-    the first token decides; without tools the model may think, and that comes apart."""
+    """``template`` is the model's chat template. If it supports reasoning, an empty reasoning block is inserted where
+    code is possible, since the first token decides; without tools the model may reason, which is separated."""
 
     margin: float = MARGIN
     named_margin: float = NAMED_MARGIN
     template: str = ""
 
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one round, its EndChunk last. Raises InvalidRequest when the request contradicts itself, and
+        """Yield the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request, and
         OutputInvalid."""
         forced = must_call(request)
         if request.output is not None:
-            grammar_of(request.output, request.sampling.max_tokens)  # refused before anything is decoded
+            grammar_of(request.output, request.sampling.max_tokens)  # raises before anything is decoded
         if forced and not _has_python(forced):
             chunks = forced_call(code_fence_prompt.chat(request.messages, tools=False), forced, request, completer)
         else:
@@ -70,7 +71,7 @@ class Fence:
                 yield chunk
 
     async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
-        """Code or text. ``must``: it is code."""
+        """Yield code or text; ``must``: code."""
         offered = request.tool_choice != "none" and _has_python(request.tools)
         _, turns = code_fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
@@ -108,7 +109,7 @@ class Fence:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
-        """The prompt by which code or words are chosen."""
+        """Return the prompt whose first token decides between code and text."""
         fewer = code_fence_prompt.without_earlier(messages)
         if fewer is messages:
             return prompt
@@ -123,22 +124,14 @@ class Fence:
     async def _code(
         self, prompt: str, reading: str, request: EngineRequest, completer: Completer, regex: str | None
     ) -> AsyncGenerator[Chunk, None]:
-        """One call, whose code begins with the lines of ``reading``."""
+        """Yield one call, whose code begins with the lines of ``reading``."""
         completion = DecodedCompletion(prompt)
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
-        deltas = completer.stream(
-            completion,
-            decoding,
-            forced=code_fence_prompt.OPEN + reading,
-            stop=(code_fence_prompt.CLOSE,),
-            keep_stop=True,
-        )
-        async with aclosing(deltas):
-            async for _ in deltas:
-                pass
-        if completion.finish == "length":  # half a program must not run; the person sees how far it came
+        forced = code_fence_prompt.OPEN + reading
+        await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
+        if completion.finish == "length":  # an incomplete program must not run, but the user sees it
             yield TextChunk(code_fence_prompt.code_block(reading + completion.text))
             yield EndChunk("length", completion.usage)
             return
@@ -151,7 +144,7 @@ class Fence:
         self, prompt: str, request: EngineRequest, completer: Completer, offered: bool
     ) -> AsyncGenerator[Chunk, None]:
         completion = DecodedCompletion(prompt)
-        # With tools offered, text that opens a fence would be code that nobody runs.
+        # If tools are offered, a fence in text would be code that is not run.
         stop = (*request.sampling.stop, *((code_fence_prompt.CLOSE,) if offered else ()))
         decoding = decoding_options(request.sampling)
         deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
@@ -168,7 +161,7 @@ def _has_python(tools: Sequence[ToolSpec]) -> bool:
 async def _sentence_or_rows(
     chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
 ) -> AsyncGenerator[Chunk, None]:
-    """The model's sentence about the rows if it agrees with them, else the rows as they are."""
+    """Yield the model's sentence about the rows if it agrees with them, otherwise the rows themselves."""
     written: list[TextChunk] = []
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -177,15 +170,15 @@ async def _sentence_or_rows(
                 continue
             if isinstance(chunk, EndChunk):
                 sentence = "".join(part.text for part in written)
-                true = code_fence_answer.agrees(sentence, rows, question)
-                for part in written if true else [TextChunk(code_fence_answer.in_rows(rows))]:
+                agrees = code_fence_answer.agrees(sentence, rows, question)
+                for part in written if agrees else [TextChunk(code_fence_answer.in_rows(rows))]:
                     yield part
             yield chunk
 
 
 async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
-    """How much less likely (natural log) the fence is than the best first token, 0 when it is that, infinite where the
-    model tells no probabilities; and what asking cost."""
+    """Return how much less likely (natural log) the fence is than the best first token, and the usage. 0 if the fence
+    is the best one, infinite if the backend reports no probabilities."""
     free = await completer.first_token(prompt)
     if free.text.startswith(code_fence_prompt.CLOSE):
         return 0.0, free.usage
@@ -196,8 +189,8 @@ async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
 
 
 def _after(spent: Usage, usage: Usage) -> Usage:
-    """Usage of the decode as the person met it: the router's time counts, and so does what it found in the cache (the
-    decode itself finds all of the prompt there). Its two tokens are not counted as written."""
+    """Return the usage of the round. It includes the time of the decision, and the tokens that the decision found in
+    the cache, since the decode itself finds the whole prompt there. The two tokens of the decision are not counted."""
     if not spent.prompt_tokens:
         return usage
     return replace(

@@ -1,7 +1,7 @@
-"""What a small model can not be trusted to say: that it failed, and what several rows of output mean; pure.
+"""Answers for which a small model is unreliable: that it failed, and what several rows of output mean. Pure.
 
-A sentence about a table is kept when every number in it stands in a row that the sentence names, or when it has a
-number of each of the rows that have no words. Otherwise the rows themselves are the answer.
+A model's sentence about a table is kept if each of its numbers is in a row that the sentence names, or if it contains a
+number of each row without words. Otherwise the rows themselves are the answer.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ FOOTER = re.compile(
     r"|\((?:A draft|Draft)\b.*\)|\(no output\)"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
-"""Where the list of the files begins that the code made."""
+"""The beginning of the list of files that the code created."""
 EACH = re.compile(
     r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
 )
-"""Words of a question whose answer is all the rows."""
+"""Words of a question to which all rows are the answer."""
 ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
 
 
 def error_line(text: str) -> str:
-    """The line of a result that says what went wrong: the last one that names an exception, not a note after it."""
+    """Return the line of a result that states the error: the last one with an exception, not a note after it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if ERROR.fullmatch(line)]
-    said = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
-    return (named or said or lines or ["an error"])[-1]
+    no_notes = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
+    return (named or no_notes or lines or ["an error"])[-1]
 
 
 def plain(result: Message, rows: Sequence[str], question: str) -> str:
-    """The answer where the model has no choice: rows that were asked for, or a failure. Empty where it has one."""
+    """Return the answer if it does not depend on the model: rows that were asked for, or a failure. Otherwise empty."""
     return in_rows(rows) if rows and EACH.search(question) else failure(result)
 
 
 def failure(result: Message) -> str:
-    """What is said of a call that failed for the last time; empty for one that did not fail."""
+    """Return the answer for a call that failed for the last time; empty for one that did not fail."""
     if result.status == "timeout":
         return OUT_OF_TIME
     return FAILED.format(error=error_line(result.text)) if result.status == "error" else ""
 
 
 def rows_of(output: str) -> list[str]:
-    """The rows of a result that has several, without what pandas and we add below them; empty if it has one or none."""
+    """Return the rows of a result without the lines that pandas and we add below; empty if there are less than two."""
     lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
     rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
     return rows if len(rows) > 1 else []
 
 
 def in_rows(rows: Sequence[str]) -> str:
-    """The rows as they are, as a block of Markdown. Indented: a fence would look like a call to the model later."""
+    """Return the rows as an indented block of Markdown. A fence would look like a call to the model later."""
     shown = [f"    {row}" for row in rows[:MAX_ROWS]]
     if len(rows) > MAX_ROWS:
         shown.append(f"    ... {len(rows) - MAX_ROWS} more rows")
@@ -66,7 +66,7 @@ def in_rows(rows: Sequence[str]) -> str:
 
 
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
-    """Whether a sentence says something about the rows, and each of its numbers beside the words of its row."""
+    """Whether a sentence is about the rows, and names the row of each of its numbers."""
     said, asked = {word.lower() for word in WORD.findall(sentence)}, set(map(_plain, NUMBER.findall(question)))
     words = [{word.lower() for word in WORD.findall(row)} for row in rows]
     values = [set(map(_plain, NUMBER.findall(row))) for row in rows]
@@ -86,7 +86,7 @@ def _plain(number: str) -> str:
 
 
 def _among(number: str, numbers: set[str]) -> bool:
-    """Also when it is rounded to the decimals that it has."""
+    """Whether ``number`` is one of ``numbers``, possibly rounded to its decimals."""
     if number in numbers:
         return True
     decimals = len(number.partition(".")[2])

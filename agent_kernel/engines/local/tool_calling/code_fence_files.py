@@ -1,8 +1,8 @@
-"""The lines with which code about a named file begins: they read the file under the name that the person gave; pure.
+"""Creates the first lines of code about a named file, which read it into the variable that the user named. Pure.
 
-A kernel tells in hidden context how each file is read ("teas.csv: CSV read by pd.read_csv('teas.csv'), ..."). Such an
-expression is used only if it does nothing but read, and only for a file that the person's own words name: hidden
-context also quotes cell outputs and files, which strangers wrote.
+Hidden context states how a kernel reads each file ("teas.csv: CSV read by pd.read_csv('teas.csv'), ..."). Such an
+expression is used only if it does nothing but read, and only for a file that the user's own text names, since hidden
+context also quotes cell outputs and files from unknown sources.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 FACT = re.compile(
     r"(?:Files: )?(?:(?P<path>\S.*?): (?:[A-Za-z]+ )+?|- (?P<input>[\w.-]+) \(id .*\), )read by (?=pd\.|json\.|open\()"
 )
-"""Of a file that a kernel sees, or of one that was given to the turn."""
+"""A fact about a file that a kernel sees, or about an input file of the turn."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
 LINES = ".splitlines()"
-"""What is read so is called "lines": by that name a small model knows what each of them is."""
+"""A variable that is read like this is named "lines", by which a small model knows what each element is."""
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset({"sep", "parse_dates", "encoding", "lines"})
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
@@ -27,7 +27,7 @@ KIND = (
     r"(?:(?:data\s?frame|table|list|dict(?:ionary)?|variable|string)\s+)?(?:(?:called|named)\s+)?"
 )
 MAX_ASKED = 4_000
-"""Characters of a question that are looked at."""
+"""Characters of a question that are searched."""
 MAX_FACT = 2_000
 GIVEN = (
     re.compile(rf"\b(?:load|read|open|import|get|put)\b.*?\b(?:as|into)\s+{KIND}[`{{]?([A-Za-z_]\w*)", re.I),
@@ -35,7 +35,7 @@ GIVEN = (
     re.compile(r"\b(?:called|named|call it|name it)\s+[`{]?([A-Za-z_]\w*)", re.I),
     re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)"),
 )
-"""How a person names what a file is read into."""
+"""How a user names the variable for a file."""
 NO_NAME = re.compile(
     r"an?|the|its?|th(?:is|at)|my|one|and|with|memory|pandas|python|data|dataframe|table|list|dict|text|string|json|csv"
     r"|dates?|numbers?|file|index",
@@ -45,15 +45,15 @@ WRITES = (
     r"\b(?:save|write|export|store|dump|append|add)\b[^?!\n]*?"
     r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"
 )
-"""Before a file's name: the file is what comes out."""
+"""Text before the name of a file that the code writes."""
 
 
 def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
-    """Code that reads each file of ``hidden`` facts that ``asked`` names, a line each; empty if there is none.
-    ``variables`` exist already: a file is never read over one of them unless the person says so."""
+    """Return a line of code for each file in the ``hidden`` facts that ``asked`` names; empty if there is none.
+    ``variables`` exist already and are not overwritten unless the user asks for it."""
     asked = asked[:MAX_ASKED]
     files = dict(_files(asked, hidden))
-    given = _given(asked) if len(files) == 1 else ""
+    given = _find_name(asked) if len(files) == 1 else ""
     taken = set(variables)
     lines = []
     for path, expression in files.items():
@@ -75,7 +75,7 @@ def _files(asked: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _expression(text: str, path: str) -> str:
-    """The expression that ``text`` begins with, empty if it is none that does nothing but read ``path``."""
+    """Return the expression at the beginning of ``text`` if it only reads ``path``, otherwise an empty string."""
     for end in [at + 1 for at, char in enumerate(text) if char == ")"][:6]:
         try:
             tree = ast.parse(text[:end], mode="eval")
@@ -102,8 +102,8 @@ def _only_reads(tree: ast.Expression, path: str) -> bool:
     )
 
 
-def _given(asked: str) -> str:
-    """The name that the person gave, empty if they gave none."""
+def _find_name(asked: str) -> str:
+    """Return the variable name in the user's text, empty if there is none."""
     for pattern in GIVEN:
         for name in pattern.findall(asked):
             if not NO_NAME.fullmatch(name) and not keyword.iskeyword(name):
@@ -112,7 +112,7 @@ def _given(asked: str) -> str:
 
 
 def _free(path: str, taken: set[str]) -> str:
-    """A name like the file's, which nothing has yet."""
+    """Return an unused variable name derived from the file's name."""
     last = path.replace("\\", "/").rpartition("/")[2]
     stem, _, extension = last.rpartition(".") if "." in last else (last, "", "2")
     name = re.sub(r"\W+", "_", stem, flags=re.ASCII).strip("_").lower() or "data"

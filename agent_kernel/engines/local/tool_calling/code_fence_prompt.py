@@ -1,7 +1,7 @@
-"""A conversation as the code-fence protocol shows it to a small model; pure.
+"""Converts a conversation to the messages that a small model sees in the code-fence protocol. Pure.
 
-A ``python`` call is an assistant's "```python" block, its result a user message "Output:". Worked examples stand before
-the conversation: of everything tried with a 0.5B model, they raised the share of right answers most.
+A ``python`` call becomes an assistant's "```python" block, its result a user message "Output:". Worked examples precede
+the conversation: of all measures tried with a 0.5B model, they raised the share of right answers most.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from agent_kernel.engines.local.tool_calling.code_fence_files import reading_lin
 TOOL = "python"
 EARLIER = "Earlier variables:"
 VARIABLES = ("Variables:", EARLIER)
-"""How the line of hidden context begins that has facts about variables, which the question or the one before names."""
+"""Beginnings of the line of hidden context with facts about variables that this question or the previous one names."""
 FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
-"""Of a variable, in hidden context: its name, then what it is."""
+"""A fact about a variable in hidden context: its name, then its description."""
 TABLES = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
@@ -90,16 +90,16 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "The agent-kernel project made me; it is open source.",
     },
 )
-"""Idioms that a small model lacks: a file with dates, a group by a part of a date, a picture, a question about what
-came before, which is computed and not guessed, and code that makes its own data. The last one shows that not every
-question needs code, and who answers. A small model copies from them where it knows no better, so their names and
-numbers are ones that no real data has: a person who meets one in an answer knows where it comes from."""
+"""Idioms that a small model lacks: a file with dates, grouping by a part of a date, a plot, a question about an earlier
+result, which is computed and not guessed, and code that creates its own data. The last one shows that not every
+question needs code, and who answers. A small model copies from the examples, so their names and numbers occur in no
+real data: a user who sees one in an answer can tell where it comes from."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One turn: what was asked, the hidden context before it included, and what followed. ``hidden`` is that context
-    alone."""
+    """One turn: ``asked`` are the user messages, including the hidden context before the question, which is also in
+    ``hidden``; ``replies`` is what followed."""
 
     asked: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
@@ -107,25 +107,25 @@ class Exchange:
 
     @property
     def names_things(self) -> bool:
-        """A variable of the notebook, or a file of data."""
+        """Whether the turn names a variable of the notebook or a data file."""
         lines = [line for text in self.asked for line in text.splitlines()]
         return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
 
     @property
     def question(self) -> str:
-        """The person's own words."""
+        """The user's own text."""
         return "\n".join(text for text in self.asked if text not in self.hidden)
 
     @property
     def reading(self) -> str:
-        """The lines with which code for this question begins: they read the files that it names."""
+        """The first lines of the code for this question, which read the files that it names."""
         lines = [line for text in self.hidden for line in text.splitlines()]
         variables = [found[1] for line in lines if (found := FACTS.match(line))]
         return reading_lines(self.question, self.hidden, variables)
 
     @property
     def has_its_tables(self) -> bool:
-        """All it asks about is in tables that exist: nothing has to be read."""
+        """Whether the question is about existing tables only, so that no file must be read."""
         tables = any(TABLES.match(line) for text in self.hidden for line in text.splitlines())
         return tables and not FILE.search(self.question) and not LOADS.search(self.question)
 
@@ -135,21 +135,23 @@ class Exchange:
 
     @property
     def awaiting(self) -> Message | None:
-        """The result that nobody has answered yet."""
+        """The last result, if it is not answered yet."""
         return self.replies[-1] if self.replies and self.replies[-1].role == "tool" else None
 
     def ran_python(self, result: Message) -> bool:
-        """Whether this is the result of code. A result from elsewhere may have no name, only the id of its call."""
-        return any(call.id == result.call_id and call.name == TOOL for said in self.replies for call in said.calls)
+        """Whether this is the result of code. It is found by the id of its call, since a result may have no name."""
+        return any(
+            call.id == result.call_id and call.name == TOOL for message in self.replies for call in message.calls
+        )
 
     @property
     def failures(self) -> int:
         return sum(result.status == "error" for result in self.results)
 
     def chat(self, *, retry: bool) -> list[ChatMessage]:
-        """Without the calls that failed and were tried again, of which one line is kept as a note to the question: a
-        small model that sees its own failed code writes the same once more. ``retry``: the last one is tried again."""
-        failed = self._tried_again(retry)
+        """Return the messages without calls that failed and were tried again, of which one line remains as a note to
+        the question: a small model that sees its failed code repeats it. ``retry``: the last call is tried again."""
+        failed = self._failed_before_retry(retry)
         notes = [f"(Note: an earlier try ended with: {error_line(result.text)})" for result in failed]
         dropped = {result.call_id for result in failed}
         shown: list[ChatMessage] = []
@@ -159,12 +161,12 @@ class Exchange:
             if message.role == "tool" and message.call_id not in dropped:
                 shown.append({"role": "user", "content": output_text(message)})
             elif message.role == "assistant":
-                content = _said(message, dropped)
+                content = _assistant_text(message, dropped)
                 if content:
                     shown.append({"role": "assistant", "content": content})
         return shown
 
-    def _tried_again(self, retry: bool) -> list[Message]:
+    def _failed_before_retry(self, retry: bool) -> list[Message]:
         last_call = max((at for at, message in enumerate(self.replies) if message.calls), default=-1)
         again = [message for message in self.replies[: max(0, last_call)] if message.role == "tool"]
         if retry and self.awaiting is not None:
@@ -173,7 +175,7 @@ class Exchange:
 
 
 def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
-    """The instructions, and the turns in order. A user message right after another one belongs to the same turn."""
+    """Return the instructions, and the turns in order. Consecutive user messages belong to one turn."""
     instructions = " ".join(message.text for message in messages if message.role == "system")
     turns: list[Exchange] = []
     for message in messages:
@@ -191,22 +193,22 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
 
 
 def leans_to_code(turns: Sequence[Exchange]) -> bool:
-    """The last turn's question names a variable or a file, or it follows a turn in which code ran."""
+    """Whether the last question names a variable or a file, or follows a turn in which code ran."""
     return bool(turns) and (turns[-1].names_things or (len(turns) > 1 and bool(turns[-2].results)))
 
 
 def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
-    """For the choice between code and words: without the facts of what the question before named. They would make chat
-    look like a question about data, and an answer look like one that can be read off them."""
-    told = messages[-2] if len(messages) > 1 else None
-    if told is not None and told.hidden and told.text.startswith(EARLIER):
+    """Return the messages for the choice between code and text: without facts about what the previous question named.
+    Those would make chat look like a question about data, and the question look as if the facts answered it."""
+    facts = messages[-2] if len(messages) > 1 else None
+    if facts is not None and facts.hidden and facts.text.startswith(EARLIER):
         return [*messages[:-2], messages[-1]]
     return messages
 
 
 def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:
-    """What the chat template is given. With ``tools`` the rules and the worked examples stand first. A ``retry`` goes
-    without the examples, of which code that failed is often a copy, and may import what it likes."""
+    """Return the messages for the chat template. With ``tools``, the rules and the worked examples come first. A
+    ``retry`` omits the examples, since failed code is often a copy of one, and may import anything."""
     instructions, turns = exchanges(messages)
     rules = (RULES.replace(IMPORTED, "") if retry else RULES) if tools else ""
     system = " ".join(part for part in (instructions, rules) if part)
@@ -219,7 +221,7 @@ def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> li
 
 
 def output_text(result: Message) -> str:
-    """A result as the model reads it."""
+    """Return a result as the model sees it."""
     text = result.text.strip() or "(no output)"
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
     return f"{label}:\n{text}\n\n{ANSWER}"
@@ -229,13 +231,13 @@ def code_block(code: str) -> str:
     return f"{OPEN}{code}{CLOSE}" if code.endswith("\n") else f"{OPEN}{code}\n{CLOSE}"
 
 
-def _said(message: Message, dropped: set[str | None]) -> str:
-    blocks = [_called(call) for call in message.calls if call.id not in dropped]
+def _assistant_text(message: Message, dropped: set[str | None]) -> str:
+    blocks = [_call_text(call) for call in message.calls if call.id not in dropped]
     return "\n".join(part for part in (message.text, *blocks) if part)
 
 
-def _called(call: ToolCall) -> str:
-    """Code, or for another tool than python what it was called with."""
+def _call_text(call: ToolCall) -> str:
+    """Return the code of a call; for a tool other than python its name and arguments."""
     if call.name == TOOL:
         return code_block(str(call.arguments.get("code", call.arguments.get("_raw", ""))))
     return f"{call.name}: {json.dumps(dict(call.arguments), ensure_ascii=False)}"

@@ -1,11 +1,9 @@
-"""A call that must be made, as JSON under a grammar, of a tool that is not ``python``: for models whose template knows
-no tools."""
+"""Decodes a required call of a tool other than ``python`` as JSON under a grammar, for the code-fence protocol."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 
 from agent_kernel.core.errors import InvalidRequest
@@ -22,8 +20,8 @@ CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
 
 
 def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
-    """The tools of which one has to be called now, none when the model may answer in words. Raises InvalidRequest when
-    the request contradicts itself."""
+    """Return the tools of which one must be called; empty if the model may answer in text. Raises InvalidRequest for a
+    contradictory request."""
     choice, tools = request.tool_choice, request.tools
     if choice in ("auto", "none"):
         return ()
@@ -41,33 +39,29 @@ def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
 async def forced_call(
     chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], request: EngineRequest, completer: Completer
 ) -> AsyncGenerator[Chunk, None]:
-    """One call of one of ``tools``; the model chooses among several. Cut by the limit of tokens it is shown as text and
-    not made. Raises InvalidRequest for a tool whose schema makes no grammar."""
-    tool = tools[0] if len(tools) == 1 else await _chosen(chat, tools, completer)
+    """Yield one call of one of ``tools``; the model chooses among several. A call cut by the token limit becomes text.
+    Raises InvalidRequest for a tool whose schema cannot be compiled to a grammar."""
+    tool = tools[0] if len(tools) == 1 else await _choose_tool(chat, tools, completer)
     schema = {"type": "object"} | tool.schema
     decoding = decoding_options(request.sampling)
     grammar, _ = json_grammar(schema, bounds_within(request.sampling.max_tokens or MAX_TOKENS))
-    asked = ASKED.format(name=tool.name, description=tool.description, schema=json_text(schema))
-    completion = DecodedCompletion(await completer.render(with_instruction(chat, asked)))
-    async with aclosing(completer.stream(completion, replace(decoding, grammar=grammar))) as deltas:
-        async for _ in deltas:
-            pass
+    instruction = ASKED.format(name=tool.name, description=tool.description, schema=json_text(schema))
+    completion = DecodedCompletion(await completer.render(with_instruction(chat, instruction)))
+    await completer.run(completion, replace(decoding, grammar=grammar))
     if completion.finish == "length":
         yield TextChunk(completion.text)
         yield EndChunk("length", completion.usage)
         return
-    # What the grammar does not enforce is the toolbox's to judge: the model reads its result.
+    # The toolbox checks what the grammar does not enforce, and the model reads its result.
     yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", tool.name, parse_arguments(completion.text)))
     yield EndChunk("calls", completion.usage)
 
 
-async def _chosen(chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], completer: Completer) -> ToolSpec:
+async def _choose_tool(chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], completer: Completer) -> ToolSpec:
     listed = "\n".join(f"{tool.name}: {tool.description}" for tool in tools)
     prompt = await completer.render(with_instruction(chat, CHOOSE.format(tools=listed)))
     completion = DecodedCompletion(prompt)
     grammar = Rules().grammar(choice(tool.name for tool in tools))
     decoding = replace(decoding_options(Sampling(max_tokens=64)), grammar=grammar)
-    async with aclosing(completer.stream(completion, decoding)) as deltas:
-        async for _ in deltas:
-            pass
+    await completer.run(completion, decoding)
     return next(tool for tool in tools if tool.name == completion.text)

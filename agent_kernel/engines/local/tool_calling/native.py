@@ -1,8 +1,10 @@
-"""Tool calls in the model's own form, through its chat template; read by its declared form or leniently.
+"""The native tool protocol: calls in the model's own form through its chat template, parsed by their declared form or
+leniently.
 
-``auto`` leaves the choice to the model. ``required`` or a name forces a call: its beginning is given to the model, its
-arguments follow the tool's schema by grammar, so it always parses. ``none`` lists the tools all the same, which keeps
-the prefix, and ends the answer where a call would begin. Thinking comes apart and is in no later prompt.
+``auto`` leaves the choice to the model. ``required`` or a name forces a call: the model is given its beginning, and a
+grammar of the tool's schema constrains the arguments, so that it always parses. ``none`` lists the tools nevertheless,
+which keeps the prefix, and ends the answer where a call would begin. Reasoning is separated and is not in later
+prompts.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 from agent_kernel.engines.local.tool_calling.verbatim_calls import Written
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
-"""Ends of turns that a model may write beside the one its vocabulary names, if its template has them."""
+"""Ends of turns that a model may write besides that of its vocabulary, if its template contains them."""
 SHOWN = (*MARKS, *template_response_parser.MARKS, *reasoning.TAGS)
 NAME_TOKENS = 96
 NO_CALL = r"[^\s<\[{`][\s\S]*"
-"""An answer that begins like no call: for a model that insists on calling when it must not."""
+"""An answer that does not begin like a call, for a model that would otherwise call a tool when it must not."""
 
 
 class Native:
-    """``fences``: a fenced python block of this model is a call of the tool python, not an example for the person."""
+    """``fences``: a fenced python block is a call of the tool python, not an example for the user."""
 
     def __init__(self, loaded: LoadedModel, *, fences: bool) -> None:
         self._loaded = loaded
@@ -51,21 +53,23 @@ class Native:
         self._probing = asyncio.Lock()
 
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one round, its EndChunk last. Raises InvalidRequest for a request that contradicts itself, and
-        OutputInvalid for an answer that does not fit the format it was to have."""
+        """Yield the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request, and
+        OutputInvalid for an answer that does not fit the requested format."""
         forced = must_call(request)
         template = await self._template(completer)
         ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
         answer = NativeRound(request, completer, template, self._written, tuple(ends))
-        answer.prompt = await answer.rendered(request.messages)
+        answer.prompt = await answer.render(request.messages)
         if request.sampling.reasoning_effort == "none":
             answer.prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
         if forced:
-            chunks = self._forced(answer, forced)
+            chunks = self._force_call(answer, forced)
         elif request.output is not None:
-            chunks = self._formatted(answer, request.output)
+            chunks = self._in_format(answer, request.output)
+        elif request.tools and request.tool_choice == "auto":
+            chunks = self._free(answer)
         else:
-            chunks = self._unbound(answer)
+            chunks = self._text(answer)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -76,15 +80,11 @@ class Native:
                 self._probe = await probe(completer.render)
         return self._probe
 
-    def _unbound(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
-        free = answer.request.tools and answer.request.tool_choice == "auto"
-        return self._free(answer) if free else self._text(answer)
-
-    async def _formatted(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
-        """Words in their format, unless the first token begins a call."""
+    async def _in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
+        """Yield text in the requested format, unless the first token begins a call."""
         request, completer = answer.request, answer.completer
         plain = answer.prompt
-        answer.prompt = await answer.rendered(request.messages, output)
+        answer.prompt = await answer.render(request.messages, output)
         if request.tools and request.tool_choice == "auto" and await self._calls_first(answer, output):
             answer.prompt = plain
             chunks = self._free(answer)
@@ -96,8 +96,8 @@ class Native:
                 yield chunk
 
     async def _calls_first(self, answer: NativeRound, output: OutputFormat) -> bool:
-        """A special token begins a call too: there is no other to begin with. A bracket does where this model writes
-        calls without tags and the format is no JSON."""
+        """Whether the first token begins a call. A special token does, since no other one can begin an answer; a
+        bracket does if this model writes calls without tags and the format is not JSON."""
         first = await answer.completer.first_token(reasoning.without_thinking(answer.prompt, self._loaded.template))
         text = first.text.strip()
         if not text:
@@ -107,7 +107,7 @@ class Native:
         return bare or any(tag.startswith(text) or text.startswith(tag) for tag in TAGS)
 
     async def _free(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
-        """Text, calls or both, as the model likes."""
+        """Yield text, calls or both, as the model chooses."""
         sampling = answer.request.sampling
         completion = DecodedCompletion(answer.prompt)
         reader = self._reader(answer, answer.request.tools, parallel=answer.request.parallel_calls)
@@ -118,60 +118,60 @@ class Native:
                 for part in reader.push(delta):
                     yield part
                 if reader.done:
-                    # Nothing after this call counts, also not in the history.
+                    # The text after this call is dropped, in the history too.
                     completion.text, completion.finish = completion.text.removesuffix(reader.rest), "stop"
                     break
         if not reader.done:
             cut = completion.finish == "length" or bool(completion.stopped_by(sampling.stop))
             for part in reader.finish(cut=cut):
                 yield part
-        # Not with thinking in it: that is in no later prompt, and the prefix ends there.
+        # Not an answer with reasoning: later prompts omit it, so that the prefix ends there.
         if reader.calls and reader.whole and reader.answer.startswith(completion.text):
             await answer.keep(completion.text, assistant(reader.text, reader.calls))
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
         yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))
 
-    async def _forced(self, answer: NativeRound, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
-        """One call of one of these tools; the model chooses among several."""
+    async def _force_call(self, answer: NativeRound, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
+        """Yield one call of one of ``tools``; the model chooses among several."""
         template, completer, sampling = answer.template, answer.completer, answer.request.sampling
         prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
         tool, head, spent = tools[0], f'{template.opening}{{"name": "{tools[0].name}", "{template.key}":', Usage()
         completion, forced = DecodedCompletion(prompt), head
         if len(tools) > 1:
-            chosen = await self._chosen(answer, prompt, tools)
-            tool = next(tool for tool in tools if f'"{tool.name}"' in chosen.text)
-            head, spent = template.opening + chosen.text, chosen.usage
+            beginning = await self._decode_beginning(answer, prompt, tools)
+            tool = next(tool for tool in tools if f'"{tool.name}"' in beginning.text)
+            head, spent = template.opening + beginning.text, beginning.usage
             completion, forced = DecodedCompletion(prompt + head), ""
         schema = {"type": "object"} | tool.schema
         grammar, _ = json_grammar(schema, bounds_within(sampling.max_tokens or MAX_TOKENS))
         decoding = replace(decoding_options(sampling), grammar=grammar)
         closing = "}" + template.closing
-        await _drain(completer.stream(completion, decoding, forced=forced, closing=closing))
+        await completer.run(completion, decoding, forced=forced, closing=closing)
         usage = _sum(spent, completion.usage)
         if completion.finish == "length":
             yield TextChunk(head + completion.text)
             yield EndChunk("length", usage)
             return
-        # What the grammar does not enforce is the toolbox's to judge: the model reads its result.
+        # The toolbox checks what the grammar does not enforce, and the model reads its result.
         call = new_call(tool.name, parse_arguments(completion.text))
         yield CallChunk(call)
         if prompt == answer.prompt:
             await answer.keep(head + completion.text + closing, assistant("", [call]))
         yield EndChunk("calls", usage)
 
-    async def _chosen(self, answer: NativeRound, prompt: str, tools: Sequence[ToolSpec]) -> DecodedCompletion:
-        """The beginning of a call, up to its arguments. Its tokens are not counted against the limit."""
+    async def _decode_beginning(self, answer: NativeRound, prompt: str, tools: Sequence[ToolSpec]) -> DecodedCompletion:
+        """Decode the beginning of a call, up to its arguments. Its tokens do not count towards the limit."""
         template = answer.template
         beginnings = choice(f'{{"name": "{tool.name}", "{template.key}":' for tool in tools)
         grammar = Rules().grammar(beginnings)
         completion = DecodedCompletion(prompt)
         decoding = replace(decoding_options(replace(answer.request.sampling, max_tokens=NAME_TOKENS)), grammar=grammar)
-        await _drain(answer.completer.stream(completion, decoding, forced=template.opening))
+        await answer.completer.run(completion, decoding, forced=template.opening)
         return completion
 
     async def _text(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
-        """Words only. Where a listed tool would be called the answer ends; a model that had no other is asked again, in
-        a form in which no call begins, and what it says then is text."""
+        """Yield text only. The answer ends where a listed tool would be called. If there was no text before it, the
+        model is asked again with a grammar under which no call can begin."""
         sampling = answer.request.sampling
         spent = Usage()
         for grammar in (None, OutputGrammar("regex", NO_CALL)):
@@ -206,7 +206,7 @@ class Native:
 
 @dataclass(slots=True)
 class NativeRound:
-    """One request on its way: what it asked, and the prompt it became."""
+    """One request and its rendered prompt."""
 
     request: EngineRequest
     completer: Completer
@@ -215,8 +215,8 @@ class NativeRound:
     ends: tuple[str, ...]
     prompt: str = ""
 
-    async def rendered(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
-        """Raises EngineError when the template refuses the conversation."""
+    async def render(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
+        """Render the conversation. Raises EngineError if the template refuses it."""
         tools = self.request.tools
         shown = chat(messages, tools, self.template, self.written.of)
         if output is not None:
@@ -224,26 +224,20 @@ class NativeRound:
         return await self.completer.render(shown, schemas(tools) if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:
-        """The next prompt should begin with this one and ``raw``. Where the template writes the message differently, it
-        will be shown what the model wrote, if that helps."""
+        """Make the next prompt begin with this one and ``raw``. If the template writes the message differently, its
+        original text is used in later prompts, provided that this extends the common prefix."""
         after = [tool_result(call, "done", "success") for call in message.calls]
         wanted = self.prompt + raw + self.template.end
         later = [*self.request.messages, message, *after]
-        if (await self.rendered(later)).startswith(wanted):
+        if (await self.render(later)).startswith(wanted):
             return
         self.written.add(message, raw)
-        if not (await self.rendered(later)).startswith(self.prompt + raw.rstrip()):
+        if not (await self.render(later)).startswith(self.prompt + raw.rstrip()):
             self.written.forget(message)
 
 
-async def _drain(deltas: AsyncGenerator[TextChunk, None]) -> None:
-    async with aclosing(deltas):
-        async for _ in deltas:
-            pass
-
-
 def _sum(first: Usage, second: Usage) -> Usage:
-    """Of two decodes of one answer: the second found the first in the cache."""
+    """Add the usage of two decodes of one answer; the second one found the prompt in the cache."""
     if not first.prompt_tokens:
         return second
     total = first + second

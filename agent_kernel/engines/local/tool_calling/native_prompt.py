@@ -1,7 +1,7 @@
-"""A conversation as the native tool protocol shows it to a model: through its chat template's own means; pure.
+"""Converts a conversation to the messages of a chat template for the native tool protocol. Pure.
 
-What a template has no means for is written as text in the form most models were taught: tools in the system message,
-calls in ``<tool_call>`` tags, results in ``<tool_response>`` tags.
+What a template does not support is written as text in the form that most models were trained on: tools in the system
+message, calls in ``<tool_call>`` tags, results in ``<tool_response>`` tags.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULES = (
 )
 
 Written = Callable[[Message], str | None]
-"""What the model itself wrote for a message with calls, where the template would write it differently."""
+"""Returns the model's original text of a message with calls, if the template would write it differently."""
 
 
 def schemas(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -41,8 +41,8 @@ def schemas(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 def chat(
     messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: Written
 ) -> list[ChatMessage]:
-    """What the chat template is given, beside the tools if it lists them. System messages are joined and stand first;
-    user messages in a row are one, because many templates insist on alternation."""
+    """Return the messages for the chat template, which gets the tools separately if it lists them. System messages are
+    joined and come first. Consecutive user messages become one, because many templates require alternation."""
     system = [message.text for message in messages if message.role == "system" and message.text]
     if tools and not template.tools:
         system.append(RULES.format(tools="\n".join(json.dumps(tool["function"]) for tool in schemas(tools))))
@@ -50,28 +50,28 @@ def chat(
     for message in messages:
         if message.role == "system":
             continue
-        shown += _shown(message, template, written)
-    shown = _paired(shown) if template.results and not template.parallel else shown
+        shown += _convert(message, template, written)
+    shown = _pair_calls(shown) if template.results and not template.parallel else shown
     if system and not template.system:
-        return _joined([{"role": "user", "content": "\n\n".join(system)}, *shown])
+        return _join_user_messages([{"role": "user", "content": "\n\n".join(system)}, *shown])
     head: list[ChatMessage] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
-    return head + _joined(shown)
+    return head + _join_user_messages(shown)
 
 
 def short_id(call_id: str) -> str:
-    """Nine letters and digits: some templates refuse any other id of a call."""
+    """Return an id of nine letters and digits: some templates refuse any other form."""
     if len(call_id) == 9 and call_id.isalnum():
         return call_id
     return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 
 def call_text(call: ToolCall) -> str:
-    """A call as text, for templates that have no form of their own for it."""
+    """Write a call as text, for templates without a form for calls."""
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
     return f"<tool_call>\n{body}\n</tool_call>"
 
 
-def _shown(message: Message, template: TemplateProbe, written: Written) -> list[ChatMessage]:
+def _convert(message: Message, template: TemplateProbe, written: Written) -> list[ChatMessage]:
     if message.role == "tool":
         return [_result(message, template)]
     if message.role == "assistant" and message.calls:
@@ -102,8 +102,8 @@ def _result(message: Message, template: TemplateProbe) -> ChatMessage:
     return {"role": "user", "content": f"<tool_response>\n{text}\n</tool_response>"}
 
 
-def _paired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """One message for each call, followed by its result: for templates that take one call at a time."""
+def _pair_calls(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return one message for each call, followed by its result, for templates that accept one call per message."""
     shown: list[ChatMessage] = []
     results = {message["tool_call_id"]: message for message in messages if message["role"] == "tool"}
     split: set[str] = set()
@@ -120,7 +120,8 @@ def _paired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return shown
 
 
-def _joined(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+def _join_user_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+    """Join consecutive user messages."""
     shown: list[ChatMessage] = []
     for message in messages:
         if shown and message["role"] == "user" == shown[-1]["role"]:

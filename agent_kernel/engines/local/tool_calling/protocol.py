@@ -1,4 +1,4 @@
-"""How models call tools: one strategy per model, by the name the catalog gives."""
+"""The tool protocols by name. The catalog states the protocol of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_kernel.engines.local.tool_calling.native import Native
 
 class ToolProtocol(Protocol):
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one round, its EndChunk last; closing the generator stops the decode."""
+        """Yield the chunks of one round, EndChunk last. Closing the generator stops decoding."""
         ...
 
 
@@ -31,7 +31,7 @@ TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingPro
 
 
 def protocol_for(name: str, loaded: LoadedModel) -> ToolProtocol:
-    """``auto`` asks size, template and each request. Raises EngineError for a protocol that does not exist."""
+    """Create the protocol ``name``. Raises EngineError if it does not exist."""
     if name not in TOOL_PROTOCOLS:
         raise EngineError(f"No backend here speaks the tool protocol {name!r}.")
     return TOOL_PROTOCOLS[name](loaded)

@@ -1,4 +1,4 @@
-"""What a chat template can do, found by rendering probes with it and reading the text; never guessed by its name."""
+"""Finds out what a chat template supports by rendering test conversations with it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _OPENERS = re.compile(rf"(?:{'|'.join(map(re.escape, TAGS))})\s*$")
 
 @dataclass(frozen=True, slots=True)
 class TemplateProbe:
-    """``tools``: the template lists them; ``results``: it takes the role tool, ``parallel``: several of them for one
-    message; ``system``: it takes that role; ``text_arguments``: it wants a call's arguments as JSON text.
+    """``tools``: the template lists them. ``results``: it accepts the role tool, ``parallel``: several results for one
+    message. ``system``: it accepts that role. ``text_arguments``: it requires a call's arguments as JSON text.
 
-    ``opening`` and ``closing`` stand around the JSON of a call, whose arguments are called ``key``; ``json`` is False
-    where the template writes calls in another form. ``end`` is the tag that ends a turn, empty if there is none.
+    ``opening`` and ``closing`` enclose the JSON of a call, in which ``key`` is the name of the arguments; ``json`` is
+    False if the template writes calls in another form. ``end`` is the tag that ends a turn, empty if there is none.
     """
 
     tools: bool = False
@@ -58,26 +58,27 @@ class TemplateProbe:
 
 
 async def probe(render: Render) -> TemplateProbe:
-    """``render`` as ``Completer.render``: raises EngineError for what the template refuses."""
+    """Run the test conversations. ``render`` is ``Completer.render``, which raises EngineError if the template refuses
+    one."""
 
-    async def rendered(*messages: ChatMessage) -> str:
+    async def render_or_empty(*messages: ChatMessage) -> str:
         try:
             return await render(messages, TOOLS)
         except EngineError:
             return ""
 
-    asked = await rendered(USER)
-    told = await rendered({"role": "system", "content": SYSTEM}, USER)
-    answered = await rendered(USER, {"role": "assistant", "content": WORD}, {"role": "user", "content": NEXT})
-    text_arguments = not await rendered(USER, *_round(1, as_text=False))
-    one = await rendered(USER, *_round(1, as_text=text_arguments))
-    two = await rendered(USER, *_round(2, as_text=text_arguments))
-    head, _, tail = answered.partition(WORD)
+    asked = await render_or_empty(USER)
+    with_system = await render_or_empty({"role": "system", "content": SYSTEM}, USER)
+    with_answer = await render_or_empty(USER, {"role": "assistant", "content": WORD}, {"role": "user", "content": NEXT})
+    text_arguments = not await render_or_empty(USER, *_round(1, as_text=False))
+    one = await render_or_empty(USER, *_round(1, as_text=text_arguments))
+    two = await render_or_empty(USER, *_round(2, as_text=text_arguments))
+    head, _, tail = with_answer.partition(WORD)
     if not (asked and TOOL in asked):
-        return TemplateProbe(system=SYSTEM in told, end=_end(tail))
-    called = await rendered(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
-    # Some templates list the tools before the last user message, so what comes before a call is seen where that is the
-    # first, and what comes after it where another follows.
+        return TemplateProbe(system=SYSTEM in with_system, end=_end(tail))
+    called = await render_or_empty(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
+    # Some templates list the tools before the last user message. The text before a call is therefore read where there
+    # is only one user message, and the text after it where another one follows.
     opening, _, key = _form(one or called, asked, head, tail)
     _, closing, _ = _form(called, asked, head, tail)
     plain = TemplateProbe()
@@ -85,7 +86,7 @@ async def probe(render: Render) -> TemplateProbe:
         tools=True,
         results=RESULT in one,
         parallel=RESULT in two and SECOND in two,
-        system=SYSTEM in told,
+        system=SYSTEM in with_system,
         text_arguments=text_arguments,
         json=bool(key),
         opening=opening if key else plain.opening,
@@ -96,7 +97,7 @@ async def probe(render: Render) -> TemplateProbe:
 
 
 def _round(calls: int, *, as_text: bool) -> list[ChatMessage]:
-    """A message with calls, and their results."""
+    """Return a message with calls, and their results."""
     arguments: Any = '{"city": "Oslo"}' if as_text else {"city": "Oslo"}
     ids = [f"probeid{at:02d}" for at in range(calls)]
     made = [{"id": key, "type": "function", "function": {"name": TOOL, "arguments": arguments}} for key in ids]
@@ -108,14 +109,15 @@ def _round(calls: int, *, as_text: bool) -> list[ChatMessage]:
 
 
 def _end(tail: str) -> str:
-    """The tag that stands right after an answer."""
+    """Return the tag right after an answer."""
     tag = _TAG.match(tail)
     return tag[1] if tag else ""
 
 
 def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]:
-    """What stands before and after the JSON of a call, and the name of its arguments, which is empty where the call is
-    no JSON. ``asked`` ends where the model goes on, ``head`` where its words begin, ``tail`` begins where they end."""
+    """Return the text before and after the JSON of a call, and the name of its arguments, which is empty if the call is
+    not JSON. ``asked`` ends where the model continues, ``head`` where its text begins; ``tail`` begins where it
+    ends."""
     starts = [asked, asked.rstrip().removesuffix(open_tag(asked).rstrip()), head]
     start = max((len(text) for text in starts if called.startswith(text)), default=-1)
     for found in re.finditer(r"\{", called[max(0, start) :]):

@@ -1,7 +1,7 @@
-"""Answers whose calls are not JSON in tags, read by transformers' response parser from a declared form.
+"""Parses answers whose calls are not JSON in tags, with transformers' response parser and a declared form.
 
-The form is what the model's tokenizer declares, else one of FORMS, chosen by what its chat template writes. JSON calls
-are read by ``call_parser.py`` alone: it reads the same forms, and also what models write instead of them.
+The form is declared by the model's tokenizer, or is one of FORMS, chosen by its chat template. JSON calls are parsed by
+``call_parser.py`` only, which also accepts what models write instead of the declared form.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
-"""What a chat template must contain, and how transformers' parser is told to read such answers (its response template
-specification, version 1)."""
+"""Strings that a chat template must contain -> the response template for transformers' parser (version 1 of its
+specification)."""
 MARKS = ("<|tool_call>", "<tool_call|>", '<|"|>', "<function=", "</function>")
 
 
 def form_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
-    """None where the calls of this model are JSON, as far as anybody says."""
+    """Return the form of this model's calls; None if they are JSON, or if no form is known."""
     if loaded.response_template is not None:
         return loaded.response_template
     fits = (form for signs, form in FORMS.items() if all(sign in loaded.template for sign in signs))
@@ -68,12 +68,12 @@ def form_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
 
 
 class DeclaredParser:
-    """``push`` text, then ``finish``, as of ``CallParser``, which reads what the form calls content. Raises ImportError
-    where transformers is missing, ValueError for a form that it does not understand."""
+    """``push`` text, then ``finish``, as with ``CallParser``, which parses the content of the form. Raises ImportError
+    if transformers is missing, and ValueError for an invalid form."""
 
     def __init__(self, form: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], content: CallParser) -> None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        # The one place that imports transformers' parser, in the worker, for models that need it.
+        # The only import of transformers' parser: in the worker, for models that need it.
         from transformers.utils.chat_parsing import ResponseParser
 
         self._new: Callable[[], Any] = lambda: ResponseParser(dict(form), "", tools=[dict(tool) for tool in tools])
@@ -93,13 +93,13 @@ class DeclaredParser:
 
     def push(self, text: str) -> list[Part | ReasoningChunk]:
         parts: list[Part | ReasoningChunk] = []
-        # One character at a time: then it is known which text an event stands for.
+        # One character at a time, so that the text of each event is known.
         for char in text:
             self._raw += char
             try:
                 events = self._parser.feed(char)
             except ValueError:
-                parts += self._failed()
+                parts += self._recover()
             else:
                 parts += self._read(events)
         return parts
@@ -112,13 +112,13 @@ class DeclaredParser:
             try:
                 _, events = self._parser.finalize()
             except ValueError:
-                parts += self._failed()
+                parts += self._recover()
             else:
                 parts += self._read(events)
         return parts + list(self._content.finish(cut=cut))
 
-    def _failed(self) -> list[Part | ReasoningChunk]:
-        """What can not be read as the form says: a call whose text the toolbox answers, or text."""
+    def _recover(self) -> list[Part | ReasoningChunk]:
+        """Handle text that does not have the form: it becomes a broken call, which the toolbox answers, or text."""
         raw, field = self._raw, self._open
         self._parser, self._raw, self._open = self._new(), "", ""
         if field == CALLS:

@@ -1,7 +1,7 @@
-"""What a model wrote itself for messages with calls, where its chat template would write them differently.
+"""Keeps the original text of messages with calls where the chat template would write them differently.
 
-A cache of this process, like the ids behind it: without it the template's own form is used, and the prefix of that
-turn is computed again.
+It is a cache of this process, like the ids of the prefix cache. Without an entry the template's form is used, and the
+prefix of that turn is computed again.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ CHARS = 4_000_000
 
 
 class Written:
-    """By the ids of the calls, which nobody else gives; least recently used messages go first."""
+    """Texts by the id of a message's first call. The least recently used ones are dropped first."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, tuple[Message, str]] = OrderedDict()
         self._chars = 0
 
     def of(self, message: Message) -> str | None:
-        """None where nothing is known of this message, or it was changed since."""
+        """Return the text of a message; None if it is unknown, or if the message has changed since."""
         if not message.calls or message.calls[0].id not in self._texts:
             return None
-        said, text = self._texts[message.calls[0].id]
+        original, text = self._texts[message.calls[0].id]
         self._texts.move_to_end(message.calls[0].id)
-        return text if (said.text, said.calls) == (message.text, message.calls) else None
+        return text if (original.text, original.calls) == (message.text, message.calls) else None
 
     def add(self, message: Message, text: str) -> None:
         self.forget(message)

@@ -30,14 +30,14 @@ HINT = (
 
 
 class LocalEngine:
-    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``); it is looked up, and the worker
-    started, at the first request, and again at the first one after a failure or an unload. ``python`` is an interpreter
-    that has the model libraries, or tells one each time a worker is started. ``sources`` are those that may be asked
-    about a model that is not here. ``protocol`` is a tool protocol instead of the model's own.
+    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``). It is looked up and the worker is
+    started at the first request, and again at the first request after a failure or an unload. ``python`` is an
+    interpreter with the model libraries, or a function that returns one for each start of a worker. ``sources`` may be
+    asked about a model that is not on this machine. ``protocol`` replaces the model's own tool protocol.
 
-    It is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than ``reserve_gb`` of
-    memory (0 = a tenth, 1 GiB at least) are left for a person's own programs: then running requests are still answered
-    and new ones refused, down to a quarter of that, where all end.
+    The model is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than
+    ``reserve_gb`` of memory (0 = a tenth, 1 GiB at least) is left for the user's own programs. Running requests are
+    then still answered and new ones refused; below a quarter of the reserve all requests end.
 
     Raises from ``stream``: UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow,
     EngineCrashed (the worker ended or hung ``silent_s`` seconds; every request that ran gets it, the next request
@@ -89,7 +89,7 @@ class LocalEngine:
         if self._worker is not None and not self._worker.alive:
             self._state = "unloaded"
         if self._model is None:
-            self._model = self._installed()
+            self._model = self._find_installed()
         length = self._context_length or (self._model.context_length if self._model else 0)
         return EngineInfo(self._name, True, length, self._sees, self._state, self._details)
 
@@ -220,7 +220,7 @@ class LocalEngine:
             self._watch.touch()
             self._left = None
             self._loading = asyncio.create_task(self._load(), name="model load")
-            self._loading.add_done_callback(self._load_ended)
+            self._loading.add_done_callback(self._on_load_end)
             if self._watching is None or self._watching.done():
                 self._unwatch = asyncio.Event()
                 self._watching = asyncio.create_task(self._keep_watch(), name="watch over the model")
@@ -241,12 +241,12 @@ class LocalEngine:
         await self._drop()
         self._state = "loading"
         try:
-            self._at("looking for the model", None)
+            self._report_stage("looking for the model", None)
             model = self._model = await asyncio.to_thread(self._resolve, asyncio.get_running_loop())
-            options = await asyncio.to_thread(self._fitted, model)
-            self._at("starting", None)
+            options = await asyncio.to_thread(self._fit_to_memory, model)
+            self._report_stage("starting", None)
             self._worker = await WorkerProcess.start(self._interpreter(), self._cache_dir, self._silent_s)
-            ready = await self._worker.load(model, self._protocol or model.protocol, options, self._at)
+            ready = await self._worker.load(model, self._protocol or model.protocol, options, self._report_stage)
             if self._give_way:
                 self._worker.send({"type": "give_way", "busy": True})
         except BaseException:
@@ -260,17 +260,17 @@ class LocalEngine:
         return self._python if isinstance(self._python, str) else self._python()
 
     def _resolve(self, loop: asyncio.AbstractEventLoop) -> LocalModel:
-        """In a thread. A file that must be rewritten first tells how far that is."""
+        """Find the model; runs in a thread. Reports the progress of a file that must be rewritten first."""
 
         def rewriting(progress: Progress) -> None:
             if progress.total and progress.stage in ("rewrite", "verify"):
                 stage = "rewriting the model as Q8_0 (once)" if progress.stage == "rewrite" else "checking the file"
-                loop.call_soon_threadsafe(self._at, stage, progress.done / progress.total)
+                loop.call_soon_threadsafe(self._report_stage, stage, progress.done / progress.total)
 
         backend = self._options.backend
         return catalog.resolve(self._name, self._cache_dir, rewriting, backend=backend, sources=self._sources)
 
-    def _fitted(self, model: LocalModel) -> LoadOptions:
+    def _fit_to_memory(self, model: LocalModel) -> LoadOptions:
         """Fit the options to the memory; runs in a thread. Raises OutOfMemory before anything is loaded."""
         memory = self._memory()
         if memory is None:
@@ -280,23 +280,23 @@ class LocalEngine:
             model, self._options, self._cache_dir, memory=memory, reserve=reserve, holders=largest_processes
         )
 
-    def _load_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_load_end(self, task: asyncio.Task[None]) -> None:
         self._loading = None
-        # Read here too, so that a failure nobody waits for any more is not reported as lost.
+        # Read the exception, so that asyncio does not report a failure for which nobody waits any more.
         if task.cancelled() or task.exception() is not None:
             self._state = "failed"
 
-    def _at(self, stage: str, fraction: float | None) -> None:
+    def _report_stage(self, stage: str, fraction: float | None) -> None:
         self._stage = (stage, fraction)
         self._staged.set()
 
-    def _installed(self) -> LocalModel | None:
+    def _find_installed(self) -> LocalModel | None:
         if catalog.is_path(self._name):
             return None
         try:
             return catalog.installed(self._name, self._cache_dir, self._options.backend)
         except AgentKernelError:
-            return None  # ``stream`` says what is wrong with it
+            return None  # ``stream`` raises the error
 
     async def _drop(self) -> None:
         worker, self._worker = self._worker, None

@@ -71,10 +71,10 @@ def request_from_json(body: dict[str, Any]) -> EngineRequest:
 
 
 def _fill_media(message: Message, media: dict[str, bytes]) -> Message:
-    def filled(part: Part) -> Part:
+    def fill(part: Part) -> Part:
         return replace(part, data=media.get(part.hash)) if isinstance(part, Media) else part
 
-    return replace(message, parts=tuple(map(filled, message.parts))) if message.media else message
+    return replace(message, parts=tuple(map(fill, message.parts))) if message.media else message
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def chunk_from_json(body: dict[str, Any]) -> Chunk:
     try:
         return _chunk(body)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise EngineCrashed(f"The model worker sent what is no chunk: {error!r}.") from error
+        raise EngineCrashed(f"The model worker sent something that is not a chunk: {error!r}.") from error
 
 
 def _chunk(body: dict[str, Any]) -> Chunk:

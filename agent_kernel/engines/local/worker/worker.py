@@ -144,22 +144,22 @@ class ModelWorker:
         assert self._protocol is not None, "the server streams after ready"
         assert self._completer is not None
         try:
-            shown = await self._media.shown(request_from_json(body))
-            tell = functools.partial(self._queued, key)
-            completer = self._completer.showing(shown.pictures).telling(shown.request.session, tell)
+            prepared = await self._media.prepare(request_from_json(body))
+            tell = functools.partial(self._send_position, key)
+            completer = self._completer.showing(prepared.pictures).telling(prepared.request.session, tell)
             async with (
-                self._admission.place(shown.request.session, tell),
-                aclosing(self._protocol.stream(shown.request, completer)) as chunks,
+                self._admission.place(prepared.request.session, tell),
+                aclosing(self._protocol.stream(prepared.request, completer)) as chunks,
             ):
                 async for chunk in chunks:
                     self._outbox.chunk(key, chunk_to_json(chunk))
         except AgentKernelError as error:
             self._outbox.chunk(key, {"error": error.to_json()})
-        except Exception as error:  # noqa: BLE001  one request's fault is told to that request
+        except Exception as error:  # noqa: BLE001  an error of one request must not end the others
             fault = EngineError(f"The model worker failed: {type(error).__name__}: {error}")
             self._outbox.chunk(key, {"error": fault.to_json()})
 
-    def _queued(self, key: int, position: int) -> None:
+    def _send_position(self, key: int, position: int) -> None:
         self._outbox.chunk(key, chunk_to_json(WaitChunk("queued", position=position)))
 
     async def _beat(self) -> None:

@@ -74,7 +74,7 @@ class WorkerProcess:
                 os.close(fd)
             if not isinstance(error, OSError):
                 raise
-            raise EngineCrashed(f"The model worker can not be started with {python}: {error}.") from error
+            raise EngineCrashed(f"The model worker cannot be started with {python}: {error}.") from error
         os.close(to_worker[0])
         os.close(from_worker[1])
         worker = cls(process, log, silent_s)
@@ -177,7 +177,7 @@ class WorkerProcess:
         except EngineCrashed as error:
             self._fail(error)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            self._fail(EngineCrashed(f"The model worker sent what is no frame of ours: {error!r}."))
+            self._fail(EngineCrashed(f"The model worker sent something that is not a frame: {error!r}."))
         code = await self._wait_for_exit()
         self._fail(EngineCrashed(*self._exit_message(code)))
 
@@ -211,7 +211,7 @@ class WorkerProcess:
             await asyncio.sleep(CHECK_S)
             self._silence += min(time.monotonic() - before, 2 * CHECK_S)
             limit = self._silent_s if self._loaded else max(self._silent_s, LOADING_SILENT_S)
-            # A step may also hang without holding Python's lock: then the beats go on and tell so.
+            # A step may also hang without holding Python's lock: then the beats go on and report it.
             stuck = max(self._silence, self._busy_s if self._loaded else 0.0)
             if stuck > limit:
                 self._fail(

@@ -37,16 +37,16 @@ def test_only_whole_blocks_from_the_beginning_are_reused() -> None:
     blocks = CachedBlocks(block=4, blocks=100)
     blocks.add([1, 2, 3, 4, 5, 6, 7, 8, 9])
 
-    assert blocks.reused([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) == 8
-    assert blocks.reused([1, 2, 3, 4, 5, 6, 7, 0, 9, 10]) == 4
-    assert blocks.reused([0, 2, 3, 4, 5, 6, 7, 8]) == 0
+    assert blocks.count_reused([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) == 8
+    assert blocks.count_reused([1, 2, 3, 4, 5, 6, 7, 0, 9, 10]) == 4
+    assert blocks.count_reused([0, 2, 3, 4, 5, 6, 7, 8]) == 0
 
 
 def test_the_last_token_of_a_prompt_is_always_computed() -> None:
     blocks = CachedBlocks(block=4, blocks=100)
     blocks.add([1, 2, 3, 4])
 
-    assert blocks.reused([1, 2, 3, 4]) == 3
+    assert blocks.count_reused([1, 2, 3, 4]) == 3
 
 
 def test_blocks_beyond_the_cache_are_forgotten_oldest_first() -> None:
@@ -54,5 +54,5 @@ def test_blocks_beyond_the_cache_are_forgotten_oldest_first() -> None:
     blocks.add([1, 2, 3, 4])
     blocks.add([5, 6])
 
-    assert blocks.reused([5, 6, 7]) == 2
-    assert blocks.reused([1, 2, 3, 4, 5]) == 0
+    assert blocks.count_reused([5, 6, 7]) == 2
+    assert blocks.count_reused([1, 2, 3, 4, 5]) == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media import images
-from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES, evenly, frames, opened
+from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES, evenly, frames, open_image
 
 
 def encoded(image: PIL.Image.Image, kind: str = "PNG", **how: object) -> Picture:
@@ -40,18 +40,18 @@ def claiming(width: int, height: int) -> Picture:
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16", "CMYK"])
 def test_pictures_of_every_mode_become_rgb(mode: str) -> None:
-    image = opened(encoded(PIL.Image.new("L", (8, 6), 100).convert(mode), "TIFF"))
+    image = open_image(encoded(PIL.Image.new("L", (8, 6), 100).convert(mode), "TIFF"))
 
     assert (image.mode, image.size) == ("RGB", (8, 6))
 
 
 def test_what_is_transparent_is_white() -> None:
-    assert opened(encoded(PIL.Image.new("RGBA", (2, 2), (0, 0, 0, 0)))).getpixel((0, 0)) == (255, 255, 255)
+    assert open_image(encoded(PIL.Image.new("RGBA", (2, 2), (0, 0, 0, 0)))).getpixel((0, 0)) == (255, 255, 255)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP"])
 def test_an_animation_is_shown_as_a_few_frames_from_the_first_to_the_last(kind: str) -> None:
-    shown = [opened(frame).getpixel((3, 3))[0] for frame in frames(animation(30, kind))]
+    shown = [open_image(frame).getpixel((3, 3))[0] for frame in frames(animation(30, kind))]
 
     assert len(shown) == FRAMES
     assert shown == sorted(shown)
@@ -79,7 +79,7 @@ def test_frames_are_taken_evenly(count: int, wanted: int) -> None:
 @pytest.mark.parametrize("size", [(50_000, 50_000), (1_000_000, 60), (2**31 - 1, 2**31 - 1)])
 def test_a_picture_that_claims_to_be_huge_is_not_opened(size: tuple[int, int]) -> None:
     with pytest.raises(InvalidRequest):
-        opened(claiming(*size))
+        open_image(claiming(*size))
 
 
 def test_an_animation_that_is_too_much_to_draw_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +91,13 @@ def test_an_animation_that_is_too_much_to_draw_is_refused(monkeypatch: pytest.Mo
 
 def test_a_file_that_is_too_large_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="MiB"):
-        opened(Picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(MAX_BYTES)))
+        open_image(Picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(MAX_BYTES)))
 
 
 @pytest.mark.parametrize("head", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"P6 9 9 255\n", b"<svg/>"])
 def test_decoders_that_nobody_needs_stay_shut(head: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        opened(Picture("image/png", head + bytes(300)))
+        open_image(Picture("image/png", head + bytes(300)))
 
 
 WHOLE = [encoded(PIL.Image.effect_noise((24, 24), 90.0), kind).data for kind in ("PNG", "JPEG", "GIF", "WEBP", "BMP")]
@@ -109,6 +109,6 @@ def test_whatever_a_file_holds_it_is_a_picture_or_a_refusal(whole: bytes, at: in
     for data in (whole[:at] + patch, whole[:at] + patch + whole[at + len(patch) :]):
         try:
             for frame in frames(Picture("image/png", data)):
-                assert opened(frame).mode == "RGB"
+                assert open_image(frame).mode == "RGB"
         except InvalidRequest:
             pass

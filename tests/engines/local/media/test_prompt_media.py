@@ -25,7 +25,7 @@ def image(shade: int) -> Media:
 
 
 async def shown(*messages: Message, sees: bool = True) -> tuple[list[Message], dict[str, Picture]]:
-    done = await ShownMedia(sees=sees).shown(EngineRequest(messages))
+    done = await ShownMedia(sees=sees).prepare(EngineRequest(messages))
     return list(done.request.messages), dict(done.pictures)
 
 
@@ -80,7 +80,7 @@ GONE = Media("image/png", "0" * 64, 10)
 
 
 async def test_a_person_hears_that_a_picture_can_not_be_read() -> None:
-    with pytest.raises(InvalidRequest, match="can not be read"):
+    with pytest.raises(InvalidRequest, match="cannot be read"):
         await shown(user("Look", [BROKEN]))
 
 

@@ -79,7 +79,7 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
         earlier = chosen.choice(known)
         kept = earlier[: chosen.randrange(len(earlier) + 1)]
         ids = [*kept, *(chosen.randrange(100, 40_000) for _ in range(chosen.randrange(5, 120)))]
-        said = mirror.reused(ids)
+        said = mirror.count_reused(ids)
         computed, answer = await small.decoder.call(functools.partial(prefilled, small.backend, ids))
         mirror.add(ids + answer[:-1])
         known.append(ids + answer)

@@ -17,7 +17,7 @@ import torch
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions, OutputGrammar, Picture, StepOutput
-from agent_kernel.engines.local.media.images import opened
+from agent_kernel.engines.local.media.images import open_image
 from agent_kernel.engines.local.torch.load import load_model
 from agent_kernel.engines.local.torch.single_backend import GenerateBackend
 from tests.engines.local import tiny_models
@@ -78,7 +78,7 @@ def same_as_the_library(path: Path, cache: Path, backend: GenerateBackend, *, se
     content: list[dict[str, Any]] = [{"type": "image"} for _ in shown] + [{"type": "text", "text": LONG}]
     text = backend.render([{"role": "user", "content": content if sees else LONG}])
     ids = backend.encode_pictures(text, shown) if sees else backend.encode(text)
-    images = {"images": [opened(one) for one in shown]} if sees else {}
+    images = {"images": [open_image(one) for one in shown]} if sees else {}
     reader: Any = own.processor if sees else own.tokenizer
     given = reader(text=text, **images, return_tensors="pt", add_special_tokens=False)
     written = own.model.generate(**given, max_new_tokens=6, do_sample=False)[0, len(ids) :].tolist()
