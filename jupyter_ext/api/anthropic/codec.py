@@ -15,24 +15,19 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from agent_kernel.core.events import (
-    ApprovalRequired,
     CallFinished,
-    CallOutput,
     CallReturned,
     CallStarted,
     ContextBuilt,
     Event,
-    FileProduced,
-    Notice,
     ReasoningDelta,
     TextDelta,
     TurnFinished,
 )
 from jupyter_ext.api.anthropic import blocks
 from jupyter_ext.api.anthropic.blocks import Block
-from jupyter_ext.api.dialects import tool_call_log
+from jupyter_ext.api.dialects.codec import Frame
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
-from jupyter_ext.api.http.sse import encode
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 """What a quiet stream says."""
@@ -96,11 +91,11 @@ class MessagesCodec:
 
     # ------------------------------------------------------------------------------------------------ the answers
 
-    def begin(self) -> Iterable[bytes]:
+    def begin(self) -> Iterable[Frame]:
         start = {**self._facts, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage({})}
         return [_named("message_start", message={**start, **self._session})]
 
-    def feed(self, event: Event) -> Iterator[bytes]:
+    def feed(self, event: Event) -> Iterator[Frame]:
         match event.body:
             case TextDelta(text) if text:
                 yield from self._said("text", text)
@@ -113,35 +108,25 @@ class MessagesCodec:
             case TurnFinished():
                 yield from self._ended(event)
             case _:
-                yield from self._of_tools(event)
+                yield from self._feed_tools(event)
 
     def whole(self) -> Mapping[str, Any]:
         return {**self._facts, "content": self._blocks, **self._ending, **self._session, **self._extras}
 
-    def _of_tools(self, event: Event) -> Iterator[bytes]:
-        """The server's own: blocks for those that Anthropic has too, and for all of them what mistral.rs tells."""
+    def _feed_tools(self, event: Event) -> Iterator[Frame]:
+        """Blocks for the server's tools that Anthropic has too, and for all of them the reports of mistral.rs."""
         match event.body:
-            case CallStarted(call, name, arguments) as body:
-                if name in blocks.NAMES:
-                    yield from self._started(call, name, arguments)
-                yield encode(self._log.started(event, body))
-            case CallOutput() as body:
-                self._log.output(body)
-            case CallFinished() as body:
-                if body.call in self._calls:
-                    yield from self._finished(body)
-                yield encode(self._log.finished(event, body))
-            case ApprovalRequired() as body:
-                yield encode(tool_call_log.approval(event, body))
-            case FileProduced() as body:
-                self._log.produced(body.file)
-                yield encode({"type": tool_call_log.FILE, **body.file})
-            case Notice() as body:
-                yield encode(self._log.noticed(body))
+            case CallStarted(call, name, arguments) if name in blocks.NAMES:
+                yield from self._started(call, name, arguments)
+            case CallFinished() as body if body.call in self._calls:
+                yield from self._finished(body)
+        if (report := self._log.record(event)) is not None:
+            name, data = report
+            yield Frame({"type": name, **data})
 
     # ------------------------------------------------------------------------------------------------ blocks
 
-    def _said(self, kind: str, text: str) -> Iterator[bytes]:
+    def _said(self, kind: str, text: str) -> Iterator[Frame]:
         if self._open != kind:
             yield from self._closed()
             self._open = kind
@@ -151,7 +136,7 @@ class MessagesCodec:
         if kind == "text" or self._thinking == "shown":
             yield self._delta({"type": f"{kind}_delta", kind: text})
 
-    def _closed(self) -> Iterator[bytes]:
+    def _closed(self) -> Iterator[Frame]:
         """Ends the block of text that is open, if one is."""
         if not self._open:
             return
@@ -167,7 +152,7 @@ class MessagesCodec:
         self._blocks.append(block)
         self._pieces, self._open = [], ""
 
-    def _started(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[bytes]:
+    def _started(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[Frame]:
         id = f"srvtoolu_{self._id}{self._used_so_far:02}"
         self._used_so_far += 1
         self._calls[call] = (id, name)
@@ -176,7 +161,7 @@ class MessagesCodec:
             self._web[counted] += 1
         yield from self._used(blocks.used(id, name, arguments))
 
-    def _finished(self, end: CallFinished) -> Iterator[bytes]:
+    def _finished(self, end: CallFinished) -> Iterator[Frame]:
         id, name = self._calls.pop(end.call)
         yield from self._closed()
         block = blocks.result(id, name, end)
@@ -184,7 +169,7 @@ class MessagesCodec:
         yield self._stop()
         self._blocks.append(block)
 
-    def _used(self, block: Block) -> Iterator[bytes]:
+    def _used(self, block: Block) -> Iterator[Frame]:
         """A call, whose arguments a stream tells as JSON behind its beginning."""
         yield from self._closed()
         yield self._start({**block, "input": {}})
@@ -193,24 +178,24 @@ class MessagesCodec:
         yield self._stop()
         self._blocks.append(block)
 
-    def _start(self, block: Block) -> bytes:
+    def _start(self, block: Block) -> Frame:
         return _named("content_block_start", index=len(self._blocks), content_block=block)
 
-    def _delta(self, delta: Block) -> bytes:
+    def _delta(self, delta: Block) -> Frame:
         return _named("content_block_delta", index=len(self._blocks), delta=delta)
 
-    def _stop(self) -> bytes:
+    def _stop(self) -> Frame:
         return _named("content_block_stop", index=len(self._blocks))
 
     # ------------------------------------------------------------------------------------------------ the end
 
-    def _ended(self, event: Event) -> Iterator[bytes]:
+    def _ended(self, event: Event) -> Iterator[Frame]:
         self._end = event
         end = event.body
         assert isinstance(end, TurnFinished)
         yield from self._closed()
         if end.state == "failed":
-            yield encode(self._refused(end), "error")
+            yield Frame(self._refused(end), "error")
             return
         told = self._ending
         usage = told.pop("usage")
@@ -237,7 +222,7 @@ class MessagesCodec:
     @property
     def _extras(self) -> dict[str, Any]:
         """What the server's tools did and made; more files than an answer holds are fetched."""
-        return self._log.told
+        return self._log.fields
 
 
 def _reason(end: TurnFinished) -> str:
@@ -263,5 +248,5 @@ def _signature(thought: str) -> str:
     return hashlib.sha256(thought.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _named(kind: str, **data: Any) -> bytes:
-    return encode({"type": kind, **data}, kind)
+def _named(kind: str, **data: Any) -> Frame:
+    return Frame({"type": kind, **data}, kind)

@@ -18,28 +18,21 @@ from typing import Any
 from agent_kernel.core.errors import TurnStopped
 from agent_kernel.core.events import (
     AnswerLogprobs,
-    ApprovalRequired,
-    CallFinished,
-    CallOutput,
     CallReturned,
-    CallStarted,
     ContextBuilt,
     Event,
-    FileProduced,
-    Notice,
     ReasoningDelta,
     TextDelta,
     TurnFinished,
 )
 from agent_kernel.core.session import creation_time, new_id
-from jupyter_ext.api.dialects import tool_call_log
+from jupyter_ext.api.dialects.codec import DONE, Frame
 from jupyter_ext.api.dialects.openai_errors import openai_error
+from jupyter_ext.api.dialects.token_logprob import token_logprob
 from jupyter_ext.api.dialects.token_usage import chat_usage
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog, arguments_text
-from jupyter_ext.api.http.sse import encode
 from jupyter_ext.turns.dialect_request import DEFAULT
 
-DONE = b"data: [DONE]\n\n"
 FINISH = {"stop": "stop", "length": "length", "calls": "tool_calls"}
 BETWEEN = "\n\n"
 CHUNK = {"object": "chat.completion.chunk"}
@@ -68,10 +61,10 @@ class ChatCodec:
         self._calls = ToolCallLog()
         self._end: TurnFinished | None = None
 
-    def begin(self) -> Iterable[bytes]:
+    def begin(self) -> Iterable[Frame]:
         return [self._chunk({"role": "assistant", "content": ""})]
 
-    def feed(self, event: Event) -> Iterator[bytes]:
+    def feed(self, event: Event) -> Iterator[Frame]:
         body, here = event.body, self._rounds[-1]
         match body:
             case TextDelta(text):
@@ -93,7 +86,8 @@ class ChatCodec:
                 self._end = body
                 yield from self._ending(body)
             case _:
-                yield from self._of_tools(event)
+                if (report := self._calls.record(event)) is not None:
+                    yield self._report(*report)
 
     def whole(self) -> Mapping[str, Any]:
         """Raises TurnStopped for a turn that was stopped before its end."""
@@ -114,37 +108,21 @@ class ChatCodec:
             "object": "chat.completion",
             "choices": [choice],
             "usage": chat_usage(end.usage),
-            **self._calls.told,
+            **self._calls.fields,
             **self._session,
         }
 
-    def _of_tools(self, event: Event) -> Iterator[bytes]:
-        match event.body:
-            case CallStarted() as body:
-                yield self._named(tool_call_log.PROGRESS, self._calls.started(event, body))
-            case CallOutput() as body:
-                self._calls.output(body)
-            case CallFinished() as body:
-                yield self._named(tool_call_log.PROGRESS, self._calls.finished(event, body))
-            case ApprovalRequired() as body:
-                yield self._named(tool_call_log.APPROVAL, tool_call_log.approval(event, body))
-            case FileProduced() as body:
-                self._calls.produced(body.file)
-                yield self._named(tool_call_log.FILE, body.file)
-            case Notice() as body:
-                yield self._named(tool_call_log.NOTICE, self._calls.noticed(body))
-
-    def _ending(self, end: TurnFinished) -> Iterator[bytes]:
+    def _ending(self, end: TurnFinished) -> Iterator[Frame]:
         if end.state != "committed":
             failed = {"code": "turn_stopped", "message": stopped(end), "hint": "", "details": {}}
-            yield encode({"error": openai_error(500, end.error or failed)})
+            yield Frame({"error": openai_error(500, end.error or failed)})
             yield DONE
             return
         usage = chat_usage(end.usage)
         more = self._session if self._include_usage is not None else {"usage": usage, **self._session}
         yield self._chunk({}, FINISH.get(end.finish, "stop"), more=more)
         if self._include_usage:
-            yield encode({**self._facts, **CHUNK, "choices": [], "usage": usage, **self._session})
+            yield Frame({**self._facts, **CHUNK, "choices": [], "usage": usage, **self._session})
         yield DONE
 
     def _chunk(
@@ -154,23 +132,13 @@ class ChatCodec:
         *,
         logprobs: Mapping[str, Any] | None = None,
         more: Mapping[str, Any] = NOTHING,
-    ) -> bytes:
+    ) -> Frame:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
-        return encode({**self._facts, **CHUNK, "choices": [choice], **more})
+        return Frame({**self._facts, **CHUNK, "choices": [choice], **more})
 
-    def _named(self, name: str, data: Mapping[str, Any]) -> bytes:
+    def _report(self, name: str, data: Mapping[str, Any]) -> Frame:
         choice = {"index": 0, "delta": {}, "finish_reason": None}
-        return encode({**self._facts, **CHUNK, "choices": [choice], **data}, name)
-
-
-def token_logprob(token: Mapping[str, Any]) -> dict[str, Any]:
-    """A token of AnswerLogprobs, with the likeliest ones in its place."""
-    return {**_plain(token), "top_logprobs": [_plain(other) for other in token.get("top", ())]}
-
-
-def _plain(token: Mapping[str, Any]) -> dict[str, Any]:
-    text = str(token["text"])
-    return {"token": text, "logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace"))}
+        return Frame({**self._facts, **CHUNK, "choices": [choice], **data}, name)
 
 
 class ChatRound:

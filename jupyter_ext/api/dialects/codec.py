@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agent_kernel.core.events import Event
+from jupyter_ext.api.http import sse
+
+
+class Frame(NamedTuple):
+    """One server-sent event, not yet encoded, because only a stream needs its bytes. ``data`` None: ``[DONE]``."""
+
+    data: Mapping[str, Any] | None
+    name: str = ""
+
+    def encode(self) -> bytes:
+        return b"data: [DONE]\n\n" if self.data is None else sse.encode(self.data, self.name)
+
+
+DONE = Frame(None)
+"""The end of a stream of OpenAI's dialects. ``responses`` of OpenAI itself ends without it: its clients stop at the
+terminal event, and those of other vendors wait for ``[DONE]``."""
+
+
+def encode_frames(frames: Iterable[Frame]) -> list[bytes]:
+    return [frame.encode() for frame in frames]
 
 
 class Codec(Protocol):
-    """Encodes one response. It receives every event of one turn once, in order, and knows neither HTTP nor this
+    """Translates one response. It receives every event of one turn once, in order, and knows neither HTTP nor this
     server."""
 
-    def begin(self) -> Iterable[bytes]:
+    def begin(self) -> Iterable[Frame]:
         """Return the server-sent events at the beginning of a stream, before any event of the turn."""
         ...
 
-    def feed(self, event: Event) -> Iterable[bytes]:
+    def feed(self, event: Event) -> Iterable[Frame]:
         """Return the server-sent events for one event of the turn. After the turn's last event, the stream has its
         terminal events, however the turn ended."""
         ...

@@ -148,11 +148,11 @@ class SharedHandler(AgentHandler):
 
 async def _frames(codec: Codec, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
     for frame in codec.begin():
-        yield frame
+        yield frame.encode()
     async with aclosing(events):  # type: ignore[type-var]  # an async generator
         async for event in events:
             for frame in codec.feed(event):
-                yield frame
+                yield frame.encode()
 
 
 def raise_failed(end: TurnFinished | None) -> None:

@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.events import ApprovalRequired, CallFinished, CallOutput, CallStarted, Event, Notice
+from agent_kernel.core.events import (
+    ApprovalRequired,
+    CallFinished,
+    CallOutput,
+    CallStarted,
+    Event,
+    FileProduced,
+    Notice,
+)
 from agent_kernel.core.files import INLINE_BYTES
 from jupyter_ext.api.dialects.animation_frames import frames_of
 
@@ -71,7 +79,7 @@ class _Call:
     def type(self) -> str:
         return TYPES.get(self.started.name, CUSTOM)
 
-    def heard(self, body: CallOutput) -> None:
+    def add_output(self, body: CallOutput) -> None:
         said = self.output.get(body.stream, "") + body.text
         self.output[body.stream] = said[-OUTPUT_CHARS:]
 
@@ -90,16 +98,34 @@ class ToolCallLog:
         self._running: dict[str, _Call] = {}
         self._room = INLINE_BYTES
 
-    def started(self, event: Event, body: CallStarted) -> dict[str, Any]:
+    def record(self, event: Event) -> tuple[str, Mapping[str, Any]] | None:
+        """Record an event. Return the type and the data of the server-sent event that reports it; None for an event
+        that is not reported."""
+        match event.body:
+            case CallStarted() as body:
+                return PROGRESS, self._start(event, body)
+            case CallOutput() as body:
+                if call := self._running.get(body.call):
+                    call.add_output(body)
+            case CallFinished() as body:
+                return PROGRESS, self._finish(event, body)
+            case ApprovalRequired() as body:
+                return APPROVAL, approval(event, body)
+            case FileProduced() as body:
+                self._add_file(body.file)
+                return FILE, body.file
+            case Notice(level, text):
+                if len(self.notices) < MAX_NOTICES:
+                    self.notices.append({"level": level, "text": text})
+                return NOTICE, {"type": NOTICE, "level": level, "text": text}
+        return None
+
+    def _start(self, event: Event, body: CallStarted) -> dict[str, Any]:
         """Return the progress ``calling``."""
         call = self._running[body.call] = _Call(body, rounds_from_0(event))
         return _progress(call, "calling", _asked(call))
 
-    def output(self, body: CallOutput) -> None:
-        if call := self._running.get(body.call):
-            call.heard(body)
-
-    def finished(self, event: Event, body: CallFinished) -> dict[str, Any]:
+    def _finish(self, event: Event, body: CallFinished) -> dict[str, Any]:
         """Return the progress ``complete`` and add the record of the call."""
         began = CallStarted(body.call, body.name, {}, "server")
         call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
@@ -110,19 +136,13 @@ class ToolCallLog:
         self.records.append(record)
         return _progress(call, "complete", data)
 
-    def produced(self, file: Mapping[str, Any]) -> None:
+    def _add_file(self, file: Mapping[str, Any]) -> None:
         bodies = [str(file[key]) for key in BODIES if key in file]
         kept = file if self._fits(sum(map(len, bodies))) else {key: file[key] for key in file if key not in BODIES}
         self.files[str(file.get("id", len(self.files)))] = kept
 
-    def noticed(self, body: Notice) -> dict[str, Any]:
-        """Return the ``agentic_notice``."""
-        if len(self.notices) < MAX_NOTICES:
-            self.notices.append({"level": body.level, "text": body.text})
-        return {"type": NOTICE, "level": body.level, "text": body.text}
-
     @property
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The fields of a response besides the dialect's own."""
         files = list(self.files.values())[:MAX_FILES]
         fields = {"agentic_tool_calls": self.records, "files": files, "notices": self.notices}

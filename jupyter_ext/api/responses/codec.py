@@ -8,7 +8,6 @@ from typing import Any
 
 from agent_kernel.core.events import (
     AnswerLogprobs,
-    ApprovalRequired,
     CallFinished,
     CallOutput,
     CallReturned,
@@ -16,16 +15,15 @@ from agent_kernel.core.events import (
     ContextBuilt,
     Event,
     FileProduced,
-    Notice,
     ReasoningDelta,
     TextDelta,
     TurnFinished,
     TurnStarted,
 )
-from jupyter_ext.api.chat_completions.codec import token_logprob
 from jupyter_ext.api.dialects import tool_call_log
+from jupyter_ext.api.dialects.codec import DONE, Frame
+from jupyter_ext.api.dialects.token_logprob import token_logprob
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
-from jupyter_ext.api.http.sse import encode
 from jupyter_ext.api.responses.output import (
     LOGPROBS,
     RUNS,
@@ -40,8 +38,6 @@ from jupyter_ext.api.responses.output import (
 )
 from jupyter_ext.api.responses.resource import ResponseFacts, fault_of, usage_of
 
-DONE = b"data: [DONE]\n\n"
-"""OpenAI's own stream ends without it; its clients stop there, those of others wait for it."""
 CANCELLED = "The server that ran this response stopped before its end."
 
 
@@ -72,20 +68,20 @@ class ResponsesCodec:
     def whole(self) -> Mapping[str, Any]:
         return self.resource
 
-    def begin(self) -> Iterable[bytes]:
+    def begin(self) -> Iterable[Frame]:
         """One that runs in the background waits until its turn begins."""
         then = "response.queued" if self.facts.background else "response.in_progress"
         return [self._event(kind, {"response": self._resource}) for kind in ("response.created", then)]
 
-    def feed(self, event: Event) -> Iterator[bytes]:
+    def feed(self, event: Event) -> Iterator[Frame]:
         for kind, body in self._told(event):
             yield self._event(kind, body)
         if isinstance(event.body, TurnFinished):
             yield DONE
 
-    def _event(self, kind: str, body: Body) -> bytes:
+    def _event(self, kind: str, body: Mapping[str, Any]) -> Frame:
         number, self._number = self._number, self._number + 1
-        return encode({"type": kind, "sequence_number": number, **body}, kind)
+        return Frame({"type": kind, "sequence_number": number, **body}, kind)
 
     def _told(self, event: Event) -> Iterator[Said]:
         body = event.body
@@ -106,28 +102,29 @@ class ResponsesCodec:
             case TurnFinished():
                 yield from self._end(body)
             case _:
-                yield from self._told_of_tools(event)
+                yield from self._feed_tools(event)
 
-    def _told_of_tools(self, event: Event) -> Iterator[Said]:
-        body = event.body
+    def _feed_tools(self, event: Event) -> Iterator[Said]:
+        body, report = event.body, self._log.record(event)
+        run: Ran | None = None
         match body:
             case CallStarted():
                 yield from self._written("completed", between=True)
-                yield from self._run(event, body)
-            case CallOutput():
-                self._log.output(body)
-                yield from self._runs[body.call].heard(body) if body.call in self._runs else ()
+                if (kind := RUNS.get(body.name)) is not None and (kind is not ShellRun or self.facts.shell):
+                    run = self._runs[body.call] = kind(self._output, body)
+                    yield from run.begin()
+            case CallOutput() if body.call in self._runs:
+                yield from self._runs[body.call].heard(body)
             case CallFinished():
-                yield from self._ran(event, body)
+                run = self._runs.pop(body.call, None)
             case FileProduced(_, file):
-                self._log.produced(file)
                 if not file.get("code"):
                     self._files.append(file)
-                yield tool_call_log.FILE, {"file": dict(file)}
-            case ApprovalRequired():
-                yield tool_call_log.APPROVAL, tool_call_log.approval(event, body)
-            case Notice():
-                yield tool_call_log.NOTICE, self._log.noticed(body)
+                report = tool_call_log.FILE, {"file": dict(file)}
+        if report is not None and not isinstance(run, ShellRun):
+            yield report
+        if isinstance(body, CallFinished) and run is not None:
+            yield from run.end(body)
 
     def _started(self) -> Iterator[Said]:
         if self._resource["status"] == "queued":
@@ -147,21 +144,6 @@ class ResponsesCodec:
             self._thought = Thought(self._output)
             yield from self._thought.begin()
         yield from self._thought.say(text)
-
-    def _run(self, event: Event, call: CallStarted) -> Iterator[Said]:
-        progress, kind = self._log.started(event, call), RUNS.get(call.name)
-        kind = None if kind is ShellRun and not self.facts.shell else kind
-        if kind is not None:
-            self._runs[call.call] = run = kind(self._output, call)
-            yield from run.begin()
-        if kind is not ShellRun:
-            yield tool_call_log.PROGRESS, progress
-
-    def _ran(self, event: Event, result: CallFinished) -> Iterator[Said]:
-        progress, run = self._log.finished(event, result), self._runs.pop(result.call, None)
-        if not isinstance(run, ShellRun):
-            yield tool_call_log.PROGRESS, progress
-        yield from run.end(result) if run is not None else ()
 
     def _logprobs(self, tokens: Iterable[Mapping[str, Any]]) -> None:
         if self._answer is None or LOGPROBS not in self.facts.include:
@@ -200,7 +182,7 @@ class ResponsesCodec:
             incomplete="max_output_tokens" if status == "incomplete" else "",
             completed=time.time() if status == "completed" else None,
         )
-        self._resource |= self._log.told
+        self._resource |= self._log.fields
         kind = status if status in ("completed", "failed") else "incomplete"
         yield f"response.{kind}", {"response": self._resource}
 

@@ -169,7 +169,8 @@ class ResponsesHandler(ResponsesAgentHandler):
         echo, items = await asyncio.to_thread(kept)
         told = dataclasses.replace(facts, echo=echo)
         stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
-        return await self.responses.begin(stored, call.turn, kept=body.kept and not call.replayed)
+        is_kept = body.kept and not call.replayed
+        return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
     async def _brought(self, items: Sequence[AnyItem]) -> Brought:
         """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,

@@ -4,6 +4,7 @@ are kept."""
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import logging
 import time
@@ -16,7 +17,8 @@ from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotF
 from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED
-from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
+from jupyter_ext.api.dialects.codec import encode_frames
+from jupyter_ext.api.responses.codec import ResponsesCodec
 from jupyter_ext.api.responses.resource import ENDED, response_id
 from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
@@ -35,13 +37,15 @@ AGAIN_TRIES, AGAIN_PAUSE_S = 20, 0.1
 
 
 class LiveResponse:
-    """``frames`` are the events of its stream so far: the n-th has the number n."""
+    """``frames`` are the events of its stream so far, the n-th with the number n. There are none if the response is
+    neither kept nor streamed (not ``has_readers``), because nobody can follow it then."""
 
-    def __init__(self, stored: StoredResponse, turn: LiveTurn) -> None:
+    def __init__(self, stored: StoredResponse, turn: LiveTurn, *, has_readers: bool = True) -> None:
         self.stored = stored
         self.turn = turn
         self.codec = ResponsesCodec(stored.facts)
-        self.frames: list[bytes] = list(self.codec.begin())
+        self.frames: list[bytes] = encode_frames(self.codec.begin())
+        self._has_readers = has_readers
         self.ended = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -64,7 +68,11 @@ class LiveResponse:
         events: AsyncIterator[Event] = self.turn.log.follow(0)
         async with aclosing(events):  # type: ignore[type-var]  # an async generator
             async for event in events:
-                self.frames.extend(self.codec.feed(event))
+                frames = self.codec.feed(event)
+                if self._has_readers:
+                    self.frames += encode_frames(frames)
+                else:
+                    collections.deque(frames, maxlen=0)
                 if isinstance(event.body, TurnFinished):
                     self.ended.set()
                 changed, self._changed = self._changed, asyncio.Event()
@@ -85,9 +93,9 @@ class LiveResponses:
         self._swept = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool) -> LiveResponse:
+    async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool, streams: bool) -> LiveResponse:
         """Of a turn that was just started. One that can not be kept is stopped. Raises StoreError."""
-        live = LiveResponse(stored, turn)
+        live = LiveResponse(stored, turn, has_readers=kept or streams)
         if kept:
             try:
                 await self.store.add(stored)
@@ -221,18 +229,18 @@ class LiveResponses:
     async def _made_again(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
         """From the items of its turn. ``wait``: until another server that runs it has ended it."""
         codec = ResponsesCodec(stored.facts)
-        frames = list(codec.begin())
+        frames = encode_frames(codec.begin())
         store = self.sessions
         try:
             turn = await find_turn(store, stored.owner.namespace, stored.turn, stored.facts.session)
         except TurnNotFound:
             error = {"code": "turn_not_found", "message": GONE}
-            frames += codec.feed(Event(1, stored.turn, stored.facts.session, 0, 0.0, _failed(error)))
-            return codec, frames
+            failed = Event(1, stored.turn, stored.facts.session, 0, 0.0, _failed(error))
+            return codec, frames + encode_frames(codec.feed(failed))
         if turn.state == "open" and not wait:
             return codec, frames
         async for event in replay(store, turn, 0, media=True):
-            frames += codec.feed(event)
+            frames += encode_frames(codec.feed(event))
         if stored.body is None:
             await self.store.finish(stored, codec.resource, frames, again=True)
         return codec, frames
@@ -249,6 +257,3 @@ def responses_of(services: Services) -> LiveResponses:
 
 def _failed(error: Mapping[str, Any]) -> TurnFinished:
     return TurnFinished("failed", str(error["message"]), 0, {}, error)
-
-
-__all__ = ["DONE", "LiveResponse", "LiveResponses", "responses_of"]

@@ -14,7 +14,7 @@ from agent_kernel.core.events import CallFinished, CallOutput, CallReturned, Cal
 from jupyter_ext.api.dialects.tool_call_log import arguments_text
 
 Body: TypeAlias = dict[str, Any]
-Said: TypeAlias = tuple[str, Body]
+Said: TypeAlias = tuple[str, Mapping[str, Any]]
 NOT_RUN = 126
 """The exit code of a shell call that did not run; a shell gives it for a command that may not be executed."""
 SOURCES = "web_search_call.action.sources"

@@ -61,7 +61,7 @@ def fed(bodies: Iterable[EventBody], **options: Any) -> tuple[MessagesCodec, lis
     frames = [*made.begin()]
     for body in bodies:
         frames += made.feed(stamp(body))
-    return made, frames
+    return made, [frame.encode() for frame in frames]
 
 
 def read(frames: Sequence[bytes]) -> list[tuple[str | None, Any]]:

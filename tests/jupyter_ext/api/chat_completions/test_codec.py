@@ -41,7 +41,7 @@ def streamed(bodies: Iterable[EventBody], **options: Any) -> list[tuple[str, Any
     frames = [*codec.begin()]
     for body in bodies:
         frames += codec.feed(stamp(body))
-    return [read(frame) for frame in frames]
+    return [read(frame.encode()) for frame in frames]
 
 
 def read(frame: bytes) -> tuple[str, Any]:

@@ -14,22 +14,31 @@ from agent_kernel.core.events import (
     CallOutput,
     CallStarted,
     ContextBuilt,
+    Event,
     EventNumbering,
+    FileProduced,
 )
 from jupyter_ext.api.dialects import tool_call_log
 from jupyter_ext.api.dialects.animation_frames import frames_of
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 
 
+def report(log: ToolCallLog, event: Event) -> Any:
+    found = log.record(event)
+    assert found is not None
+    return found[1]
+
+
 def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
     """(data of ``calling``, data of ``complete``, the record) of one call in the second round."""
     log, stamp = ToolCallLog(), EventNumbering("turn_1", "session_1")
     stamp(ContextBuilt(1, 0))
-    began = log.started(stamp(ContextBuilt(1, 0)), CallStarted("c1", name, arguments, "sandbox"))
+    stamp(ContextBuilt(1, 0))
+    began = report(log, stamp(CallStarted("c1", name, arguments, "sandbox")))
     for body in output:
-        log.output(body)
+        log.record(stamp(body))
     end = CallFinished("c1", name, finished.pop("status", "success"), finished.pop("text", ""), 0.5, **finished)
-    done = log.finished(stamp(end), end)
+    done = report(log, stamp(end))
     assert (began["round"], began["phase"], done["round"], done["phase"]) == (1, "calling", 1, "complete")
     (record,) = log.records
     assert (record["round"], record["name"]) == (1, name)
@@ -180,7 +189,7 @@ def test_arguments_that_are_no_json_are_told_as_they_were_written() -> None:
 def test_a_call_of_which_only_the_end_was_heard_is_told() -> None:
     log = ToolCallLog()
     end = CallFinished("c1", "python", "success", "1", 0.5)
-    assert log.finished(EventNumbering("t", "s")(end), end)["round"] == 0
+    assert report(log, EventNumbering("t", "s")(end))["round"] == 0
 
 
 def test_output_of_a_call_is_bounded_and_keeps_its_end() -> None:
@@ -214,15 +223,15 @@ def test_a_question_names_what_kind_of_tool_it_is_about(
 
 
 def test_what_an_answer_holds_is_bounded_and_later_files_are_named_only() -> None:
-    log, large = ToolCallLog(), "x" * (5 << 20)
+    log, stamp, large = ToolCallLog(), EventNumbering("t", "s"), "x" * (5 << 20)
     for number in range(3):
-        log.produced({"id": f"file_{number}", "name": "a.txt", "text": large})
+        report(log, stamp(FileProduced("", {"id": f"file_{number}", "name": "a.txt", "text": large})))
     assert [(file["id"], "text" in file) for file in log.files.values()] == [
         ("file_0", True),
         ("file_1", False),
         ("file_2", False),
     ]
     end = CallFinished("c1", "python", "success", "", 0.5, ({"mime": "image/png", "data": large},))
-    done = log.finished(EventNumbering("t", "s")(end), end)
+    done = report(log, EventNumbering("t", "s")(end))
     assert done["data"]["images_base64"] == [large]
     assert "result_images_base64" not in log.records[0]

@@ -27,7 +27,8 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
-from jupyter_ext.api.responses.codec import DONE, ResponsesCodec
+from jupyter_ext.api.dialects.codec import DONE
+from jupyter_ext.api.responses.codec import ResponsesCodec
 from jupyter_ext.api.responses.output import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ResponseFacts, response_id, stem_of
@@ -49,7 +50,7 @@ def streamed(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -
     for body in bodies:
         frames += codec.feed(stamp(body))
     assert frames.pop() == DONE
-    return [read(frame) for frame in frames]
+    return [read(frame.encode()) for frame in frames]
 
 
 def read(frame: bytes) -> Any:
