@@ -104,7 +104,7 @@ class SessionsHandler(AgentHandler):
     @guarded("write")
     @operation(
         "Make a session, or find the one with this id.",
-        told.Bound,
+        told.BoundSession,
         status=201,
         body=SessionBody,
         query=PLACE,

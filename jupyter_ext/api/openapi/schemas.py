@@ -13,7 +13,7 @@ VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data, no schemas."""
 TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset", "errors", "types"})
 """Names that generated clients have of their own, in lower case."""
-PUBLISHED = {"ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
+PUBLISHED = {"BoundSession": "Bound", "ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
 """Class names and the schema names that clients know them by: renaming a class must not change the document."""
 PUBLISHED_OF_MODULE = {
     "client_messages.FunctionBody": "CarriedFunctionBody",

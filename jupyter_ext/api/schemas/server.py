@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, TypeAlias
 from typing_extensions import TypedDict
 
 from agent_kernel.sessions.export.import_export import ImportPreview
-from jupyter_ext.api.schemas.sessions import Bound, Session
+from jupyter_ext.api.schemas.sessions import BoundSession, Session
 
 
 class Engine(TypedDict):
@@ -223,7 +223,7 @@ class Beside(TypedDict):
     arrival: Arrival | None
 
 
-class Arrived(Bound):
+class Arrived(BoundSession):
     preview: ImportPreview
 
 

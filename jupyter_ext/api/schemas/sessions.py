@@ -50,7 +50,7 @@ class Session(Brief):
     imported: dict[str, Any] | None
 
 
-class Bound(Session):
+class BoundSession(Session):
     bound: bool
 
 
@@ -79,11 +79,11 @@ class Deleted(TypedDict):
     deleted: bool
 
 
-class Forked(Bound):
+class Forked(BoundSession):
     source: str
 
 
-class Imported(Bound):
+class Imported(BoundSession):
     preview: ImportPreview
 
 
