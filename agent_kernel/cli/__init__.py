@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from agent_kernel.cli.command import Command, add, group
+from agent_kernel.cli.command import add
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
 from agent_kernel.cli.locations import WHERE
 from agent_kernel.cli.mcp import MCP
-from agent_kernel.cli.models import MODEL_COMMANDS
+from agent_kernel.cli.models import MODEL
 from agent_kernel.cli.purge import PURGE
 from agent_kernel.cli.replay import REPLAY
 from agent_kernel.cli.serve import SERVE
@@ -27,7 +27,7 @@ from agent_kernel.cli.trust import TRUST
 from agent_kernel.core.errors import AgentKernelError
 
 COMMANDS = (
-    Command("model", "manage models on this machine", group(MODEL_COMMANDS), lambda args: 2),
+    MODEL,
     SERVE,
     SESSIONS,
     REPLAY,

@@ -31,9 +31,17 @@ def add(commands: Any, rows: Sequence[Command]) -> None:
         row.arguments(parser)
 
 
-def group(rows: Sequence[Command]) -> Callable[[argparse.ArgumentParser], None]:
-    """Return the arguments of a command that has subcommands."""
-    return lambda parser: add(parser.add_subparsers(metavar="COMMAND", required=True), rows)
+def group(name: str, help: str, *rows: Command) -> Command:
+    """Return a command that consists of subcommands."""
+
+    def arguments(parser: argparse.ArgumentParser) -> None:
+        add(parser.add_subparsers(metavar="COMMAND", required=True), rows)
+
+    return Command(name, help, arguments, lambda args: 2)
+
+
+def json_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def cache_argument(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, group
+from agent_kernel.cli.command import Command, group, json_argument
 from agent_kernel.core.setting import variable
 from agent_kernel.core.settings import SETTINGS, Settings
 from agent_kernel.permissions import AdminPolicy, Policy
@@ -34,10 +34,6 @@ def admin_lines(policy: Policy) -> list[str]:
         f"administrator: {file.path}, " + ("binding" if file.binding else "not binding: you could write it yourself")
         for file in policy.admin.files
     ]
-
-
-def show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -87,14 +83,9 @@ def _format(value: object) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value) or "-"
 
 
-CONFIG = Command(
+CONFIG = group(
     "config",
     "what is set, and what may run by it",
-    group(
-        (
-            Command("show", "show every setting with its origin, and what may run", show_arguments, show),
-            Command("describe", "print what each setting does, as a Markdown table", lambda parser: None, describe),
-        )
-    ),
-    lambda args: 2,
+    Command("show", "show every setting with its origin, and what may run", json_argument, show),
+    Command("describe", "print what each setting does, as a Markdown table", lambda parser: None, describe),
 )

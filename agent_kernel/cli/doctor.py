@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.cli.command import Command, assembly
+from agent_kernel.cli.command import Command, assembly, json_argument
 from agent_kernel.cli.config import admin_lines, policy_of
 from agent_kernel.cli.models import model_state
 from agent_kernel.core.protocols import EngineInfo
@@ -22,7 +22,7 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="probe an engine, a model or a URL[#MODEL] instead")
-    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    json_argument(parser)
 
 
 def doctor(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import facts
-from agent_kernel.cli.store import as_json, namespace_of, opened
+from agent_kernel.cli.store import as_json, namespace_of, run_with_store
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.export.import_export import (
@@ -46,41 +46,38 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_export(args: argparse.Namespace) -> int:
-    async def exported() -> Exported:
-        async with opened(args) as store:
-            return await export_session(store, SessionKey(namespace_of(args), args.id), args.format, branch=args.branch)
-
-    made = asyncio.run(exported())
+    key = SessionKey(namespace_of(args), args.id)
+    export = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
     if args.output is None:
-        if made.files:
-            raise InvalidRequest(f"{len(made.files)} media are files beside the document.", hint="Use -o FILE.")
-        sys.stdout.buffer.write(made.document)
+        if export.files:
+            raise InvalidRequest(f"{len(export.files)} media are files beside the document.", hint="Use -o FILE.")
+        sys.stdout.buffer.write(export.document)
         return 0
     try:
-        _write(args.output, made, force=args.force)
+        _write(args.output, export, force=args.force)
     except OSError as error:
-        raise InvalidRequest(f"{args.output} can not be written: {error.strerror}.") from error
+        raise InvalidRequest(f"{args.output} cannot be written: {error.strerror}.") from error
     if as_json(args):
-        where = {"path": str(args.output), "files": sorted(made.files), "left_out": dict(made.left_out)}
+        where = {"path": str(args.output), "files": sorted(export.files), "left_out": dict(export.left_out)}
         print(json.dumps(where, indent=2))
         return 0
     print(args.output)
-    for what, count in made.left_out.items():
+    for what, count in export.left_out.items():
         print(f"left out, because {args.format} cannot represent it: {count} {what}", file=sys.stderr)
     return 0
 
 
-def _write(output: Path, made: Exported, *, force: bool) -> None:
+def _write(output: Path, export: Exported, *, force: bool) -> None:
     """Write the media first, so that a document never names a missing file."""
     if output.exists() and not force:
         raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite it.")
-    for name, data in made.files.items():
+    for name, data in export.files.items():
         path = output.parent / name if "/" in name else beside(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        partial.write_bytes(made.document)
+        partial.write_bytes(export.document)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
@@ -105,25 +102,13 @@ def sessions_import(args: argparse.Namespace) -> int:
     try:
         document, files = read_document(args.file)
     except OSError as error:
-        raise InvalidRequest(f"{args.file} can not be read: {error.strerror}.") from error
+        raise InvalidRequest(f"{args.file} cannot be read: {error.strerror}.") from error
     if args.dry_run:
-        return _tell(args, asyncio.run(preview(document, format=args.format, files=files)), "")
+        return _show_import(args, asyncio.run(preview(document, format=args.format, files=files)), "")
 
-    async def imported() -> tuple[str, ImportPreview]:
-        async with opened(args) as store:
-            made = await import_session(
-                store,
-                namespace_of(args),
-                document,
-                id=args.id,
-                format=args.format,
-                files=files,
-                redactor=Redactor.of(settings_of(args)),
-            )
-            return made.session.key.id, made.preview
-
-    id, found = asyncio.run(imported())
-    return _tell(args, found, id)
+    options = {"id": args.id, "format": args.format, "files": files, "redactor": Redactor.of(settings_of(args))}
+    done = run_with_store(args, lambda store: import_session(store, namespace_of(args), document, **options))
+    return _show_import(args, done.preview, done.session.key.id)
 
 
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
@@ -132,8 +117,8 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
         raise InvalidRequest(f"{path} has more than {MAX_BYTES} bytes.")
     files: dict[str, bytes] = {}
     left = MAX_BYTES
-    found = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
-    for medium in found:
+    media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
+    for medium in media:
         if not medium.is_file():
             continue
         left -= medium.stat().st_size
@@ -143,13 +128,13 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     return path.read_bytes(), files
 
 
-def _tell(args: argparse.Namespace, found: ImportPreview, id: str) -> int:
-    told = dataclasses.asdict(found) | {"left_out": dict(found.left_out)}
+def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> int:
+    values = dataclasses.asdict(preview) | {"left_out": dict(preview.left_out)}
     if as_json(args):
-        print(json.dumps({"session": id or None} | told, indent=2))
+        print(json.dumps({"session": id or None} | values, indent=2))
         return 0
-    left_out = ", ".join(f"{count} {what}" for what, count in found.left_out.items())
-    facts({"session": id or "(not made: --dry-run)"} | told | {"left_out": left_out or "nothing"}, as_json=False)
+    left_out = ", ".join(f"{count} {what}" for what, count in preview.left_out.items())
+    facts({"session": id or "(not made: --dry-run)"} | values | {"left_out": left_out or "nothing"}, as_json=False)
     return 0
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, cache_argument, settings_of
 from agent_kernel.cli.output import Column, show, size
-from agent_kernel.cli.store import as_json, every_namespace, opened
+from agent_kernel.cli.store import as_json, every_namespace, run_with_store
 from agent_kernel.core.session import NotebookBinding
 from agent_kernel.core.storage_locations import StorageLocation, existing_locations
 
@@ -24,8 +23,8 @@ def where_arguments(parser: argparse.ArgumentParser) -> None:
 
 def where(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    found = existing_locations(settings, asyncio.run(_bound(args)))
-    rows = [_row(place) for place in found]
+    locations = existing_locations(settings, _bindings(args))
+    rows = [_row(place) for place in locations]
     columns = {
         "kind": Column("KIND"),
         "bytes": Column("SIZE", size, right=True),
@@ -39,18 +38,17 @@ def where(args: argparse.Namespace) -> int:
 
 
 def _row(place: StorageLocation) -> dict[str, Any]:
-    told = {"kind": place.kind, "path": str(place.path), "bytes": place.bytes}
-    return told | {"holds": place.holds, "private": place.private}
+    row = {"kind": place.kind, "path": str(place.path), "bytes": place.bytes}
+    return row | {"holds": place.holds, "private": place.private}
 
 
-async def _bound(args: argparse.Namespace) -> Sequence[NotebookBinding]:
+def _bindings(args: argparse.Namespace) -> Sequence[NotebookBinding]:
     """Return the bindings without creating a store."""
     settings = settings_of(args)
     file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")
     if settings.store == "memory" or not (settings.data_dir / file).exists():
         return []
-    async with opened(args) as store:
-        return await store.bindings(every_namespace(args))
+    return run_with_store(args, lambda store: store.bindings(every_namespace(args)))
 
 
 WHERE = Command("where", "list every location that holds data of agent-kernel, with its size", where_arguments, where)

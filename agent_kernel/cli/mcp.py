@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, group, settings_of
-from agent_kernel.cli.output import Column, listed, show
+from agent_kernel.cli.command import Command, group, json_argument, settings_of
+from agent_kernel.cli.output import Column, join, show
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.version import __version__
 
-TRIED_S = 30.0
+TIMEOUT_S = 30.0
 NO_CONFIGURATION = InvalidRequest(
     "There is no MCP configuration.", hint="Name a file: --config FILE, or AGENT_KERNEL_MCP_CONFIG."
 )
@@ -23,9 +23,9 @@ NO_CONFIGURATION = InvalidRequest(
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="configuration file (default: AGENT_KERNEL_MCP_CONFIG)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    json_argument(parser)
     parser.add_argument(
-        "--timeout", type=float, default=TRIED_S, help=f"timeout for each server in seconds (default: {TRIED_S:g})"
+        "--timeout", type=float, default=TIMEOUT_S, help=f"timeout for each server in seconds (default: {TIMEOUT_S:g})"
     )
 
 
@@ -34,19 +34,19 @@ def mcp_list(args: argparse.Namespace) -> int:
     path = str(args.config or settings.mcp_config)
     if not path:
         raise NO_CONFIGURATION
-    rows = asyncio.run(_tried(path, EgressPolicy(settings.local_only), args.timeout))
+    rows = asyncio.run(_list_servers(path, EgressPolicy(settings.local_only), args.timeout))
     columns = {
         "name": Column("SERVER"),
         "state": Column("STATE"),
         "where": Column("WHERE"),
-        "tools": Column("TOOLS", listed),
+        "tools": Column("TOOLS", join),
         "problem": Column("PROBLEM"),
     }
     show(rows, columns, as_json=args.json, empty="The configuration names no server.")
     return 0 if all(row["state"] == "ok" for row in rows) else 1
 
 
-async def _tried(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
+async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
     """Start each server, list its tools, and end it."""
     mcp: Any = importlib.import_module("agent_kernel.tools.mcp.source")  # late, as ``command.assembly``
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
@@ -59,20 +59,19 @@ async def _tried(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[
 
 
 def _row(connection: Any, timeout_s: float) -> dict[str, Any]:
-    server, found = connection.server, connection.listed
-    late = f"It did not answer within {timeout_s:g} s." if found is None else ""
+    server, listing = connection.server, connection.listed
+    late = f"It did not answer within {timeout_s:g} s." if listing is None else ""
     return {
         "name": server.name,
-        "state": "ok" if found is not None else "failed",
+        "state": "ok" if listing is not None else "failed",
         "where": server.shown,
-        "tools": [tool.name for tool in found.tools] if found else [],
-        "problem": "" if found else connection.problem or late,
+        "tools": [tool.name for tool in listing.tools] if listing else [],
+        "problem": "" if listing else connection.problem or late,
     }
 
 
-MCP = Command(
+MCP = group(
     "mcp",
     "MCP servers whose tools the agent has",
-    group([Command("list", "connect to the configured servers and list their tools", list_arguments, mcp_list)]),
-    lambda args: 2,
+    Command("list", "connect to the configured servers and list their tools", list_arguments, mcp_list),
 )

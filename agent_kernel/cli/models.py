@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, cache_argument, data_argument, settings_of
-from agent_kernel.cli.store import confirmed
+from agent_kernel.cli.command import Command, cache_argument, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.store import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
@@ -27,14 +27,14 @@ from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, 
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print a JSON array instead of a table")
+    json_argument(parser)
     cache_argument(parser)
 
 
 def model_list(args: argparse.Namespace) -> int:
     cache_dir = settings_of(args).cache_dir
     rows = [model_state(found, cache_dir) for found in catalog().values()] + [
-        _here(found) for found in from_hubs(cache_dir)
+        _local_row(found) for found in from_hubs(cache_dir)
     ]
     if args.json:
         print(json.dumps(rows, indent=2))
@@ -58,11 +58,11 @@ def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
         return row | {"state": "partial" if unfinished(found, cache_dir) else "missing"}
-    told = {key: value for key, value in _here(model).items() if key not in ("title", "description", "download_bytes")}
-    return row | told
+    kept = ("title", "description", "download_bytes")
+    return row | {key: value for key, value in _local_row(model).items() if key not in kept}
 
 
-def _here(model: LocalModel) -> dict[str, Any]:
+def _local_row(model: LocalModel) -> dict[str, Any]:
     size = size_of(model.path)
     facts = {"name": model.name, "title": model.name, "licence": model.licence, "source": model.source}
     place = {"path": str(model.path), "revision": model.revision, "disk_bytes": size, "download_bytes": size}
@@ -75,7 +75,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before a large download")
     parser.add_argument("--remove", action="store_true", help="remove the environment instead")
-    parser.add_argument("--json", action="store_true", help="print the result as a JSON object")
+    json_argument(parser)
     data_argument(parser)
 
 
@@ -83,17 +83,17 @@ def model_setup(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     data_dir = settings.data_dir
     if args.remove:
-        done = remove(args.kind, data_dir)
-        print(json.dumps({"removed": done}) if args.json else ("Removed." if done else "There was none."))
+        removed = remove(args.kind, data_dir)
+        print(json.dumps({"removed": removed}) if args.json else ("Removed." if removed else "There was none."))
         return 0
     EgressPolicy(settings.local_only).check("", "the download of libraries")
-    if not confirmed(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on?"):
+    if not confirm(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on?"):
         return 1
-    made = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
-    facts = {"kind": made.kind, "python": str(made.python)} | dict(made.facts)
-    print(json.dumps(facts) if args.json else f"The model worker now runs in {made.directory}.")
+    environment = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
+    facts = {"kind": environment.kind, "python": str(environment.python)} | dict(environment.facts)
+    print(json.dumps(facts) if args.json else f"The model worker now runs in {environment.directory}.")
     if args.kind == "gpu" and not args.json:
-        print(f"GPUs it sees: {', '.join(made.facts.get('devices', [])) or 'none; models run on the CPU'}")
+        print(f"GPUs it sees: {', '.join(environment.facts.get('devices', [])) or 'none; models run on the CPU'}")
     return 0
 
 
@@ -134,7 +134,7 @@ def model_pull(args: argparse.Namespace) -> int:
     if args.force:
         forget(found, settings.cache_dir)
     pull = PullJob(found, settings.cache_dir, _consent(args), settings.model_sources)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _interrupt)
     show = _display(args)
     try:
         with closing(iter(pull)) as steps:
@@ -160,40 +160,41 @@ def _display(args: argparse.Namespace) -> JsonLines | Bar | Lines:
     return Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr)
 
 
-def _terminated(number: int, frame: object) -> None:
+def _interrupt(number: int, frame: object) -> None:
     """Treat SIGTERM as Ctrl-C: pip is stopped too, and downloaded data stays."""
     raise KeyboardInterrupt
 
 
 def _consent(args: argparse.Namespace) -> Callable[[CatalogEntry, Source], bool]:
-    def ask(found: CatalogEntry, source: Source) -> bool:
+    def ask(entry: CatalogEntry, source: Source) -> bool:
         if not args.json:
-            print("\n".join(_about(found, source)), file=sys.stderr)
+            print("\n".join(_describe(entry, source)), file=sys.stderr)
         if args.yes:
             return True
         if args.json or not sys.stdin.isatty():
             raise PullFailed(
-                f"{found.name} comes from {source.publisher}, whom we can not vouch for, and nobody is here to accept.",
-                hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {found.name} --yes",
-                details={"consent": source_to_json(source), "licence": found.licence},
+                f"{entry.name} comes from {source.publisher}, whom we cannot vouch for, and nobody is here to accept.",
+                hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {entry.name} --yes",
+                details={"consent": source_to_json(source), "licence": entry.licence},
             )
-        print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        return ask_yes("Download it?")
 
     return ask
 
 
-def _about(found: CatalogEntry, source: Source) -> list[str]:
+def _describe(entry: CatalogEntry, source: Source) -> list[str]:
     return [
-        f"{found.name} = {found.title}: {megabytes(source.download)} from {source.kind} ({source.label})",
+        f"{entry.name} = {entry.title}: {megabytes(source.download)} from {source.kind} ({source.label})",
         f"  publisher  {source.publisher}",
-        f"  licence    {found.licence} ({found.licence_from})",
-        f"  sha256     {source.sha256 or 'not known to us; the hub tells it'}",
+        f"  licence    {entry.licence} ({entry.licence_from})",
+        f"  sha256     {source.sha256 or 'not known to us; the hub reports it'}",
         f"  note       {source.why}",
     ]
 
 
-MODEL_COMMANDS = (
+MODEL = group(
+    "model",
+    "manage models on this machine",
     Command("list", "list known models, and which are on this machine", list_arguments, model_list),
     Command("pull", "download a model into the cache", pull_arguments, model_pull),
     Command("path", "print the path of a model's file", path_arguments, model_path),

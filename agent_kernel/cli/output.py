@@ -64,7 +64,7 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).isoformat(" ", "minutes")
 
 
-def listed(values: Sequence[object]) -> str:
+def join(values: Sequence[object]) -> str:
     return ", ".join(map(str, values))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import math
 import shutil
@@ -16,7 +15,7 @@ from typing import Any
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import moment, printable, size
-from agent_kernel.cli.store import as_json, confirmed, every_namespace, namespace_of, opened
+from agent_kernel.cli.store import as_json, confirm, every_namespace, namespace_of, run_with_store
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import KeptStore
@@ -57,36 +56,35 @@ def purge(args: argparse.Namespace) -> int:
 
     Returns 1 if something could not be removed, nothing was found, or nobody confirmed.
     """
-    return asyncio.run(_purge(args))
+    return run_with_store(args, lambda store: _purge(args, store))
 
 
-async def _purge(args: argparse.Namespace) -> int:
-    async with opened(args) as store:
-        await store.recover()
-        plan = await _planned(args, store)
-        if not plan.sessions and not plan.paths:
-            raise InvalidRequest("No data of this is stored here.", hint="See: agent-kernel where")
-        _announce(plan, sys.stderr)
-        if not confirmed(args, "Remove this for ever?"):
-            return 1
-        for session in plan.sessions:
-            await store.delete(session.key)
-        if args.all:
-            await store.forget_set_aside(every_namespace(args))
-        stuck = [str(path) for path in plan.paths if not _removed(path)]
-        freed = await store.vacuum()
+async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
+    await store.recover()
+    plan = await _make_plan(args, store)
+    if not plan.sessions and not plan.paths:
+        raise InvalidRequest("No data of this is stored here.", hint="See: agent-kernel where")
+    _announce(plan, sys.stderr)
+    if not confirm(args, "Remove this for ever?"):
+        return 1
+    for session in plan.sessions:
+        await store.delete(session.key)
+    if args.all:
+        await store.forget_set_aside(every_namespace(args))
+    stuck = [str(path) for path in plan.paths if not _remove(path)]
+    freed = await store.vacuum()
     _report(args, plan, freed, stuck)
     return 1 if stuck else 0
 
 
-async def _planned(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
+async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
     settings = settings_of(args)
     bound = await store.bindings(every_namespace(args) if args.all else namespace_of(args))
     if args.all:
         plan = PurgePlan(await _all_sessions(store, every_namespace(args)))
         plan.paths += _of_everything(settings, bound) if every_namespace(args) is None else []
     else:
-        keys, bound = _meant(args, bound)
+        keys, bound = _select(args, bound)
         plan = PurgePlan([session for key in keys if (session := await store.info(key)) is not None])
         plan.left += [f"{path}: conversations as they were before an upgrade" for path in _backups(settings)]
     if args.notebook is not None:
@@ -104,7 +102,7 @@ async def _planned(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
     return plan
 
 
-def _meant(
+def _select(
     args: argparse.Namespace, bound: Iterable[NotebookBinding]
 ) -> tuple[list[SessionKey], list[NotebookBinding]]:
     """Return the sessions of a notebook with their bindings, or one session with the notebooks that use it."""
@@ -123,10 +121,10 @@ async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session
     """Return all sessions. Rows without a session get one first, so that they are removed too. Raises SessionBusy if
     any turn runs."""
     await store.repair(namespace)
-    found = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
-    if len(found) < (await store.stats(namespace))["sessions"]:
+    sessions = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
+    if len(sessions) < (await store.stats(namespace))["sessions"]:
         raise _busy()
-    return found
+    return sessions
 
 
 async def _seen_elsewhere(store: KeptStore, key: SessionKey) -> list[str]:
@@ -139,10 +137,10 @@ async def _seen_elsewhere(store: KeptStore, key: SessionKey) -> list[str]:
 
 
 def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
-    found = storage_locations.session_paths(settings, key)
+    paths = storage_locations.session_paths(settings, key)
     if settings.transcripts.lower() not in ("", *OFF):
-        found.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
-    return found
+        paths.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
+    return paths
 
 
 def _of_everything(settings: Settings, bound: Iterable[NotebookBinding]) -> list[Path]:
@@ -165,7 +163,7 @@ def _busy() -> SessionBusy:
     )
 
 
-def _removed(path: Path) -> bool:
+def _remove(path: Path) -> bool:
     """Remove a path. Links are removed, never their targets."""
     try:
         if path.is_symlink() or not path.is_dir():
@@ -190,8 +188,8 @@ def _report(args: argparse.Namespace, plan: PurgePlan, freed: int, stuck: list[s
     if as_json(args):
         sessions = [{"namespace": it.key.namespace, "id": it.key.id, "title": it.title} for it in plan.sessions]
         paths = [str(path) for path in plan.paths if str(path) not in stuck]
-        told = {"sessions": sessions, "removed": paths, "not_removed": stuck, "freed_bytes": freed, "left": left}
-        print(json.dumps(told, indent=2))
+        report = {"sessions": sessions, "removed": paths, "not_removed": stuck, "freed_bytes": freed, "left": left}
+        print(json.dumps(report, indent=2))
         return
     print(f"Removed {len(plan.sessions)} session(s) and {len(plan.paths) - len(stuck)} file(s) or folder(s).")
     for path in stuck:

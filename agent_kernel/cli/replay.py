@@ -10,11 +10,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agent_kernel.cli.command import Command, data_argument, settings_of
+from agent_kernel.cli.command import Command, data_argument, json_argument, settings_of
 from agent_kernel.cli.export_import import read_document
 from agent_kernel.cli.output import Column, printable, show
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
-from agent_kernel.cli.replaying.recorded import RecordedTurn, recorded
+from agent_kernel.cli.replaying.recorded import RecordedTurn, parse_turns
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session_tree import Transcript
@@ -27,7 +27,7 @@ TABLE = {
     "number": Column("TURN", right=True),
     "prompt": Column("ASKED", lambda text: text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."),
     "result": Column("RESULT"),
-    "told": Column(""),
+    "notes": Column(""),
 }
 
 
@@ -39,7 +39,7 @@ def replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="run the recorded code again, in the sandbox")
     parser.add_argument("--turn", default="", help="only this turn: its number or id")
     parser.add_argument("--against", default="", metavar="MODEL", help="use this model instead of the configured one")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    json_argument(parser)
     data_argument(parser)
 
 
@@ -47,21 +47,21 @@ def replay(args: argparse.Namespace) -> int:
     """Return 0 if all checked answers hold or differ only in their words, 1 if numbers differ or code fails."""
     path = args.file.with_suffix(SUFFIX) if args.file.suffix == ".ipynb" else args.file
     document = _document(path)
-    turns = recorded(document)
+    turns = parse_turns(document)
     only = _turn(turns, args.turn) if args.turn else ""
     if not turns:
         raise InvalidRequest(f"{path.name} has no turn that was answered.")
-    found = asyncio.run(_verdicts(args, document, turns, only, path))
+    verdicts = asyncio.run(_verdicts(args, document, turns, only, path))
     if args.json:
-        body = {"file": str(path), "model": _asked(args), "tools": "live" if args.live else "recorded"}
-        print(json.dumps({**body, "turns": [one.to_json() for one in found]}, indent=2, ensure_ascii=False))
+        body = {"file": str(path), "model": _model_name(args), "tools": "live" if args.live else "recorded"}
+        print(json.dumps({**body, "turns": [one.to_json() for one in verdicts]}, indent=2, ensure_ascii=False))
     else:
-        rows = [{**one.to_json(), "prompt": " ".join(one.prompt.split()), "told": told(one)} for one in found]
+        rows = [{**one.to_json(), "prompt": " ".join(one.prompt.split()), "notes": notes(one)} for one in verdicts]
         show(rows, TABLE, as_json=False)
-    return 1 if any(one.failed for one in found) else 0
+    return 1 if any(one.failed for one in verdicts) else 0
 
 
-def told(found: ReplayVerdict) -> str:
+def notes(found: ReplayVerdict) -> str:
     """Return the notes that a person should read beside the result."""
     parts = [found.why] if found.why else []
     if found.files:
@@ -87,14 +87,14 @@ async def _verdicts(
         ]
 
     def progress(turn: RecordedTurn) -> None:
-        asked = printable(" ".join(turn.prompt.split())[:SHOWN])
-        print(f"turn {turn.number} of {len(turns)}: {asked}", file=sys.stderr, flush=True)
+        prompt = printable(" ".join(turn.prompt.split())[:SHOWN])
+        print(f"turn {turn.number} of {len(turns)}: {prompt}", file=sys.stderr, flush=True)
 
     settings = replace(settings_of(args), store="memory", observers="", transcripts="off", titles="off")
     cells = NotebookCode.read(path.with_name(path.name.removesuffix(SUFFIX) + ".ipynb"))
     laboratory = importlib.import_module("agent_kernel.cli.replay_runtime")
     ask = args.against if _model(args) else None
-    async with laboratory.opened(settings, document, ask=ask, live=args.live, cells=cells) as parts:
+    async with laboratory.open_parts(settings, document, ask=ask, live=args.live, cells=cells) as parts:
         return [one async for one in laboratory.Replay(turns, *parts).verdicts(only, progress)]
 
 
@@ -106,7 +106,7 @@ def _document(path: Path) -> Transcript:
     try:
         body, files = read_document(path)
     except OSError as error:
-        raise InvalidRequest(f"{path} can not be read: {error.strerror}.") from error
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     return parse(body).with_files(files)
 
 
@@ -118,7 +118,7 @@ def _turn(turns: list[RecordedTurn], named: str) -> str:
     raise InvalidRequest(f"There is no turn {named[:80]!r}; there are 1 to {len(turns)}.")
 
 
-def _asked(args: argparse.Namespace) -> str:
+def _model_name(args: argparse.Namespace) -> str:
     return (args.against or "configured") if _model(args) else "recorded"
 
 

@@ -20,11 +20,11 @@ from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.code.shell import ShellTools
 from agent_kernel.turn.runtime import Runtime
 
-__all__ = ["Replay", "opened"]
+__all__ = ["Replay", "open_parts"]
 
 
 @asynccontextmanager
-async def opened(
+async def open_parts(
     settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: NotebookCode | None
 ) -> AsyncIterator[tuple[Engine | None, LiveTools | None]]:
     """Yield the parts. ``ask`` names the model (empty: the configured one), None uses no model. Raises InvalidRequest,

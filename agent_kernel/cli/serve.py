@@ -36,7 +36,7 @@ BODY_MIB = 64
 DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
 TRAITS = ("engine", "model", "tools", "permission", "namespace", "local_only", "data_dir", "cache_dir")
 """Settings with a command line option; all others are environment variables, or in Jupyter's configuration files."""
-TOLD = """\
+STARTED = """\
 agent-kernel {version} serves {url}
   model        {model}
   OpenAI       OPENAI_BASE_URL={url}/v1     OPENAI_API_KEY=<token>
@@ -121,7 +121,7 @@ def _serve(args: argparse.Namespace) -> int:
             config,
             key.value,
             check=lambda services: _check_model(services.runtime.settings),
-            told=lambda services: _tell(args, services, key, _url(args, port)),
+            told=lambda services: _announce(args, services, key, _url(args, port)),
             waits=_wait,
             drain_s=args.drain,
         )
@@ -165,7 +165,7 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     elif at := os.environ.get(DATA_VARIABLE):
         os.environ[DATA_VARIABLE] = str(Path(at).absolute())
     os.environ.setdefault("JUPYTER_RUNTIME_DIR", str(private))
-    if _shared(args):
+    if _is_shared(args):
         for name, limit in SHARED_SERVER_LIMITS.items():
             os.environ.setdefault(f"AGENT_KERNEL_{name.upper()}", str(limit))
     given: dict[str, Any] = {name: str(value) for name in TRAITS if (value := getattr(args, name, None)) is not None}
@@ -175,7 +175,7 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     if "data_dir" in given or os.environ.get(DATA_VARIABLE):
         raise InvalidRequest(f"{settings.data_dir} cannot be written.", hint="Use another --data-dir.")
     print(
-        f"agent-kernel: {settings.data_dir} can not be written: sessions are kept until this server ends. "
+        f"agent-kernel: {settings.data_dir} cannot be written: sessions are kept until this server ends. "
         "--data-dir names another place.",
         file=sys.stderr,
     )
@@ -183,7 +183,7 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     return Settings.from_env(**given)
 
 
-def _shared(args: argparse.Namespace) -> bool:
+def _is_shared(args: argparse.Namespace) -> bool:
     if args.shared is not None:
         return bool(args.shared)
     return args.host not in LOOPBACK or args.trust_proxy or bool(args.allow_host)
@@ -246,7 +246,7 @@ def _url(args: argparse.Namespace, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
 
 
-def _tell(args: argparse.Namespace, services: Services, key: ServeToken, url: str) -> None:
+def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url: str) -> None:
     info, settings = services.runtime.engine.info(), services.runtime.settings
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
@@ -271,7 +271,7 @@ def _tell(args: argparse.Namespace, services: Services, key: ServeToken, url: st
         print(json.dumps(body), flush=True)
         return
     model = info.model + ("" if info.local else f", at {info.host}")
-    told = TOLD.format(
+    text = STARTED.format(
         version=__version__,
         url=url,
         model=model,
@@ -280,7 +280,7 @@ def _tell(args: argparse.Namespace, services: Services, key: ServeToken, url: st
         limits=_limits(settings),
         pid=os.getpid(),
     )
-    print(told, end="", flush=True)
+    print(text, end="", flush=True)
 
 
 def _check_model(settings: Settings) -> None:
@@ -316,14 +316,14 @@ def _limits(settings: Settings) -> str:
         "user_tokens_per_hour": "tokens an hour",
         "user_tokens_per_day": "tokens a day",
     }
-    found = [f"{getattr(settings, name):,} {unit}" for name, unit in words.items() if getattr(settings, name)]
-    return ", ".join(found) or "no limits (--shared sets some)"
+    limits = [f"{getattr(settings, name):,} {unit}" for name, unit in words.items() if getattr(settings, name)]
+    return ", ".join(limits) or "no limits (--shared sets some)"
 
 
 def _wait(turns: int) -> None:
     one = turns == 1
-    told = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running, and may end; again: stop at once."
-    print(f"agent-kernel: stopping. {told}", file=sys.stderr, flush=True)
+    state = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running, and may end; again: stop at once."
+    print(f"agent-kernel: stopping. {state}", file=sys.stderr, flush=True)
 
 
 SERVE = Command("serve", "run a server for OpenAI's and Anthropic's clients, without notebooks", serve_arguments, serve)

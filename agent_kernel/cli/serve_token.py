@@ -46,17 +46,17 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
     found = {name: environment.pop(name, "").strip() for name in VARIABLES}
     file = environment.pop(FILE_VARIABLE, "")
     if given is not None:
-        return ServeToken(_checked(_read(given), str(given)), f"in {given}", given)
+        return ServeToken(_check(_read(given), str(given)), f"in {given}", given)
     for name, value in found.items():
         if value and not (name == "AGENT_KERNEL_TOKEN" and kernel):
-            return ServeToken(_checked(value, name), f"the value of {name}")
+            return ServeToken(_check(value, name), f"the value of {name}")
     if file:
-        return ServeToken(_checked(_read(Path(file)), file), f"in {file}", Path(file))
+        return ServeToken(_check(_read(Path(file)), file), f"in {file}", Path(file))
     own = data_dir / NAME
     return ServeToken(_own(own), f"in {own}", own)
 
 
-def _checked(value: str, where: str) -> str:
+def _check(value: str, where: str) -> str:
     """Return the token if it is a valid HTTP header value. Raises InvalidRequest; the message never contains the
     token."""
     if not value or not value.isascii() or not value.isprintable() or " " in value:
@@ -90,7 +90,7 @@ def _own(path: Path) -> str:
             f"Other users may read the token in {path}, or may have written it.",
             hint="Remove the file: the next start creates one.",
         )
-    return _checked(_read(path), str(path))
+    return _check(_read(path), str(path))
 
 
 def _write(path: Path, value: str) -> None:

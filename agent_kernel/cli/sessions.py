@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import json
 import sys
@@ -13,12 +12,13 @@ from typing import Any
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, add
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
-from agent_kernel.cli.output import Column, listed, moment, printable, show
-from agent_kernel.cli.store import as_json, confirmed, namespace_of, opened
+from agent_kernel.cli.output import Column, join, moment, printable, show
+from agent_kernel.cli.store import as_json, confirm, namespace_of, run_with_store
 from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE_COMMANDS
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.messages import Message
+from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import Item, Session, SessionKey, SessionQuery, Turn, new_id
 from agent_kernel.sessions.retention.durations import seconds
 
@@ -54,18 +54,16 @@ def list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_list(args: argparse.Namespace) -> int:
-    async def found() -> list[Session]:
-        async with opened(args) as store:
-            return await store.list(namespace_of(args), getattr(args, "limit", LISTED))
-
+    limit = getattr(args, "limit", LISTED)
+    sessions = run_with_store(args, lambda store: store.list(namespace_of(args), limit))
     columns = {
         "id": Column("ID"),
         "updated": Column("USED", moment),
         "turns": Column("TURNS", right=True),
         "title": Column("TITLE"),
-        "tags": Column("TAGS", listed),
+        "tags": Column("TAGS", join),
     }
-    rows = [session_row(session) for session in asyncio.run(found())]
+    rows = [session_row(session) for session in sessions]
     show(rows, columns, as_json=as_json(args), empty=f"No sessions of {namespace_of(args)}.")
     return 0
 
@@ -78,16 +76,15 @@ def show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_show(args: argparse.Namespace) -> int:
-    async def found() -> tuple[Session, list[Turn], list[Item]]:
+    async def read(store: KeptStore) -> tuple[Session, list[Turn], list[Item]]:
         key = SessionKey(namespace_of(args), args.id)
-        async with opened(args) as store:
-            session = await store.info(key)
-            if session is None:
-                raise SessionNotFound(f"There is no session {args.id!r}.", hint="See: agent-kernel sessions list")
-            items = await store.latest(key, args.limit, branch=args.branch)
-            return session, await store.turns(key, branch=args.branch), items
+        session = await store.info(key)
+        if session is None:
+            raise SessionNotFound(f"There is no session {args.id!r}.", hint="See: agent-kernel sessions list")
+        items = await store.latest(key, args.limit, branch=args.branch)
+        return session, await store.turns(key, branch=args.branch), items
 
-    session, turns, items = asyncio.run(found())
+    session, turns, items = run_with_store(args, read)
     if as_json(args):
         print(json.dumps(session_row(session) | {"turns": _turns(turns), "items": _items(items)}, indent=2))
         return 0
@@ -139,12 +136,7 @@ def search_arguments(parser: argparse.ArgumentParser) -> None:
 def sessions_search(args: argparse.Namespace) -> int:
     since = time.time() - seconds(args.since, "--since") if args.since else None
     query = SessionQuery(" ".join(args.words), limit=args.limit, role=args.role, since=since)
-
-    async def found() -> list[Any]:
-        async with opened(args) as store:
-            return await store.search(namespace_of(args), query)
-
-    hits = asyncio.run(found())
+    hits = run_with_store(args, lambda store: store.search(namespace_of(args), query))
     if as_json(args):
         rows = [
             session_row(hit.session)
@@ -175,12 +167,7 @@ def fork_arguments(parser: argparse.ArgumentParser) -> None:
 def sessions_fork(args: argparse.Namespace) -> int:
     source = SessionKey(namespace_of(args), args.id)
     target = SessionKey(source.namespace, args.new or new_id("session"))
-
-    async def forked() -> Session:
-        async with opened(args) as store:
-            return await store.fork(source, target, args.turns)
-
-    session = asyncio.run(forked())
+    session = run_with_store(args, lambda store: store.fork(source, target, args.turns))
     print(json.dumps(session_row(session), indent=2) if as_json(args) else session.key.id)
     return 0
 
@@ -193,14 +180,13 @@ def delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sessions_delete(args: argparse.Namespace) -> int:
     """Delete from the store only; 'agent-kernel purge' removes all traces."""
-    if not confirmed(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
+    if not confirm(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 
-    async def deleted() -> list[dict[str, Any]]:
-        async with opened(args) as store:
-            return [{"id": id, "deleted": await store.delete(SessionKey(namespace_of(args), id))} for id in args.id]
+    async def delete(store: KeptStore) -> list[dict[str, Any]]:
+        return [{"id": id, "deleted": await store.delete(SessionKey(namespace_of(args), id))} for id in args.id]
 
-    rows = asyncio.run(deleted())
+    rows = run_with_store(args, delete)
     if as_json(args):
         print(json.dumps(rows, indent=2))
     else:

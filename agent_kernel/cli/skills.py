@@ -24,12 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def skills_add(args: argparse.Namespace) -> int:
     skill = _store(args).add(namespace_of(args), _entries(args.path), args.version_of)
-    _shown(args, [skill])
+    _show(args, [skill])
     return 0
 
 
 def skills_list(args: argparse.Namespace) -> int:
-    _shown(args, _store(args).list(namespace_of(args)))
+    _show(args, _store(args).list(namespace_of(args)))
     return 0
 
 
@@ -58,10 +58,10 @@ def _entries(path: Path) -> list[PackageEntry]:
             raise too_large()
         return zipped(path.read_bytes())
     except OSError as error:
-        raise InvalidRequest(f"{path} can not be read ({error.strerror}).") from error
+        raise InvalidRequest(f"{path} cannot be read ({error.strerror}).") from error
 
 
-def _shown(args: argparse.Namespace, skills: list[Skill]) -> None:
+def _show(args: argparse.Namespace, skills: list[Skill]) -> None:
     columns = {
         "id": Column("ID"),
         "name": Column("NAME"),
@@ -74,19 +74,14 @@ def _shown(args: argparse.Namespace, skills: list[Skill]) -> None:
 
 def _row(skill: Skill) -> dict[str, Any]:
     latest = skill.latest
-    told = {"id": skill.id, "name": latest.name, "description": latest.description, "version": latest.number}
-    return told | {"created": skill.created, "updated": latest.created, "files": list(latest.files)}
+    row = {"id": skill.id, "name": latest.name, "description": latest.description, "version": latest.number}
+    return row | {"created": skill.created, "updated": latest.created, "files": list(latest.files)}
 
 
-SKILLS = Command(
+SKILLS = group(
     "skills",
     "folders with instructions that turns may be given",
-    group(
-        [
-            Command("list", "list installed skills", cli_store.arguments, skills_list),
-            Command("add", "add a folder or a zip file with a SKILL.md", add_arguments, skills_add),
-            Command("remove", "remove a skill with all its versions", remove_arguments, skills_remove),
-        ]
-    ),
-    lambda args: 2,
+    Command("list", "list installed skills", cli_store.arguments, skills_list),
+    Command("add", "add a folder or a zip file with a SKILL.md", add_arguments, skills_add),
+    Command("remove", "remove a skill with all its versions", remove_arguments, skills_remove),
 )

@@ -1,18 +1,20 @@
-"""Opens the session store for a command: the store of the user's servers, also while they run."""
+"""Open the session store for a command: the store of the user's servers, also while they run."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TypeVar
 
 from agent_kernel.cli.command import assembly, data_argument, settings_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.settings import Settings
 
+T = TypeVar("T")
 CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
 LOCAL = "local"
 """Namespace of a server without named users."""
@@ -41,7 +43,7 @@ def as_json(args: argparse.Namespace) -> bool:
 
 
 @asynccontextmanager
-async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
+async def open_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
     """Open the store. Raises StoreError, and InvalidRequest for a store in a server's memory or without maintenance."""
     settings: Settings = settings_of(args)
     if settings.store == "memory":
@@ -49,8 +51,8 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
             "The store 'memory' lives in a server and is gone with it.",
             hint="Ask that server, or set AGENT_KERNEL_STORE.",
         )
-    made: Any = assembly()
-    store: KeptStore = made.build_by_name(made.STORES, settings.store, settings)
+    runtime = assembly()
+    store: KeptStore = runtime.build_by_name(runtime.STORES, settings.store, settings)
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
@@ -60,7 +62,17 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
         await store.aclose()
 
 
-def confirmed(args: argparse.Namespace, question: str) -> bool:
+def run_with_store(args: argparse.Namespace, use: Callable[[KeptStore], Awaitable[T]]) -> T:
+    """Open the store, call ``use`` with it, and return the result. Raises StoreError, InvalidRequest."""
+
+    async def run() -> T:
+        async with open_store(args) as store:
+            return await use(store)
+
+    return asyncio.run(run())
+
+
+def confirm(args: argparse.Namespace, question: str) -> bool:
     """Ask for confirmation. Raises InvalidRequest if there is no terminal."""
     if args.yes:
         return True
@@ -68,5 +80,9 @@ def confirmed(args: argparse.Namespace, question: str) -> bool:
         raise InvalidRequest(
             "This needs confirmation and there is no terminal; nothing was done.", hint="Add --yes to confirm."
         )
+    return ask_yes(question)
+
+
+def ask_yes(question: str) -> bool:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

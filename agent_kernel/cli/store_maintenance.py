@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import Column, facts, moment, show, size
-from agent_kernel.cli.store import as_json, confirmed, every_namespace, opened
+from agent_kernel.cli.store import as_json, confirm, every_namespace, run_with_store
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import StoreFault
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.retention.retention import DueSession, Retention
@@ -35,36 +35,24 @@ def care_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sessions_verify(args: argparse.Namespace) -> int:
     """Return 1 if the store is inconsistent."""
-
-    async def found() -> list[StoreFault]:
-        async with opened(args) as store:
-            return await store.verify(every_namespace(args))
-
-    return _tell(args, asyncio.run(found()), "Nothing is wrong.")
+    faults = run_with_store(args, lambda store: store.verify(every_namespace(args)))
+    return _show_faults(args, faults, "Nothing is wrong.")
 
 
 def sessions_repair(args: argparse.Namespace) -> int:
     """Return 1 if something could not be repaired."""
-
-    async def found() -> list[StoreFault]:
-        async with opened(args) as store:
-            return await store.repair(every_namespace(args))
-
-    return _tell(args, asyncio.run(found()), "Nothing was wrong.")
+    faults = run_with_store(args, lambda store: store.repair(every_namespace(args)))
+    return _show_faults(args, faults, "Nothing was wrong.")
 
 
-def _tell(args: argparse.Namespace, faults: Sequence[StoreFault], fine: str) -> int:
+def _show_faults(args: argparse.Namespace, faults: Sequence[StoreFault], fine: str) -> int:
     columns = {key: column for key, column in FAULT.items() if key != "mended" or any(fault.mended for fault in faults)}
     show([dataclasses.asdict(fault) for fault in faults], columns, as_json=as_json(args), empty=fine)
     return 1 if any(not fault.mended for fault in faults) else 0
 
 
 def sessions_stats(args: argparse.Namespace) -> int:
-    async def found() -> Mapping[str, Any]:
-        async with opened(args) as store:
-            return await store.stats(every_namespace(args))
-
-    values = dict(asyncio.run(found()))
+    values = dict(run_with_store(args, lambda store: store.stats(every_namespace(args))))
     if not as_json(args):
         values |= {name: size(value) for name, value in values.items() if name.endswith("bytes")}
         values |= {name: moment(values[name]) if values[name] else "never" for name in ("first_made", "last_used")}
@@ -73,11 +61,7 @@ def sessions_stats(args: argparse.Namespace) -> int:
 
 
 def sessions_vacuum(args: argparse.Namespace) -> int:
-    async def freed() -> int:
-        async with opened(args) as store:
-            return await store.vacuum()
-
-    count = asyncio.run(freed())
+    count = run_with_store(args, lambda store: store.vacuum())
     print(json.dumps({"freed_bytes": count}) if as_json(args) else f"{size(count)} freed; deleted text is gone.")
     return 0
 
@@ -103,17 +87,16 @@ def sessions_expire(args: argparse.Namespace) -> int:
     if not (limits.ttl or limits.max_sessions):
         raise InvalidRequest("No limit is set, so nothing is removed.", hint="Use --ttl, --max-sessions or --limits.")
 
-    async def gone() -> list[DueSession]:
-        async with opened(args) as store:
-            retention = Retention(store, limits)
-            due = [going for going in await retention.due() if _asked_for(args, going)]
-            if args.dry_run or not due:
-                return due
-            if not confirmed(args, f"Remove {len(due)} session(s)?"):
-                return []
-            return [going for going in due if await retention.remove(going.session)]
+    async def remove_due(store: KeptStore) -> list[DueSession]:
+        retention = Retention(store, limits)
+        due = [one for one in await retention.due() if every_namespace(args) in (None, one.session.key.namespace)]
+        if args.dry_run or not due:
+            return due
+        if not confirm(args, f"Remove {len(due)} session(s)?"):
+            return []
+        return [one for one in due if await retention.remove(one.session)]
 
-    rows = [_going(going) for going in asyncio.run(gone())]
+    rows = [_row(due) for due in run_with_store(args, remove_due)]
     columns = {
         "namespace": Column("NAMESPACE"),
         "id": Column("ID"),
@@ -127,15 +110,10 @@ def sessions_expire(args: argparse.Namespace) -> int:
     return 0
 
 
-def _asked_for(args: argparse.Namespace, going: DueSession) -> bool:
-    return every_namespace(args) in (None, going.session.key.namespace)
-
-
-def _going(going: DueSession) -> dict[str, Any]:
-    session = going.session
-    names = ("title", "turns", "accessed")
-    facts_of = {name: getattr(session, name) for name in names}
-    return {"namespace": session.key.namespace, "id": session.key.id, "why": going.why} | facts_of
+def _row(due: DueSession) -> dict[str, Any]:
+    session = due.session
+    facts = {name: getattr(session, name) for name in ("title", "turns", "accessed")}
+    return {"namespace": session.key.namespace, "id": session.key.id, "why": due.why} | facts
 
 
 CARE_COMMANDS = (

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from agent_kernel.cli.command import Command, data_argument, group, settings_of
-from agent_kernel.cli.output import Column, facts, listed, moment, show
+from agent_kernel.cli.command import Command, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.output import Column, facts, join, moment, show
 from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTokenStore
 
 
@@ -24,7 +24,7 @@ def new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"
     )
-    _shared(parser)
+    _arguments(parser)
 
 
 def token_new(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def token_new(args: argparse.Namespace) -> int:
         facts({**_row(token), "token": text}, as_json=True)
         return 0
     ends = moment(token.expires)
-    print(f"{token.id} ({listed(sorted(token.scopes))}) counts until {ends}; it is shown once, here:", file=sys.stderr)
+    print(f"{token.id} ({join(sorted(token.scopes))}) counts until {ends}; it is shown once, here:", file=sys.stderr)
     print(text)
     return 0
 
@@ -43,7 +43,7 @@ def token_list(args: argparse.Namespace) -> int:
     columns = {
         "id": Column("ID"),
         "name": Column("NAME"),
-        "scopes": Column("SCOPES", listed),
+        "scopes": Column("SCOPES", join),
         "user": Column("USER"),
         "created": Column("MADE", moment),
         "expires": Column("ENDS", moment),
@@ -56,7 +56,7 @@ def token_list(args: argparse.Namespace) -> int:
 
 def revoke_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="a token id from 'agent-kernel token list'")
-    _shared(parser)
+    _arguments(parser)
 
 
 def token_revoke(args: argparse.Namespace) -> int:
@@ -68,8 +68,8 @@ def token_revoke(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shared(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    json_argument(parser)
     data_argument(parser)
 
 
@@ -78,20 +78,15 @@ def _tokens(args: argparse.Namespace) -> ApiTokenStore:
 
 
 def _row(token: ApiToken) -> dict[str, Any]:
-    told = {"id": token.id, "name": token.name, "scopes": sorted(token.scopes), "user": token.user}
+    row = {"id": token.id, "name": token.name, "scopes": sorted(token.scopes), "user": token.user}
     times = {"created": token.created, "expires": token.expires, "used": token.used}
-    return {**told, **times, "state": "expired" if token.is_expired else "valid"}
+    return {**row, **times, "state": "expired" if token.is_expired else "valid"}
 
 
-TOKEN = Command(
+TOKEN = group(
     "token",
     "lasting tokens with which programs use a server",
-    group(
-        [
-            Command("new", "create a token; it is shown once", new_arguments, token_new),
-            Command("list", "list tokens, and when each was last used", _shared, token_list),
-            Command("revoke", "revoke a token, effective at once", revoke_arguments, token_revoke),
-        ]
-    ),
-    lambda args: 2,
+    Command("new", "create a token; it is shown once", new_arguments, token_new),
+    Command("list", "list tokens, and when each was last used", _arguments, token_list),
+    Command("revoke", "revoke a token, effective at once", revoke_arguments, token_revoke),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agent_kernel.cli.command import Command, data_argument, settings_of
-from agent_kernel.cli.output import Column, listed, moment, show
+from agent_kernel.cli.command import Command, data_argument, json_argument, settings_of
+from agent_kernel.cli.output import Column, join, moment, show
 from agent_kernel.core.trusted_folders import TrustStore
 
 
@@ -15,7 +15,7 @@ def trust_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", type=Path, nargs="?", help="the folder to trust; without it, list the trusted folders"
     )
     parser.add_argument("--remove", action="store_true", help="stop trusting the folder")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    json_argument(parser)
     data_argument(parser)
 
 
@@ -23,16 +23,16 @@ def trust(args: argparse.Namespace) -> int:
     known = TrustStore(settings_of(args).trust_path)
     if args.folder is None:
         folders = [{"path": str(one.path), "since": one.since, "files": sorted(one.files)} for one in known.folders()]
-        columns = {"path": Column("FOLDER"), "since": Column("SINCE", moment), "files": Column("AS IT WAS", listed)}
+        columns = {"path": Column("FOLDER"), "since": Column("SINCE", moment), "files": Column("AS IT WAS", join)}
         show(folders, columns, as_json=args.json, empty="No folder is trusted.")
         return 0
     if args.remove:
         removed = known.remove(args.folder)
         print(f"{args.folder} {'is no longer trusted' if removed else 'was not trusted itself'}.")
         return 0 if removed else 1
-    made = known.add(args.folder)
-    servers = f", and the MCP servers of its {', '.join(made.files)} as it is now" if made.files else ""
-    print(f"{made.path} is trusted, including its subfolders: skills in its .agents/skills are used{servers}.")
+    added = known.add(args.folder)
+    servers = f", and the MCP servers of its {', '.join(added.files)} as it is now" if added.files else ""
+    print(f"{added.path} is trusted, including its subfolders: skills in its .agents/skills are used{servers}.")
     return 0
 
 

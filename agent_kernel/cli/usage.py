@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import math
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from agent_kernel.cli import store as cli_store
 from agent_kernel.cli.command import Command
 from agent_kernel.cli.output import Column, show
-from agent_kernel.cli.store import as_json, every_namespace, namespace_of, opened
+from agent_kernel.cli.store import as_json, every_namespace, namespace_of, run_with_store
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import Session, SessionKey
@@ -31,7 +30,7 @@ TOOL = {
     "tool": Column("TOOL"),
     "count": Column("CALLS", right=True),
     "seconds": Column("SECONDS", "{:,.1f}".format, right=True),
-    "outcomes": Column("OUTCOMES", lambda found: ", ".join(f"{number} {status}" for status, number in found.items())),
+    "outcomes": Column("OUTCOMES", lambda counts: ", ".join(f"{number} {status}" for status, number in counts.items())),
 }
 
 
@@ -41,21 +40,20 @@ def usage_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sessions_usage(args: argparse.Namespace) -> int:
-    async def spent() -> dict[str, Any]:
-        async with opened(args) as store:
-            return (await account(store, await _sessions(store, args))).to_json()
+    async def report(store: KeptStore) -> dict[str, Any]:
+        return (await account(store, await _sessions(store, args))).to_json()
 
-    found = asyncio.run(spent())
+    usage = run_with_store(args, report)
     if as_json(args):
-        print(json.dumps(found, indent=2))
+        print(json.dumps(usage, indent=2))
         return 0
-    rows = [{"of": "all", "name": "", **found["total"]}]
+    rows = [{"of": "all", "name": "", **usage["total"]}]
     for part, of in (("models", "model"), ("days", "day")):
-        rows += [{"of": of, "name": name, **cost} for name, cost in found[part].items()]
+        rows += [{"of": of, "name": name, **cost} for name, cost in usage[part].items()]
     show(rows, COST, as_json=False)
-    if found["total"]["estimated"]:
+    if usage["total"]["estimated"]:
         print("Some token counts are estimated, because the engine did not report them.")
-    if tools := [{"tool": name, **use} for name, use in found["tools"].items()]:
+    if tools := [{"tool": name, **use} for name, use in usage["tools"].items()]:
         print()
         show(tools, TOOL, as_json=False)
     return 0

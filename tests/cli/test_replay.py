@@ -136,4 +136,4 @@ def test_what_is_no_conversation_of_ours_is_a_line(command: Command, tmp_path: P
 def test_a_turn_that_is_not_there_and_a_file_that_is_not_there_are_named(command: Command, tmp_path: Path) -> None:
     file = document(tmp_path / "work.agent.json", FIRST)
     assert "there are 1 to 1" in command("replay", str(file), "--turn", "9").err
-    assert "can not be read" in command("replay", str(tmp_path / "none.agent.json")).err
+    assert "cannot be read" in command("replay", str(tmp_path / "none.agent.json")).err

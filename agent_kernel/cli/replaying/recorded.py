@@ -54,17 +54,17 @@ class RecordedTurn:
         return tuple(message for message in self.messages if message.role == "user" and not message.hidden)
 
 
-def recorded(document: Transcript) -> list[RecordedTurn]:
+def parse_turns(document: Transcript) -> list[RecordedTurn]:
     """Return the answered turns of the current branch in order."""
     turns, items = document.shown()
-    found: list[RecordedTurn] = []
+    answered: list[RecordedTurn] = []
     earlier: list[Message] = []
     for turn in turns:
-        own = [_filled(item.message, document) for item in items if item.turn == turn.id]
+        own = [_with_media(item.message, document) for item in items if item.turn == turn.id]
         if turn.state == "committed":
-            found.append(RecordedTurn(turn, len(found) + 1, tuple(earlier), tuple(own)))
+            answered.append(RecordedTurn(turn, len(answered) + 1, tuple(earlier), tuple(own)))
         earlier += own
-    return found
+    return answered
 
 
 def same_call(one: ToolCall, other: ToolCall) -> bool:
@@ -82,18 +82,18 @@ def _plain(value: object) -> object:
     return value
 
 
-def _filled(message: Message, document: Transcript) -> Message:
+def _with_media(message: Message, document: Transcript) -> Message:
     """Insert the bytes of media, or a note if the document lacks them."""
     if not message.media:
         return message
 
-    def filled(part: Part) -> Part:
+    def fill(part: Part) -> Part:
         if not isinstance(part, Media):
             return part
         data = document.blobs.get(part.hash)
         return Text(f"[{part.mime} that did not come along]") if data is None else replace(part, data=data)
 
-    return replace(message, parts=tuple(filled(part) for part in message.parts))
+    return replace(message, parts=tuple(fill(part) for part in message.parts))
 
 
 def names_of_tools(turns: Sequence[RecordedTurn]) -> list[str]:

@@ -76,7 +76,7 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
     neither, only the record itself is judged."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
     told = {"turn": before.turn.id, "number": before.number, "prompt": before.prompt}
-    changed = _changed(before, now) if tools else 0
+    changed = _count_changes(before, now) if tools else 0
     facts: dict[str, Any] = {
         **told,
         "open": tuple(one.text for one in said if one.status == "open"),
@@ -87,7 +87,7 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
         return ReplayVerdict(**facts, result="not run again")
     if now.error:
         return ReplayVerdict(**facts, result="could not run", why=now.error[:MAX_WHY])
-    if tools and not model and (failed := _failed(before, now)) is not None:
+    if tools and not model and (failed := _find_failure(before, now)) is not None:
         files = tuple(dict.fromkeys(NO_FILE.findall(failed)))
         return ReplayVerdict(**facts, result="could not run", why=_last_line(failed), files=files)
     gone = _not_computed(said, before, now) if tools else []
@@ -131,7 +131,7 @@ def _calls(calls: Sequence[ToolCall]) -> str:
     return f"now {len(calls)} call(s): {', '.join(call.name for call in calls)}"[:MAX_WHY] if calls else "now none"
 
 
-def _failed(before: RecordedTurn, now: ReplayedTurn) -> str | None:
+def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
     """Return the text of the first call that succeeded then and fails now."""
     then = before.results
     for message in now.messages:
@@ -142,7 +142,7 @@ def _failed(before: RecordedTurn, now: ReplayedTurn) -> str | None:
     return None
 
 
-def _changed(before: RecordedTurn, now: ReplayedTurn) -> int:
+def _count_changes(before: RecordedTurn, now: ReplayedTurn) -> int:
     then = before.results
     return sum(
         message.role == "tool"
