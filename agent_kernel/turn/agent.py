@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
 from agent_kernel.core.events import (
     AnswerChecked,
@@ -51,7 +52,7 @@ from agent_kernel.turn.redacted_events import RedactedEvents
 from agent_kernel.turn.toolbox import RoundPosition, Toolbox
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_state import ActiveTurn
-from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter, await_uncancelled
+from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
 
 log = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 20_000

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
 
+from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import LeaseLost, SequenceConflict, SessionBusy, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
@@ -28,23 +29,6 @@ AGAIN_S = (0.05, 0.5)
 """Pauses between attempts to append. Together with the ten seconds that a store waits for a lock, all attempts end well
 within the lease."""
 T = TypeVar("T")
-
-
-async def await_uncancelled(write: Awaitable[T]) -> T:
-    """Await ``write`` to its end even if the caller is cancelled in the meantime; the cancellation is raised
-    afterwards."""
-    task = asyncio.ensure_future(write)
-    stopped: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            stopped = error
-    if stopped is not None:
-        if not task.cancelled():
-            task.exception()
-        raise stopped
-    return task.result()
 
 
 @dataclass(frozen=True, slots=True)

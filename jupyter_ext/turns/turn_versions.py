@@ -17,6 +17,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
+from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import AgentKernelError, Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.messages import Message
@@ -25,7 +26,6 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
 from agent_kernel.notebook.kernel.variables import EARLIER
 from agent_kernel.sessions import message_hash
-from agent_kernel.turn.turn_writer import await_uncancelled
 
 log = logging.getLogger(__name__)
 ASKED = "asked"

@@ -7,7 +7,6 @@ always known.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import functools
 import logging
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
@@ -108,7 +108,7 @@ class Database:
         if self._closing is None:
             self._closing = self._thread.submit(self._close)
             self._thread.shutdown(wait=False)
-        await await_uncancelled(self._closing, may_skip=False)
+        await await_uncancelled(self._closing)
 
     async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
         if self._closing is not None:
@@ -119,7 +119,7 @@ class Database:
             idle, self._serving = not self._serving, True
         if idle:
             self._thread.submit(self._serve)
-        result: T = await await_uncancelled(job.outcome)
+        result: T = await await_uncancelled(job.outcome, may_skip=True)
         return result
 
     def _serve(self) -> None:
@@ -362,39 +362,6 @@ class _PendingCall:
     work: Callable[[sqlite3.Connection], Any]
     outcome: Future[Any]
     frees: bool = False
-
-
-async def await_uncancelled(future: Future[T], *, may_skip: bool = True) -> T:
-    """Return the result of ``future``. A cancelled caller still waits until the outcome is known.
-
-    Either the call never started (possible only with ``may_skip``), or it ended; then its exception, if any, is the
-    cause of the CancelledError."""
-    loop = asyncio.get_running_loop()
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        # A new asyncio future for every wait: a cancelled wait must not cancel ``future``, whose work runs on.
-        woken = loop.create_future()
-        future.add_done_callback(functools.partial(_wake, loop, woken))
-        try:
-            await woken
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-            if may_skip:
-                future.cancel()
-    if cancelled is None:
-        return future.result()
-    raise cancelled from (None if future.cancelled() else future.exception())
-
-
-def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Future[Any]) -> None:
-    """Wake the waiting task from the store's thread. RuntimeError: its loop is closed, so nobody is waiting."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_end_wait, woken)
-
-
-def _end_wait(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 def _configure(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:

@@ -1,0 +1,48 @@
+"""Work that a cancelled caller still waits for, so that its outcome is known."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = False) -> T:
+    """Return the result of ``work``, which may run in a thread. A cancelled caller still waits until the outcome is
+    known.
+
+    Either the work never started (possible only with ``may_skip``), or it ended; then its exception, if any, is the
+    cause of the CancelledError."""
+    future = work if isinstance(work, Future) else asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        # A new asyncio future for every wait: a cancelled wait must not cancel ``future``, whose work runs on. Neither
+        # asyncio.wait nor wrap_future: they take a quarter of the time of a short call of a store.
+        woken = loop.create_future()
+        future.add_done_callback(functools.partial(_wake, loop, woken))
+        try:
+            await woken
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            if may_skip:
+                future.cancel()
+    if cancelled is None:
+        return future.result()
+    raise cancelled from (None if future.cancelled() else future.exception())
+
+
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Any) -> None:
+    """Wake the waiting task, also from another thread. RuntimeError: its loop is closed, so nobody is waiting."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_end_wait, woken)
+
+
+def _end_wait(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
