@@ -52,7 +52,7 @@ codes are mapped in one place (``jupyter_ext.api.http.handler``), never here.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -82,6 +82,14 @@ class AgentKernelError(Exception):
 
 
 class InvalidRequest(AgentKernelError): ...
+
+
+def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
+    """Raise InvalidRequest if ``names`` is not empty: request fields that ``who`` does not support."""
+    if names:
+        raise InvalidRequest(
+            f"{', '.join(names)}: {who} can not do that.", hint=hint, details={"param": names[0], "refused": [*names]}
+        )
 
 
 class FileTooLarge(InvalidRequest): ...

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Emit
 from agent_kernel.core.files import ProducedFile, StoredFile
 from agent_kernel.core.messages import Media, Message, Status, ToolCall, Usage
@@ -21,8 +20,6 @@ Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client", "call
 ToolOrigin: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 RESULT_CHARS = 6_000
 """Default limit for the characters of a tool result."""
-
-# ---------------------------------------------------------------------------------------------------- engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +44,12 @@ class ToolSpec:
     result_chars: int = RESULT_CHARS
     """Maximum length of a result in the model's context; longer results lose their middle, with a note."""
     fetches: bool = False
-    """Whether results may contain text from strangers although ``kind`` does not say so, as code with network access.
-    """
+    """Whether results may contain text from strangers although ``kind`` does not say so: code with network access."""
 
     @property
     def schema(self) -> dict[str, Any]:
         """``parameters`` as plain dicts and lists at every level, as wire formats and libraries require."""
-        plain: dict[str, Any] = _to_plain(self.parameters)
-        return plain
+        return {name: _to_plain(value) for name, value in self.parameters.items()}
 
 
 def _to_plain(value: Any) -> Any:
@@ -105,14 +100,6 @@ class OutputFormat:
     grammar: str = ""
 
 
-def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
-    """Raise InvalidRequest if ``names`` is not empty: request fields that ``who`` does not support."""
-    if names:
-        raise InvalidRequest(
-            f"{', '.join(names)}: {who} can not do that.", hint=hint, details={"param": names[0], "refused": [*names]}
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
     """One model call.
@@ -161,8 +148,7 @@ class CallChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitChunk:
-    """No output yet: the model is loading (``fraction`` 0 to 1, or None), or the request is queued at ``position`` >=
-    1."""
+    """No output yet: the model is loading (``fraction`` 0 to 1, or None), or the request waits at ``position`` >= 1."""
 
     stage: str
     fraction: float | None = None
@@ -210,28 +196,21 @@ class Engine(Protocol):
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Stream one model call. The last chunk is exactly one EndChunk. Closing the iterator cancels the decode.
         Raises EngineError."""
-        ...
 
     async def aclose(self) -> None: ...
-
-
-# ---------------------------------------------------------------------------------------------------- tools
 
 
 class PathPermissions(Protocol):
     """Paths outside the work directory that a person has allowed for the sandboxed code of a session."""
 
-    async def allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-        """Return (paths to read, paths to write) that are allowed for the rest of the session, as they exist on disk
-        now."""
-        ...
+    async def find_allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """Return (paths to read, paths to write) that exist and are allowed for the rest of the session."""
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:
         """Ask a person about one path that code named and could not open.
 
         Returns what the next run may open: the path itself, its folder, or None.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +259,14 @@ class Tool(Protocol):
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Run the call. May raise any exception: the toolbox turns it into a result that the model can read."""
-        ...
 
 
 @runtime_checkable
 class CallPreparer(Protocol):
     """A tool that replaces a call before it runs, for example a cell's id with the code of the cell."""
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """Return the call as it will run, so that a person is asked about that. Raises AgentKernelError if it cannot
-        run."""
-        ...
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        """Return the call as it will run, which a person is asked about. Raises AgentKernelError if it cannot run."""
 
 
 class FileKeeper(Protocol):
@@ -304,10 +280,6 @@ class FileKeeper(Protocol):
         A file that cannot be stored (too large, over quota, missing, or not copied within ``within_s`` seconds) is
         recorded as a file with an error. Raises StoreError.
         """
-        ...
-
-
-# ---------------------------------------------------------------------------------------------------- sandbox
 
 
 Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
@@ -399,38 +371,29 @@ class Sandbox(Protocol):
         files that the session may use beside its work directory; when they change, its process is restarted. Cancelling
         the task interrupts the run. Raises SandboxUnavailable.
         """
-        ...
 
     async def reset(self, session: SessionKey) -> None:
         """Delete the variables of the session; its files stay."""
-        ...
 
     async def take(self, session: SessionKey, name: str) -> Variable:
         """Return a copy of a variable as json, npy or arrow, at most 64 MiB; never as pickle.
 
         Waits for a run in progress. Raises NotFound, and InvalidRequest for a value that cannot be copied.
         """
-        ...
 
     async def variables(self, session: SessionKey) -> Sequence[VariableInfo]:
-        """Return the variables that the session's code holds now, ordered by name; empty if no python process runs for
-        it."""
-        ...
+        """Return the variables of the session, ordered by name; empty if no python process runs for it."""
 
     def lost(self, session: SessionKey) -> str:
         """Return why the variables of the session are gone, until code runs again; empty if they exist."""
-        ...
 
     def workdir(self, session: SessionKey) -> Path:
         """Return the directory in which the session's code writes; it may not exist yet."""
-        ...
 
     async def report(self) -> Mapping[str, Any]:
         """Return the isolation layers of this machine: name -> {required, active, detail}."""
-        ...
 
     async def close(self, session: SessionKey, *, remove: bool = False) -> None:
         """End the processes of the session; ``remove`` also deletes its work directory."""
-        ...
 
     async def aclose(self) -> None: ...

@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest
+from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest, refuse_fields
 from agent_kernel.core.messages import Message, ToolCall, Usage, parse_arguments
 from agent_kernel.core.protocols import (
     CallChunk,
@@ -38,7 +38,6 @@ from agent_kernel.core.protocols import (
     Sampling,
     TextChunk,
     TokenLogprob,
-    refuse_fields,
 )
 
 KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish"})

@@ -27,7 +27,7 @@ class ApprovedPaths:
         self._gate = gate
         self._context = context
 
-    async def allowed(self) -> AllowedPaths:
+    async def find_allowed(self) -> AllowedPaths:
         ruling = self._gate.ruling(PATH)
         if ruling.permission == "deny" or ruling.firm or not self._gate.remembered:
             return (), ()

@@ -180,7 +180,8 @@ class Agent:
             await await_uncancelled(self._finish(turn, ended, str(stop) or "stopped"))
             raise
         except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
-            await self._tell_conflict(error)
+            if isinstance(error, Conflict):
+                await self._observers.conflict(self.key.id, error)
             return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))
         result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
@@ -198,11 +199,8 @@ class Agent:
             record |= {"notes": titles}
         if request.inputs:
             record |= {"inputs": list(request.inputs[:MAX_NOTES])}
-        model = info.model
-        turn = Turn(
-            turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=model, record=record
-        )
-        return await self._writer.begin(turn)
+        turn = Turn(turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=info.model)
+        return await self._writer.begin(replace(turn, record=record))
 
     async def _titled(self, request: TurnRequest) -> None:
         """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
@@ -213,10 +211,6 @@ class Agent:
             session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
         self._imported = "" if session.imported is None else IMPORTED
         self._post_turn_tasks.opened(session, title)
-
-    async def _tell_conflict(self, error: Exception) -> None:
-        if isinstance(error, Conflict):
-            await self._observers.conflict(self.key.id, error)
 
     async def _rounds(self, turn: ActiveTurn) -> None:
         """Alternate model calls and tool calls until the model calls no tool or has used all its rounds."""
@@ -247,8 +241,8 @@ class Agent:
             turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
             theirs = frozenset(spec.name for spec in toolbox.of_caller)
-            asked = self._asked(turn, await self._with_media(turn, view), tools)
-            calls, handed = await model_call(self._engine, asked, turn, theirs, self._writer.redactor)
+            request = self._asked(turn, await self._with_media(turn, view), tools)
+            calls, handed = await model_call(self._engine, request, turn, theirs, self._writer.redactor)
             if turn.rounds == 0:
                 self._tell_unseen(turn)
             place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
@@ -302,7 +296,7 @@ class Agent:
             view.messages,
             tools,
             request.sampling,
-            self._hint,
+            f"{self.key.namespace}/{self.key.id}",
             tool_choice=request.tool_choice if bound else "auto",
             parallel_calls=request.parallel_calls,
             output=request.output,
@@ -347,10 +341,6 @@ class Agent:
     def _cap(self, request: TurnRequest) -> int:
         asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
         return min(asked, self._max_tool_rounds)
-
-    @property
-    def _hint(self) -> str:
-        return f"{self.key.namespace}/{self.key.id}"
 
     async def _finish(
         self, turn: ActiveTurn, state: TurnState, reason: str, error: AgentKernelError | None = None

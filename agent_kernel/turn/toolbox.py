@@ -156,7 +156,7 @@ class Toolbox:
         if problem := _invalid(call, tool.spec):
             return ToolOutput(problem, "error")
         try:
-            call = await tool.prepared(call, context) if isinstance(tool, CallPreparer) else call
+            call = await tool.prepare(call, context) if isinstance(tool, CallPreparer) else call
         except AgentKernelError as error:
             return ToolOutput(str(error), "error")
         context = replace(context, call=call)

@@ -61,26 +61,26 @@ async def test_a_path_is_asked_for_once_and_what_is_asked_is_what_it_leads_to(fo
 async def test_a_yes_for_one_call_opens_nothing_for_later_calls(folder: Folder) -> None:
     held = gate()
     await folder.ask(held, folder.file, Answer("approve"))
-    assert await folder.paths(held).allowed() == ((), ())
+    assert await folder.paths(held).find_allowed() == ((), ())
     assert await folder.ask(held, folder.file, Answer("deny")) is None
 
 
 async def test_a_path_or_its_folder_is_open_for_the_rest_of_the_session(folder: Folder) -> None:
     held = gate()
     assert await folder.ask(held, folder.file, Answer("approve", "session")) == folder.file
-    assert await folder.paths(held).allowed() == ((folder.file,), ())
+    assert await folder.paths(held).find_allowed() == ((folder.file,), ())
     new = folder.place / "new.csv"
     assert await folder.ask(held, new, Answer("approve", "folder"), write=True) == folder.place
-    assert await folder.paths(held).allowed() == ((folder.file,), (folder.place,))
+    assert await folder.paths(held).find_allowed() == ((folder.file,), (folder.place,))
     elsewhere = ApprovedPaths(held, replace(context(), key=replace(KEY, id="other")))
-    assert await elsewhere.allowed() == ((), ())
+    assert await elsewhere.find_allowed() == ((), ())
 
 
 async def test_never_is_not_asked_again(folder: Folder) -> None:
     held = gate()
     assert await folder.ask(held, folder.file, Answer("deny", "never")) is None
     assert await folder.ask(held, folder.file, None) is None
-    assert await folder.paths(held).allowed() == ((), ())
+    assert await folder.paths(held).find_allowed() == ((), ())
 
 
 async def test_a_grant_that_leads_elsewhere_since_then_does_not_count(folder: Folder) -> None:
@@ -88,7 +88,7 @@ async def test_a_grant_that_leads_elsewhere_since_then_does_not_count(folder: Fo
     await folder.ask(held, folder.file, Answer("approve", "session"))
     folder.file.unlink()
     folder.file.symlink_to("/etc/passwd")
-    assert await folder.paths(held).allowed() == ((), ())
+    assert await folder.paths(held).find_allowed() == ((), ())
 
 
 @pytest.mark.parametrize("where", [".", "..", "home/.ssh", "home/.ssh/id"])
@@ -124,9 +124,9 @@ async def test_nobody_there_policy_and_request_close_paths_without_a_question(fo
     assert await folder.ask(gate(policy={"path": "auto"}), folder.file, None) == folder.file
     granted = gate()
     await folder.ask(granted, folder.file, Answer("approve", "session"))
-    assert await folder.paths(replace(granted, request="deny")).allowed() == ((), ())
-    assert await folder.paths(replace(granted, remembered=False)).allowed() == ((), ())
-    assert await folder.paths(replace(granted, denied=frozenset({"path"}))).allowed() == ((), ())
+    assert await folder.paths(replace(granted, request="deny")).find_allowed() == ((), ())
+    assert await folder.paths(replace(granted, remembered=False)).find_allowed() == ((), ())
+    assert await folder.paths(replace(granted, denied=frozenset({"path"}))).find_allowed() == ((), ())
 
 
 async def test_a_name_with_control_characters_is_shown_escaped(folder: Folder) -> None:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, refuse_fields
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.protocols import (
     CallChunk,
@@ -21,7 +21,6 @@ from agent_kernel.core.protocols import (
     OutputFormat,
     TextChunk,
     WaitChunk,
-    refuse_fields,
 )
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint

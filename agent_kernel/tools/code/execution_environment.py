@@ -85,7 +85,7 @@ class SandboxEnvironment:
         def announce(stream: str, text: str) -> None:
             context.emit(CallOutput(context.call.id, text, stream))
 
-        read, write = await context.paths.allowed() if context.paths else ((), ())
+        read, write = await context.paths.find_allowed() if context.paths else ((), ())
         started = time.monotonic()
         snapshot = await WorkdirSnapshot.taken(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
         result = await self.sandbox.run(

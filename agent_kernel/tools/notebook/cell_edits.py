@@ -159,7 +159,7 @@ class InsertCell:
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         source, kind = _source(call.arguments["source"]), str(call.arguments.get("type", "code"))
         seen = await self._desk.document(context)
         below = self._desk.place(seen, call.arguments.get("below"))
@@ -181,7 +181,7 @@ class EditCell:
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         asked = call.arguments
         if ("source" in asked) == ("find" in asked) or ("find" in asked) != ("replace" in asked):
             raise InvalidRequest("Give either 'source', or 'find' and 'replace'.")
@@ -212,7 +212,7 @@ class DeleteCell:
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
         cell = self._desk.changeable(seen, call.arguments["cell"])
         self._desk.has_read(context, cell)
@@ -232,7 +232,7 @@ class MoveCell:
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
         cell = self._desk.changeable(seen, call.arguments["cell"])
         below, above = self._desk.place(seen, call.arguments["below"]), _above(seen, cell)
@@ -256,7 +256,7 @@ class RunCells:
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.view.live(context)
         cells, executed = chosen(seen.cells, str(call.arguments["cells"]))
         if executed or len(cells) > MAX_RUN:

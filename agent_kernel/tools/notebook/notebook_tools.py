@@ -145,7 +145,7 @@ class RunCell:
         self._notebook = notebook
         self._side = side
 
-    async def prepared(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         document = await self._notebook.document()
         cells, _ = chosen(cells_of(document.content), str(call.arguments["cell"]))
         if len(cells) != 1:

@@ -28,7 +28,7 @@ class Allowing:
         self.asked: list[tuple[Path, bool]] = []
         self._yes = yes
 
-    async def allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    async def find_allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         return (Path("/kept"),), (Path("/written"),)
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:

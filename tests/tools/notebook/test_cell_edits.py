@@ -87,7 +87,7 @@ def context(name: str, arguments: Mapping[str, Any]) -> ToolContext:
 async def prepared(tool: Tool, **arguments: Any) -> dict[str, Any]:
     assert isinstance(tool, CallPreparer)
     asked = context(tool.spec.name, arguments)
-    return dict((await tool.prepared(asked.call, asked)).arguments)
+    return dict((await tool.prepare(asked.call, asked)).arguments)
 
 
 async def done(tool: Tool, **arguments: Any) -> ToolOutput:

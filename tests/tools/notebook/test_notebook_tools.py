@@ -112,11 +112,11 @@ async def test_a_cell_stands_for_the_code_it_has_now() -> None:
     side = Side()
     tool = (await tools(Notebook(kernel=side)))["run_cell"]
     assert isinstance(tool, CallPreparer)
-    prepared = await tool.prepared(ToolCall("c1", "run_cell", {"cell": "0"}), context("run_cell"))
+    prepared = await tool.prepare(ToolCall("c1", "run_cell", {"cell": "0"}), context("run_cell"))
     assert prepared.arguments == {"cell": "one", "code": "x = 1\nx"}
     for cell in ("1", "three", "0-2", "nowhere"):
         with pytest.raises(InvalidRequest):
-            await tool.prepared(ToolCall("c1", "run_cell", {"cell": cell}), context("run_cell"))
+            await tool.prepare(ToolCall("c1", "run_cell", {"cell": cell}), context("run_cell"))
 
 
 async def test_the_map_is_told_with_what_ran_or_why_that_is_not_known() -> None:

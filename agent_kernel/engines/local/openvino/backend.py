@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.errors import EngineError, ModelBroken, ModelMissing, ModelUnsupported
-from agent_kernel.core.protocols import refuse_fields
+from agent_kernel.core.errors import EngineError, ModelBroken, ModelMissing, ModelUnsupported, refuse_fields
 from agent_kernel.engines.local.backend import (
     ChatMessage,
     DecodingOptions,

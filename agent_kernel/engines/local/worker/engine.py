@@ -10,8 +10,8 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory
-from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk, refuse_fields
+from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory, refuse_fields
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS
