@@ -30,7 +30,7 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 	tests/jupyter_ext/api/anthropic tests/jupyter_ext/turns tests/jupyter_ext/quotas tests/jupyter_ext/auth
 SPECIAL := not torch and not peers and not guides
 
-.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-guides bench soak lowest lint ui format clean
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-guides bench soak lowest lint docs ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
+
+docs: $(VENV)/.test ## Write the reference of the public names, from their docstrings, to build/docs/
+	$(BIN)/python packaging/api-docs build/docs
 
 ui: ui/node_modules/.stamp ## The panel: check, test and build ui/ into what is committed (needs node 20 or later)
 	cd ui && npm run --silent check && npx vitest run && npm run --silent build

@@ -77,6 +77,7 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
+        """Close the connections. Turns that run on the server go on."""
         await self._connection.aclose()
 
     async def run(self, prompt: str, **options: Unpack[TurnOptions]) -> Result:
@@ -132,9 +133,11 @@ class Client:
         return list((await self._connection.call("GET", "agent/approvals"))["approvals"])
 
     async def models(self) -> dict[str, Any]:
+        """Return the models of the server: those of the catalog, with what is installed and which one is loaded."""
         return await self._connection.call("GET", "models")
 
     async def health(self) -> dict[str, Any]:
+        """Return the state of the server: version, engine, store and sandbox."""
         return await self._connection.call("GET", "health")
 
     async def usage(self, session: str) -> dict[str, Any]:

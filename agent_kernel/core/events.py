@@ -348,6 +348,7 @@ class Event:
     body: EventBody = field()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the event as it is sent to clients; ``from_json`` reads it."""
         data = {item.name: getattr(self.body, item.name) for item in dataclasses.fields(self.body)}
         return {
             "seq": self.seq,

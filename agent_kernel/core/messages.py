@@ -87,6 +87,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, Media))
 
     def with_status(self, status: Status) -> Message:
+        """Return a copy with this status."""
         return replace(self, status=status)
 
     def to_json(self) -> dict[str, Any]:

@@ -191,13 +191,16 @@ class EngineInfo:
 class Engine(Protocol):
     """A model, local or behind an API."""
 
-    def info(self) -> EngineInfo: ...
+    def info(self) -> EngineInfo:
+        """Describe the model: name, context length in tokens, what it can read, and whether it is loaded. Does not
+        block."""
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Stream one model call. The last chunk is exactly one EndChunk. Closing the iterator cancels the decode.
         Raises EngineError."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Release the model and everything that belongs to it."""
 
 
 class PathPermissions(Protocol):

@@ -63,6 +63,7 @@ class Gate:
         return Policy(self.server, self.policy, self.admin)
 
     def ruling(self, spec: ToolSpec) -> Ruling:
+        """Return whether a call of this tool runs, is asked about or is refused, and which setting decides so."""
         if self.denied & {spec.kind, spec.name}:
             return Ruling("deny", "this request")
         return self.rules.ruling(spec, self.request)
@@ -122,6 +123,8 @@ class Gate:
         return await self.put(question, required, context, lambda answer: create_grant(answer, spec))
 
     def until(self, question: ApprovalQuestion) -> float | None:
+        """Return when an unanswered question counts as no, in seconds since the epoch; None if it waits without
+        limit."""
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
 
     async def put(

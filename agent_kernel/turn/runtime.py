@@ -335,6 +335,7 @@ class Runtime:
         return [tool.spec for tool in (await gather_tools(self.sources, occasion)).tools]
 
     async def aclose(self) -> None:
+        """Stop background work, then close the engine and the store."""
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])

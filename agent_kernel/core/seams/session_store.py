@@ -322,7 +322,8 @@ class SessionStore(
     SnapshotOperations,
     Protocol,
 ):
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Release files and connections. Pending writes are finished first."""
 
 
 class FileStore(SessionStore, SessionFiles, Protocol):

@@ -108,6 +108,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._growing(key, lambda db: sessions.create(db, key, title, self._clock()))
 
     async def info(self, key: SessionKey) -> Session | None:
+        """Return a session with its counts of turns and items, or None."""
         return await self._database.read(lambda db: sessions.select_session(db, key, counts=True))
 
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
@@ -116,12 +117,15 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit))
 
     async def idle(self, until: float) -> Sessions:
+        """Return the sessions that were last used before ``until``, in seconds since the epoch."""
         return await self._database.read(lambda db: sessions.select_idle(db, until))
 
     async def excess(self, cap: int, namespace: str | None = None) -> Sessions:
+        """Return the sessions beyond the ``cap`` most recently used ones."""
         return await self._database.read(lambda db: sessions.select_excess(db, cap, namespace))
 
     async def rename(self, key: SessionKey, title: str) -> None:
+        """Set the title of a session. Raises NotFound."""
         await self.describe(key, SessionUpdate(title=title))
 
     async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
@@ -342,14 +346,17 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     # ------------------------------------------------------------------------------------------- bindings
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
+        """Bind the notebook ``path`` below ``root`` to a session; it replaces an earlier binding. Raises NotFound."""
         key = SessionKey(namespace, session)
         where = serialization.path(root, "contents root"), serialization.path(path)
         await self._database.write(lambda db: bindings.bind(db, key, *where))
 
     async def unbind(self, namespace: str, root: str, path: str) -> bool:
+        """Remove the binding of a notebook, and return whether there was one."""
         return await self._database.write(lambda db: bindings.unbind(db, namespace, root, path))
 
     async def bound(self, namespace: str, root: str, path: str) -> str | None:
+        """Return the id of the session that a notebook is bound to, or None."""
         return await self._database.read(lambda db: bindings.select_bound_session(db, namespace, root, path))
 
     async def move(self, root: str, old: str, new: str) -> int:
@@ -357,26 +364,33 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.write(lambda db: bindings.move_bindings(db, root, old, new))
 
     async def paths(self, root: str, session: SessionKey) -> Paths:
+        """Return the notebooks below ``root`` that are bound to a session."""
         return await self._database.read(lambda db: bindings.select_paths(db, root, session))
 
     # ------------------------------------------------------------------------------------------- care
 
     async def verify(self, namespace: str | None = None) -> Faults:
+        """Look for damage, and return it without changing anything."""
         return await self._database.read(lambda db: mending.verify(db, namespace))
 
     async def repair(self, namespace: str | None = None) -> Faults:
+        """Mend the damage that can be mended, set aside the rest, and return both."""
         return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
+        """Return the numbers of sessions, items and bytes of the store."""
         return await self._database.read(lambda db: maintenance.read_stats(db, namespace))
 
     async def bindings(self, namespace: str | None = None) -> Bindings:
+        """Return which notebook is bound to which session."""
         return await self._database.read(lambda db: maintenance.select_bindings(db, namespace))
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
+        """Delete what ``repair`` has set aside."""
         await self._database.write(lambda db: maintenance.delete_set_aside(db, namespace), frees=True)
 
     async def vacuum(self) -> int:
+        """Rewrite the file without its free pages, and return how many bytes that gave back."""
         while await self.fold():
             pass
         await self._database.write(blobs.move_large_rows_out)
