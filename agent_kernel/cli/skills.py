@@ -11,7 +11,7 @@ from agent_kernel.cli.command import Command, group, settings_of
 from agent_kernel.cli.output import Column, moment, show
 from agent_kernel.cli.store import as_json, namespace_of
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, too_large, zipped
+from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill
 from agent_kernel.tools.skills.store import SkillStore
 
@@ -56,7 +56,7 @@ def _entries(path: Path) -> list[PackageEntry]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise too_large()
-        return zipped(path.read_bytes())
+        return read_zip(path.read_bytes())
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read ({error.strerror}).") from error
 

@@ -161,7 +161,7 @@ class HeadlessServer(ServerApp):
             await turns.aclose()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANSWERED_S):
-                    await self.services.requests.done()
+                    await self.services.requests.wait_until_idle()
         finally:
             await self._stop()
 

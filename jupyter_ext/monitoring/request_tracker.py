@@ -49,20 +49,20 @@ class Requests:
     def began(self, handler: RequestHandler) -> None:
         self._open[handler] = time.monotonic()
 
-    def ended(self, handler: RequestHandler) -> None:
-        self._closed(handler, left=False)
+    def on_end(self, handler: RequestHandler) -> None:
+        self._close(handler, left=False)
 
-    def left(self, handler: RequestHandler) -> None:
-        self._closed(handler, left=True)
+    def on_disconnect(self, handler: RequestHandler) -> None:
+        self._close(handler, left=True)
 
-    async def done(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no request is open."""
         while self._open:
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
             await future
 
-    def _closed(self, handler: RequestHandler, *, left: bool) -> None:
+    def _close(self, handler: RequestHandler, *, left: bool) -> None:
         began = self._open.pop(handler, None)
         if began is None:
             return

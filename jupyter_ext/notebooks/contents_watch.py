@@ -15,13 +15,13 @@ class ContentsListener(Protocol):
     """Receives file events. Paths are below the contents root, without a leading slash; an event of a directory
     comes once for everything in it."""
 
-    async def renamed(self, old: str, new: str) -> None: ...
+    async def on_renamed(self, old: str, new: str) -> None: ...
 
-    async def deleted(self, path: str) -> None: ...
+    async def on_deleted(self, path: str) -> None: ...
 
-    async def saved(self, path: str) -> None: ...
+    async def on_saved(self, path: str) -> None: ...
 
-    async def copied(self, source: str, path: str) -> None: ...
+    async def on_copied(self, source: str, path: str) -> None: ...
 
 
 class ContentsWatch:
@@ -40,10 +40,10 @@ class ContentsWatch:
         path = str(data["path"]).strip("/")
         match data["action"]:
             case "rename":
-                await self._listener.renamed(str(data["source_path"]).strip("/"), path)
+                await self._listener.on_renamed(str(data["source_path"]).strip("/"), path)
             case "delete":
-                await self._listener.deleted(path)
+                await self._listener.on_deleted(path)
             case "save":
-                await self._listener.saved(path)
+                await self._listener.on_saved(path)
             case "copy":
-                await self._listener.copied(str(data["source_path"]).strip("/"), path)
+                await self._listener.on_copied(str(data["source_path"]).strip("/"), path)

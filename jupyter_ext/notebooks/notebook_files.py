@@ -23,18 +23,18 @@ class NotebookFiles:
     sidecar_imports: SidecarImport
     cleared_outputs: ClearedOutputs
 
-    async def renamed(self, old: str, new: str) -> None:
+    async def on_renamed(self, old: str, new: str) -> None:
         await self.notebooks.on_renamed(old, new)
         await self.sidecars.on_renamed(old, new)
 
-    async def deleted(self, path: str) -> None:
+    async def on_deleted(self, path: str) -> None:
         await self.sidecars.on_deleted(self.namespace(), path)
         await self.notebooks.on_deleted(path)
 
-    async def saved(self, path: str) -> None:
+    async def on_saved(self, path: str) -> None:
         self.notebooks.on_created(path)
 
-    async def copied(self, source: str, path: str) -> None:
+    async def on_copied(self, source: str, path: str) -> None:
         self.notebooks.on_created(path)
         await self.sidecar_imports.on_copied(self.namespace(), source, path)
 

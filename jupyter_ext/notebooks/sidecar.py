@@ -153,8 +153,8 @@ class Sidecars:
         stays."""
         if path.endswith(SUFFIX) and self._export != "off":
             async with self._files:
-                known = await self._is_known_check(namespace, path, None)
-                await self._change(partial(self._file(path).remove, known))
+                is_known = await self._is_known_check(namespace, path, None)
+                await self._change(partial(self._file(path).remove, is_known))
 
     async def aclose(self) -> None:
         """Write all marked sidecars."""
@@ -234,15 +234,15 @@ class Sidecars:
         if size > self._max_bytes:
             self._record_failure(mark, f"it has {size / MB:,.0f} MB, more than export_max_mb = {self._max_bytes // MB}")
             return
-        known = await self._is_known_check(mark.namespace, mark.path, whole.session)
+        is_known = await self._is_known_check(mark.namespace, mark.path, whole.session)
         self._record_outcome(
-            mark, exported, await asyncio.to_thread(self._write_locked, self._file(mark.path), exported, known)
+            mark, exported, await asyncio.to_thread(self._write_locked, self._file(mark.path), exported, is_known)
         )
 
-    def _write_locked(self, file: SidecarFile, exported: Exported, known: Callable[[bytes], bool]) -> Outcome:
+    def _write_locked(self, file: SidecarFile, exported: Exported, is_known: Callable[[bytes], bool]) -> Outcome:
         """Compare and write under the lock shared by all servers of this user."""
         with _lock(self._data_dir):
-            return file.write(exported.document, exported.files, known)
+            return file.write(exported.document, exported.files, is_known)
 
     def _record_outcome(self, mark: SidecarMark, exported: Exported, outcome: Outcome) -> None:
         self._problems.pop(mark, None)
@@ -291,7 +291,7 @@ class Sidecars:
         session = await self._store.info(SessionKey(namespace, present.session.key.id)) if present else None
         written, origin = self._written.get(path), origin_of(ours) if ours else None
 
-        def known(body: bytes) -> bool:
+        def is_known(body: bytes) -> bool:
             digest = hashlib.sha256(body).hexdigest()
             if digest in (written, origin):
                 return True
@@ -302,7 +302,7 @@ class Sidecars:
                 raise NewerRevision
             return found.session.revision <= session.revision
 
-        return known
+        return is_known
 
     async def _change(self, change: Callable[[], None]) -> None:
         try:

@@ -79,11 +79,11 @@ async def replay(
         yield stamp(finished_event(turn, 0))
         return
     versions = TurnVersions(store)
-    told, messages = await versions.describe(turn), await versions.messages(turn)
+    version, messages = await versions.describe(turn), await versions.messages(turn)
     for body in insert_files(stored_bodies(turn, messages, whole=whole), turn, await files_of(store, turn.key)):
         yield stamp(await _load_media(store, turn.key, body) if media and isinstance(body, CallFinished) else body)
-        if told is not None and isinstance(body, TurnStarted):
-            yield stamp(told)
+        if version is not None and isinstance(body, TurnStarted):
+            yield stamp(version)
 
 
 async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
@@ -93,11 +93,11 @@ async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
     return {file.id: file for file in await cast(FileStore, store).files(key)}
 
 
-def insert_files(told: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
-    """Yield ``told`` with a FileProduced event before the end of the call that made the file; files of no call come
+def insert_files(events: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
+    """Yield ``events`` with a FileProduced event before the end of the call that made the file; files of no call come
     before the end of the turn."""
     left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
-    for body in told:
+    for body in events:
         if isinstance(body, CallFinished):
             for id in body.files:
                 left.pop(id, None)
@@ -125,7 +125,7 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
     asides, blocks, rounds = StoredAnnotations(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
-    def told(before: int | None) -> Iterator[EventBody]:
+    def notices(before: int | None) -> Iterator[EventBody]:
         return (_notice(*notice) for notice in asides.notices(before) if whole)
 
     yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where, str(turn.record.get("host", "")))
@@ -134,14 +134,14 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
     for message in messages:
         if message.role == "assistant":
             for delta in _deltas(message):
-                yield from told(blocks)
+                yield from notices(blocks)
                 yield delta
                 blocks += 1
             for call in sorted(message.calls, key=lambda call: asides.began(call.id).get("at", blocks + MAX_CALLS)):
                 if call.id in returned:
                     yield CallReturned(call.id, call.name, call.arguments)
                     continue
-                yield from told(blocks)
+                yield from notices(blocks)
                 known = asides.began(call.id)
                 yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
                 yield from _approval_events(call, known) if whole else ()
@@ -149,7 +149,7 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
             rounds += any(call.id not in returned for call in message.calls)
         elif message.role == "tool" and message.call_id not in returned:
             yield _call_finished(turn, message, asides.ended(message.call_id or ""))
-    yield from told(None)
+    yield from notices(None)
     if checked := from_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))
     yield finished_event(turn, rounds)

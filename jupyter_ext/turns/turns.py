@@ -209,7 +209,7 @@ class Turns:
                 raise turn.refusal
         return turn
 
-    def metered(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
+    def meter(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
         """Return the engine wrapped with the limits of the session's user, for a turn (``entry``) or outside of one."""
         return engine if self._limits is None else self._limits.meter(engine, key.namespace, token, entry)
 
@@ -246,7 +246,7 @@ class Turns:
 
     async def _run(self, turn: LiveTurn, queue: bool) -> None:
         await turn.is_first.wait()
-        order, told = turn.spec, False
+        order, announced = turn.spec, False
         model = self._runtime.engines.get(order.request.model).info().model
         asked, parts = fingerprint(order.request, model), fingerprints(order.request, model)
         name = branch_name(self._runtime.ledger.redactor.text(order.request.prompt))
@@ -258,7 +258,7 @@ class Turns:
                 trusted=await self._is_trusted(order.notebook_dir),
                 notebook=order.notebook,
                 metadata={**order.metadata, ASKED: asked, ASKED_PARTS: parts},
-                through=lambda engine: self.metered(engine, order.key, order.token, turn.entry),
+                through=lambda engine: self.meter(engine, order.key, order.token, turn.entry),
             )
             cell = order.request.cell if order.new_version else ""
             try:
@@ -269,8 +269,8 @@ class Turns:
                 if not queue:
                     turn.refusal = refusal
                     raise
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 turn.announce(Queued(1, ELSEWHERE))
             await asyncio.sleep(self._poll_s)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.mcp import config
-from agent_kernel.tools.mcp.names import exposed
-from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, BytesFile, PackageEntry, unpack, zipped
+from agent_kernel.tools.mcp.names import exposed_name
+from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, BytesFile, PackageEntry, read_zip, unpack
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, mutated, text, until_over
 
@@ -61,7 +61,7 @@ def unpacked(entries: list[PackageEntry]) -> None:
 
 def check_zip(data: bytes) -> None:
     try:
-        entries = zipped(data)
+        entries = read_zip(data)
     except InvalidRequest:
         return
     unpacked(entries)
@@ -76,18 +76,18 @@ def check_config(body: Any) -> None:
         return
     try:
         found = config.parse(body)
-        filled = [server.filled({"V": "secret-value"}) for server in found.servers]
+        filled = [server.resolve({"V": "secret-value"}) for server in found.servers]
     except InvalidRequest:
         return
     for one in filled:
         assert "secret-value" not in repr(one)
-        assert "secret-value" not in one.hidden("and secret-value here") or one.secrets == ()
+        assert "secret-value" not in one.redact("and secret-value here") or one.secrets == ()
 
 
 def check_exposed(prefix: str, names: list[str]) -> None:
     taken: dict[str, str] = {}
     for name in names:
-        made = exposed(prefix, name, taken)
+        made = exposed_name(prefix, name, taken)
         assert made not in taken
         assert 1 <= len(made) <= 64
         assert set(made) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")

@@ -61,7 +61,7 @@ class ClientCallBroker:
             del self._offers[key]
 
     async def _answer(self, offer: OfferedCall, now: Callable[[], float]) -> ToolOutput:
-        if not await self._taken(offer, now):
+        if not await self._await_claim(offer, now):
             reasons = "".join(f"; {client} declined: {reason}" for client, reason in offer.declined.items())
             return ToolOutput(f"no client attached: nobody took this call, and it did not run{reasons}", "error")
         while True:
@@ -72,7 +72,7 @@ class ClientCallBroker:
             if done:
                 return offer.result.result()
 
-    async def _taken(self, offer: OfferedCall, now: Callable[[], float]) -> bool:
+    async def _await_claim(self, offer: OfferedCall, now: Callable[[], float]) -> bool:
         until = now() + self._claim_within_s
         while not offer.token and (remaining := until - now()) > 0:
             offer.news.clear()
@@ -106,7 +106,7 @@ class ClientCallBroker:
 
     def renew(self, turn: str, call: str, token: str, where: str = "", state: str = "running") -> None:
         """Renew the claim. A change of ``where`` or ``state`` is announced."""
-        offer = self._held(turn, call, token)
+        offer = self._find_claimed(turn, call, token)
         assert offer.claimed is not None, "its token was given out"
         claimed = replace(offer.claimed, where=where, state=state)
         if claimed != offer.claimed:
@@ -114,12 +114,12 @@ class ClientCallBroker:
             offer.context.emit(claimed)
 
     def output(self, turn: str, call: str, token: str, stream: str, text: str) -> None:
-        self._held(turn, call, token).context.emit(CallOutput(call, text, stream))
+        self._find_claimed(turn, call, token).context.emit(CallOutput(call, text, stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
         """Store the result. Raises NotFound if the turn no longer waits (stopped, or the lease lapsed), Conflict if
         already answered."""
-        offer = self._held(turn, call, token)
+        offer = self._find_claimed(turn, call, token)
         if offer.result.done():
             raise Conflict("This call was answered already.")
         offer.result.set_result(output)
@@ -130,7 +130,7 @@ class ClientCallBroker:
             raise NotFound("This call is not on offer (any more).")
         return offer
 
-    def _held(self, turn: str, call: str, token: str) -> OfferedCall:
+    def _find_claimed(self, turn: str, call: str, token: str) -> OfferedCall:
         offer = self._find(turn, call)
         if not offer.token or not hmac.compare_digest(offer.token.encode(), token.encode()):
             raise Conflict("Another client runs this call.")

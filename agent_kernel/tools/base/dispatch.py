@@ -102,7 +102,7 @@ class Dispatcher:
         """
         for attempt in range(1, TRIES + 1):
             try:
-                answer = await self._posted(context, key)
+                answer = await self._post(context, key)
                 pause = answer.wait if answer.status in BUSY else None
             except DispatchRefused as refused:
                 if attempt == TRIES:
@@ -113,7 +113,7 @@ class Dispatcher:
             await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
-    async def _posted(self, context: ToolContext, key: str) -> DispatchResponse:
+    async def _post(self, context: ToolContext, key: str) -> DispatchResponse:
         import httpx
 
         call = context.call

@@ -61,7 +61,7 @@ def _of(node: ast.AST) -> Iterator[Effect]:
 
 def _kind(call: ast.Call) -> Kind | None:
     """Classify a call by its name and its first arguments."""
-    name, owner = _named(call.func)
+    name, owner = _function_name(call.func)
     if any(isinstance(word, ast.Constant) and _is_url(word.value) for word in ast.walk(call)):
         return "network"
     if name == "open" and _opens_to_write(call):
@@ -79,7 +79,7 @@ def _kind(call: ast.Call) -> Kind | None:
     return None
 
 
-def _named(function: ast.expr) -> tuple[str, str]:
+def _function_name(function: ast.expr) -> tuple[str, str]:
     """Return the name of the function and the name before the dot."""
     if isinstance(function, ast.Attribute):
         return function.attr, function.value.id if isinstance(function.value, ast.Name) else ""
@@ -103,7 +103,7 @@ def _opens_to_write(call: ast.Call) -> bool:
 def _names_a_file(call: ast.Call) -> bool:
     """Return whether a ``to_...`` call writes a file: ``df.to_csv()`` returns text, ``df.to_csv("a.csv")`` writes
     it."""
-    name, _ = _named(call.func)
+    name, _ = _function_name(call.func)
     writers = {"csv", "excel", "parquet", "json", "pickle", "feather", "hdf", "sql", "stata", "html", "xml", "markdown"}
     named = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)
     return name.removeprefix("to_") in writers and bool(call.args or named)

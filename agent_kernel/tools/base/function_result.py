@@ -30,7 +30,7 @@ def output_of(value: Any, name: str) -> ToolOutput:
     """
     if isinstance(value, ToolOutput):
         return value
-    if isinstance(value, (list, tuple)) and any(_drawn(each) or isinstance(each, bytes) for each in value):
+    if isinstance(value, (list, tuple)) and any(_to_media(each) or isinstance(each, bytes) for each in value):
         parts = [output_of(each, f"{name}-{number}") for number, each in enumerate(value, start=1)]
         text = "\n".join(part.text for part in parts)
         media = tuple(medium for part in parts for medium in part.media)
@@ -38,12 +38,12 @@ def output_of(value: Any, name: str) -> ToolOutput:
     if isinstance(value, bytes) and _mime(value) is None:
         file = ProducedFile(f"{name}.bin", value, declared=True)
         return ToolOutput(f"[{len(value)} bytes]", files=(file,))
-    if drawn := _drawn(value):
+    if drawn := _to_media(value):
         return ToolOutput("[1 figure(s) shown]", media=(drawn,))
     return ToolOutput(_text(value) or NOTHING)
 
 
-def _drawn(value: Any) -> Media | None:
+def _to_media(value: Any) -> Media | None:
     if isinstance(value, Media):
         return value
     if isinstance(value, bytes):

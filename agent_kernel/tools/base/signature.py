@@ -35,7 +35,7 @@ class Signature:
         Raises InvalidRequest for a function that cannot be called with named arguments, or described as JSON.
         """
         name = getattr(function, "__name__", type(function).__name__)
-        said, each = _documented(function)
+        said, each = _parse_docstring(function)
         hints = _hints(function, name)
         fields, context = {}, ""
         for parameter in inspect.signature(function).parameters.values():
@@ -63,7 +63,7 @@ class Signature:
             raise InvalidRequest("; ".join(wrong) + ".") from None
 
 
-def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the docstring's description of the function, and of each parameter."""
     import docstring_parser
 

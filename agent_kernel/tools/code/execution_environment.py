@@ -87,7 +87,7 @@ class SandboxEnvironment:
 
         read, write = await context.paths.find_allowed() if context.paths else ((), ())
         started = time.monotonic()
-        snapshot = await WorkdirSnapshot.taken(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
+        snapshot = await WorkdirSnapshot.take(self.sandbox.workdir(context.key), self.wanted, unasked=self.surface)
         result = await self.sandbox.run(
             context.key,
             work,
@@ -96,7 +96,7 @@ class SandboxEnvironment:
             write=(*write, *self.once.of(context.turn, write=True)),
         )
         self._tell(result, context)
-        surfaced = await snapshot.surfaced(declared)
+        surfaced = await snapshot.find_outputs(declared)
         notes = [surfaced.note, await self._ask_for_path(result, context)]
         keep_s = max(KEEP_S, work.timeout_s - (time.monotonic() - started))
         return RunOutcome(result, surfaced.files, tuple(filter(None, notes)), keep_s)
@@ -166,13 +166,13 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
     stderr = result.stderr.rstrip()
     if result.error and "lost its process" in result.error:
         stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])
-    *said, error = _fitted([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
+    *said, error = _fit([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
     shown = sum(medium.mime.startswith(PICTURES) for medium in result.media)
     parts = [result.lost and f"({result.lost})", *said, f"[{shown} figure(s) shown]" if shown else "", *notes, error]
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
-def _fitted(texts: Sequence[str]) -> list[str]:
+def _fit(texts: Sequence[str]) -> list[str]:
     """Shorten the texts. Each keeps at least STREAM_CHARS, and long ones use the room that short ones leave."""
     spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
     found = []

@@ -56,7 +56,7 @@ class SandboxShell:
         ran = await self._workplace.run(work, context, requested_outputs(arguments))
         limit = arguments.get("max_output_length")
         details = self._details(ran.result, list(arguments["commands"]), context, limit or DETAIL_CHARS)
-        text, status = _told(ran, timeout_s, limit), ran.result.status
+        text, status = _describe(ran, timeout_s, limit), ran.result.status
         return ToolOutput(text, status, files=ran.files, details=details, keep_s=ran.keep_s)
 
     def _details(self, result: RunResult, commands: list[str], context: ToolContext, limit: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class ShellTools:
     async def aclose(self) -> None: ...
 
 
-def _told(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
+def _describe(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
     """Return what the model reads: each stream, and how the script ended if it failed."""
     result = ran.result
     most = min(limit or TEXT_CHARS, TEXT_CHARS)

@@ -36,13 +36,13 @@ class SurfaceOutputs:
         self._workdir = workdir
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        before = await WorkdirSnapshot.taken(self._workdir, unasked=False)
-        found = await before.surfaced(requested_outputs(arguments))
+        before = await WorkdirSnapshot.take(self._workdir, unasked=False)
+        found = await before.find_outputs(requested_outputs(arguments))
         missing = any(file.error for file in found.files)
-        told = {"status": "error" if missing else "success", "files": [_told(file) for file in found.files]}
+        told = {"status": "error" if missing else "success", "files": [_describe(file) for file in found.files]}
         return ToolOutput(json.dumps(told, ensure_ascii=False), "error" if missing else "success", files=found.files)
 
 
-def _told(file: ProducedFile) -> dict[str, str]:
+def _describe(file: ProducedFile) -> dict[str, str]:
     facts = {"name": file.name, "format": file.format, "status": "error" if file.error else "success"}
     return facts | ({"error": "not produced"} if file.error else {})

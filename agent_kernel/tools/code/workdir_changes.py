@@ -59,7 +59,7 @@ class WorkdirSnapshot:
     complete: bool = True
 
     @classmethod
-    async def taken(
+    async def take(
         cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True
     ) -> WorkdirSnapshot:
         """Take a snapshot. The directory need not exist. Takes about 1 ms for 1,000 files, in a thread.
@@ -78,27 +78,27 @@ class WorkdirSnapshot:
                 stamps[one.path] = stamp
         return cls(workdir, wanted, unasked, stamps, complete)
 
-    async def surfaced(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> SurfacedFiles:
+    async def find_outputs(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> SurfacedFiles:
         """Return the files that the run left.
 
         ``declared`` are the outputs that the call names; each is included, with the error ``not_produced`` if it is
         missing. Then follow those of ``wanted``, and up to ``most`` others by name, that are new or changed. Never
         raises for what code did to its directory.
         """
-        return await asyncio.to_thread(self._surfaced, tuple(declared), most)
+        return await asyncio.to_thread(self._find_outputs, tuple(declared), most)
 
-    def _surfaced(self, declared: tuple[RequestedFile, ...], most: int) -> SurfacedFiles:
+    def _find_outputs(self, declared: tuple[RequestedFile, ...], most: int) -> SurfacedFiles:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
         asked = [*declared, *(one for one in self.wanted if one.path in news)]
-        named = [_named(self.workdir, one) for one in {one.path: one for one in reversed(asked)}.values()][::-1]
+        named = [_check_output(self.workdir, one) for one in {one.path: one for one in reversed(asked)}.values()][::-1]
         if not (self.complete and after.complete):
             return SurfacedFiles(
                 tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs."
             )
         others = sorted(news - {file.name for file in named}) if self.unasked else []
         found = [ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]]
-        return SurfacedFiles((*named, *found), _left_out(others[most:]))
+        return SurfacedFiles((*named, *found), _describe_omitted(others[most:]))
 
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
@@ -117,7 +117,7 @@ def _line(wanted: RequestedFile) -> str:
     return f"- {wanted.name}{form}: {wanted.description}" if wanted.description else f"- {wanted.name}{form}"
 
 
-def _named(workdir: Path, wanted: RequestedFile) -> ProducedFile:
+def _check_output(workdir: Path, wanted: RequestedFile) -> ProducedFile:
     form = (wanted.format or format_of(wanted.name)).lower()
     try:
         os.close(safe_path.open_file(workdir, wanted.name))
@@ -131,5 +131,5 @@ def _counts(name: str) -> bool:
     return not skipped and format_of(name) not in SKIPPED_FORMATS
 
 
-def _left_out(names: Sequence[str]) -> str:
+def _describe_omitted(names: Sequence[str]) -> str:
     return f"{len(names):,} more new or changed files are not shown: name those to show as outputs." if names else ""

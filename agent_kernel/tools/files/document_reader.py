@@ -83,7 +83,7 @@ def ipynb(file: BinaryIO) -> Iterator[str]:
     for number, cell in enumerate(book.cells, start=1):
         yield f"[cell {number}, {cell.cell_type}]\n{cell.source}\n"
         for output in cell.get("outputs", []):
-            yield _shown(output)
+            yield _output_text(output)
         yield "\n"
 
 
@@ -115,15 +115,15 @@ def main(format: str) -> int:
                 break
         sys.stdout.buffer.flush()
     except ImportError as error:
-        return _told(error.name or str(error), MISSING)
+        return _fail(error.name or str(error), MISSING)
     except MemoryError:
-        return _told("it needs more memory than a document may", BROKEN)
+        return _fail("it needs more memory than a document may", BROKEN)
     except Exception as error:  # noqa: BLE001  whatever a parser meets is wrong with the document
-        return _told(f"{type(error).__name__}: {error}", BROKEN)
+        return _fail(f"{type(error).__name__}: {error}", BROKEN)
     return 0
 
 
-def _told(what: str, code: int) -> int:
+def _fail(what: str, code: int) -> int:
     """Parsers write to standard error too: the last line counts."""
     line = " ".join(what.split())[:500]
     sys.stderr.buffer.write(f"\n{line}".encode("utf-8", "replace"))
@@ -155,7 +155,7 @@ def _no_bomb(file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _shown(output: Any) -> str:
+def _output_text(output: Any) -> str:
     """Return the text of a cell's output; images and HTML by their type."""
     if output.output_type == "stream":
         return f"[output]\n{output.text}\n"

@@ -52,9 +52,9 @@ class FileTools:
         return occasion.request.where == "sandbox" or self._shell
 
     async def _notes(self, occasion: ToolSourceContext) -> tuple[Note, ...]:
-        given = await input_files.found(self._files, occasion.key, occasion.request.inputs)
+        given = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
         if self._works_there(occasion):
-            given = await asyncio.to_thread(input_files.mounted, given, self._sandbox.workdir(occasion.key))
+            given = await asyncio.to_thread(input_files.mount_inputs, given, self._sandbox.workdir(occasion.key))
         for one in given:
             if one.problem:
                 occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))

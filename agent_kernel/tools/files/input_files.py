@@ -46,7 +46,7 @@ class MountedInput:
     problem: str = ""
 
 
-async def found(files: FileRegistry, key: SessionKey, ids: Sequence[str]) -> list[MountedInput]:
+async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) -> list[MountedInput]:
     """Return the files in order, each once. Raises FileNotFound."""
     inputs: list[MountedInput] = []
     for id in dict.fromkeys(ids):
@@ -57,7 +57,7 @@ async def found(files: FileRegistry, key: SessionKey, ids: Sequence[str]) -> lis
     return inputs
 
 
-def mounted(inputs: Sequence[MountedInput], workdir: Path) -> list[MountedInput]:
+def mount_inputs(inputs: Sequence[MountedInput], workdir: Path) -> list[MountedInput]:
     """Copy the files into ``workdir``, which is created if necessary. Blocking.
 
     An existing file with the same content stays; for one with other content the next free name is used. A failed copy
@@ -70,7 +70,7 @@ def mounted(inputs: Sequence[MountedInput], workdir: Path) -> list[MountedInput]
         return [replace(one, problem=one.problem or _not_copied(error)) for one in inputs]
     names = safe_names([one.file.name for one in inputs])
     return [
-        _mounted(one, name, workdir) if one.body is not None else one for one, name in zip(inputs, names, strict=True)
+        _mount(one, name, workdir) if one.body is not None else one for one, name in zip(inputs, names, strict=True)
     ]
 
 
@@ -83,7 +83,7 @@ def safe_names(names: Sequence[str]) -> Iterator[str]:
         plain = NOT_SAFE.sub("_", last)
         plain = re.sub(r"^[.-]", "_", plain) or "file"
         plain = plain if len(plain) <= MAX_NAME else plain[: MAX_NAME - 20] + plain[-20:]
-        chosen = next(other for other in _numbered(plain) if other.lower() not in taken)
+        chosen = next(other for other in _free_names(plain) if other.lower() not in taken)
         taken.add(chosen.lower())
         yield chosen
 
@@ -106,9 +106,9 @@ def note(inputs: Sequence[MountedInput]) -> Note:
     return Note("Files", "\n".join(lines))
 
 
-def _mounted(one: MountedInput, name: str, workdir: Path) -> MountedInput:
+def _mount(one: MountedInput, name: str, workdir: Path) -> MountedInput:
     try:
-        for free in _numbered(name):
+        for free in _free_names(name):
             same = _same(workdir, free, one.file)
             if same is None:
                 _copy(one, workdir, free)
@@ -145,7 +145,7 @@ def _copy(one: MountedInput, workdir: Path, name: str) -> None:
                 shutil.copyfileobj(source, target, 1 << 20)
 
 
-def _numbered(name: str) -> Iterator[str]:
+def _free_names(name: str) -> Iterator[str]:
     yield name
     stem, dot, extension = name.rpartition(".")
     if not stem:

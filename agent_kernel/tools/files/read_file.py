@@ -127,10 +127,10 @@ class ReadFile:
             whole = source.file.getvalue() if isinstance(source.file, io.BytesIO) else source.file
             text = await self._documents.text(source.format, whole, (source.format, *source.key))
             return text[start:end], len(text)
-        return await asyncio.to_thread(sliced, source.file, start, end, text=is_text(source.mime))
+        return await asyncio.to_thread(read_slice, source.file, start, end, text=is_text(source.mime))
 
 
-def sliced(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str, int]:
+def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str, int]:
     """Return characters ``start`` to ``end`` and the total number, in constant memory for files of any size.
 
     Invalid UTF-8 is marked as such if the file is declared as ``text``. Raises InvalidRequest for other files.

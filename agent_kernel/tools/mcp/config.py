@@ -63,7 +63,7 @@ class McpServer:
     resources: tuple[str, ...] = ()
     timeout_s: float = TIMEOUT_S
 
-    def filled(self, env: Mapping[str, str] = os.environ) -> ResolvedServer:
+    def resolve(self, env: Mapping[str, str] = os.environ) -> ResolvedServer:
         """Replace ``${VAR}``. Raises InvalidRequest that names a variable which is not set."""
         secrets: set[str] = set()
 
@@ -106,7 +106,7 @@ class ResolvedServer:
     server: McpServer = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         for secret in self.secrets:
             text = text.replace(secret, "[hidden]")
         return text

@@ -148,13 +148,13 @@ class McpConnection:
 
         Cancelling notifies the server. No call is ever run twice.
         """
-        return await self._asked(lambda client: client.call_tool(name, arguments, progress_callback=progress))
+        return await self._ask(lambda client: client.call_tool(name, arguments, progress_callback=progress))
 
     async def read(self, uri: str) -> Any:
         """Read a resource and return the SDK's result. Raises McpServerUnavailable, MCPError."""
-        return await self._asked(lambda client: client.read_resource(uri))
+        return await self._ask(lambda client: client.read_resource(uri))
 
-    async def _asked(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _ask(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
         """Send a request, and repeat it over a new connection only if the server refused to process it."""
         for again in (True, False):
             client = await self.client()
@@ -167,9 +167,9 @@ class McpConnection:
                     raise why from error
         raise AssertionError("the second time it returned or raised")
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Redact the secrets of the configuration."""
-        return self._filled.hidden(text) if self._filled else text
+        return self._filled.redact(text) if self._filled else text
 
     async def aclose(self) -> None:
         self._closed = True
@@ -191,28 +191,28 @@ class McpConnection:
             if not self._closed:
                 raise
         except Exception as error:  # noqa: BLE001  whatever a server or its library does is a fact about that server
-            reason = self._told(error, life)
+            reason = self._describe(error, life)
         finally:
             self._life = None
-            self._ended(life, reason)
+            self._on_end(life, reason)
             life.ready.set()
 
     async def _connect(self, life: ServerRun) -> None:
         await sdk.load()
-        self._filled = self.server.filled(self._env)
+        self._filled = self.server.resolve(self._env)
         server = self._filled.server
         if server.kind == "websocket":
             raise McpServerUnavailable("The MCP SDK has no WebSocket transport; use Http.")
         if server.kind != "process":
             self._exits.check(server.url, f"the MCP server {server.name}")
 
-        async def changed(method: str) -> None:
+        async def on_notification(method: str) -> None:
             if method.endswith("list_changed"):
                 life.stale.set()
 
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(self._connect_s):
-                entered = sdk.connected(server, life.trace, changed, self._version)
+                entered = sdk.connect(server, life.trace, on_notification, self._version)
                 client = await stack.enter_async_context(entered)
                 self.listed = await listing(client, bool(server.resources))
             life.client = client
@@ -241,10 +241,10 @@ class McpConnection:
                         self.listed = await listing(client, bool(self.server.resources))
                 except Exception as error:  # noqa: BLE001  what it listed before still holds
                     log.warning(
-                        "MCP server %s could not be listed again: %s", self.server.name, self._told(error, life)
+                        "MCP server %s could not be listed again: %s", self.server.name, self._describe(error, life)
                     )
 
-    def _ended(self, life: ServerRun, reason: str) -> None:
+    def _on_end(self, life: ServerRun, reason: str) -> None:
         """Set when to connect again: at once after a long connection, else after a growing pause."""
         if self._closed:
             return
@@ -252,7 +252,7 @@ class McpConnection:
         if not lived:
             self.problem = reason or "It did not start."
         elif life.trace.ended.is_set():
-            self.problem = f"It ended{_last_words(self.hidden(life.trace.stderr))}."
+            self.problem = f"It ended{_last_words(self.redact(life.trace.stderr))}."
         else:
             self.problem = "The connection was lost."
         if lived and self._clock() - life.began >= STEADY_S:
@@ -275,12 +275,12 @@ class McpConnection:
             said = f" ({life.trace.fault})" if life.trace.fault else said
             life.leave.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_done(life.task), sdk.END_S)
+                await asyncio.wait_for(_await_task(life.task), sdk.END_S)
             said += _last_words(life.trace.stderr)
-        reason = self.hidden(f"The connection ended during the call{said}.")[: 2 * MAX_REASON]
+        reason = self.redact(f"The connection ended during the call{said}.")[: 2 * MAX_REASON]
         return McpServerUnavailable(reason, ran=not untried, untried=untried)
 
-    def _told(self, error: BaseException, life: ServerRun) -> str:
+    def _describe(self, error: BaseException, life: ServerRun) -> str:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, McpServerUnavailable):
@@ -288,14 +288,14 @@ class McpConnection:
         if isinstance(error, TimeoutError):
             words = f"It did not answer within {self._connect_s:.0f} s"
         elif isinstance(error, AgentKernelError):
-            return self.hidden(str(error))[:MAX_REASON]
+            return self.redact(str(error))[:MAX_REASON]
         elif getattr(error, "code", None) == sdk.CLOSED:
             words = "It ended before it answered"
         elif isinstance(error, OSError):
             words = f"It can not be started ({error.strerror or error})"
         else:
             words = f"It did not connect ({type(error).__name__}: {error})"
-        return self.hidden(words + _last_words(life.trace.stderr))[: 2 * MAX_REASON] + "."
+        return self.redact(words + _last_words(life.trace.stderr))[: 2 * MAX_REASON] + "."
 
 
 async def listing(client: Any, resources: bool) -> ServerListing:
@@ -336,7 +336,7 @@ def _is_transport(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in {"httpx2", "httpcore2", "anyio"} or isinstance(error, OSError)
 
 
-async def _done(task: asyncio.Task[None] | None) -> None:
+async def _await_task(task: asyncio.Task[None] | None) -> None:
     if task is not None:
         await asyncio.wait([task])
 

@@ -55,7 +55,7 @@ def main(parent: int, command: list[str]) -> int:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     status = 0
     try:
-        status = _until_ended(child)
+        status = _await_command(child)
     except StopRequested:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_all(child)
@@ -81,7 +81,7 @@ def _watch(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _until_ended(child: int) -> int:
+def _await_command(child: int) -> int:
     """Wait for the command and reap orphans."""
     while True:
         pid, status = os.waitpid(-1, 0)

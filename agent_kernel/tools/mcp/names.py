@@ -12,7 +12,7 @@ _MARK = 7
 """Length of ``_`` and a hash."""
 
 
-def exposed(prefix: str, name: str, taken: Collection[str] = ()) -> str:
+def exposed_name(prefix: str, name: str, taken: Collection[str] = ()) -> str:
     """Return ``prefix_name``.
 
     A name that is too long, contains other characters, or is ``taken`` gets a hash of the original, so that it stays

@@ -69,7 +69,7 @@ class ResultParts:
 
 def output_of(result: Any) -> ToolOutput:
     """Convert the SDK's CallToolResult. A result that the server marks as an error becomes a failed result."""
-    parts = _gathered(result.content)
+    parts = _gather(result.content)
     details: dict[str, Any] = {}
     structured = result.structured_content
     if structured is not None:
@@ -89,7 +89,7 @@ def read_output(result: Any) -> ToolOutput:
     return _output(parts, "success", {})
 
 
-def _gathered(content: Iterable[Any]) -> ResultParts:
+def _gather(content: Iterable[Any]) -> ResultParts:
     parts = ResultParts()
     content = list(content)
     for part in content[:MAX_PARTS]:

@@ -72,7 +72,7 @@ async def load() -> None:
 
 
 @asynccontextmanager
-async def connected(server: McpServer, trace: ConnectionTrace, changed: Changed, version: str) -> AsyncIterator[Client]:
+async def connect(server: McpServer, trace: ConnectionTrace, changed: Changed, version: str) -> AsyncIterator[Client]:
     """Yield a client after the handshake. ``changed`` receives the methods of notifications. Call ``load`` first.
     Raises what the SDK raises."""
     async with AsyncExitStack() as stack:
@@ -240,13 +240,15 @@ async def _next(stdout: asyncio.StreamReader) -> Any:
         return None
     except asyncio.LimitOverrunError:
         return await _too_long(stdout)
-    for text in (line, _mended(line)):
+    for text in (line, _mend(line)):
         with contextlib.suppress(ValueError):
             return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    return _failed(line, "the answer is no valid message") or ValueError("the server wrote a line that is no message")
+    return _error_for(line, "the answer is no valid message") or ValueError(
+        "the server wrote a line that is no message"
+    )
 
 
-def _mended(line: bytes) -> bytes:
+def _mend(line: bytes) -> bytes:
     """Replace invalid UTF-8 and lone surrogates; empty if the line is not JSON."""
     try:
         body = json.loads(line.decode("utf-8", "replace"))
@@ -255,7 +257,7 @@ def _mended(line: bytes) -> bytes:
         return b""
 
 
-def _failed(line: bytes, why: str) -> Any:
+def _error_for(line: bytes, why: str) -> Any:
     """Return an error for the call that the line answers, if its beginning shows the id; else None."""
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
@@ -280,7 +282,7 @@ async def _too_long(stdout: asyncio.StreamReader) -> Any:
         except asyncio.IncompleteReadError:
             return None
         beginning = beginning or piece[:1000]
-    return _failed(beginning, f"the answer has more than {MAX_MESSAGE >> 20} MiB")
+    return _error_for(beginning, f"the answer has more than {MAX_MESSAGE >> 20} MiB")
 
 
 async def _send(process: asyncio.subprocess.Process, outbox: Any) -> None:
@@ -305,7 +307,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     process.stdin.close()
     for patience, how in ((ASK_TO_END_S, process.terminate), (END_S, process.kill), (END_S, None)):
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(_gone(process), patience)
+            await asyncio.wait_for(_await_exit(process), patience)
             break
         if how is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -315,7 +317,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         transport.close()
 
 
-async def _gone(process: asyncio.subprocess.Process) -> None:
+async def _await_exit(process: asyncio.subprocess.Process) -> None:
     """Wait for the process only; ``wait`` would also wait for its pipes."""
     while process.returncode is None:  # noqa: ASYNC110  asyncio tells of it in no other way
         await asyncio.sleep(0.01)

@@ -23,7 +23,7 @@ from agent_kernel.core.trusted_folders import TrustStore, file_digest
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
 from agent_kernel.tools.mcp.connection import MAX_TOOLS, McpConnection
-from agent_kernel.tools.mcp.names import exposed
+from agent_kernel.tools.mcp.names import exposed_name
 from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
 
 log = logging.getLogger(__name__)
@@ -89,9 +89,13 @@ class McpTools:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        groups = [group for group in (await self._configured(occasion), await self._found(occasion)) if group]
+        groups = [
+            group
+            for group in (await self._find_configured(occasion), await self._find_beside_notebook(occasion))
+            if group
+        ]
         wanted = [(group, one) for group in groups for one in group.connections if _wants(occasion, group, one)]
-        await self._started([one for _, one in wanted])
+        await self._await_start([one for _, one in wanted])
         tools: dict[str, Tool] = {}
         for group, connection in wanted:
             self._tell(occasion, connection)
@@ -132,18 +136,18 @@ class McpTools:
         groups = [*([self._own] if self._own else []), *self._beside.values()]
         self._own = None
         self._beside.clear()
-        await asyncio.gather(*(_closed(group) for group in groups), *self._ending)
+        await asyncio.gather(*(_close_group(group) for group in groups), *self._ending)
 
     # ------------------------------------------------------------------------------------------------ which servers
 
-    async def _configured(self, occasion: ToolSourceContext) -> ServerGroup | None:
+    async def _find_configured(self, occasion: ToolSourceContext) -> ServerGroup | None:
         try:
             await self.connections()
         except InvalidRequest as error:
             self._warn(occasion, "config", str(error))
         return self._own
 
-    async def _found(self, occasion: ToolSourceContext) -> ServerGroup | None:
+    async def _find_beside_notebook(self, occasion: ToolSourceContext) -> ServerGroup | None:
         """Return the servers of ``.mcp.json`` beside the notebook, if a person trusts the folder and the file is
         unchanged since."""
         folder = occasion.notebook_dir
@@ -179,7 +183,7 @@ class McpTools:
         while len(self._beside) > FOLDERS:
             gone.append(self._beside.popitem(last=False)[1])
         for old in gone:
-            task = asyncio.create_task(_closed(old), name="MCP servers of a notebook's folder")
+            task = asyncio.create_task(_close_group(old), name="MCP servers of a notebook's folder")
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
@@ -191,7 +195,7 @@ class McpTools:
 
     # ------------------------------------------------------------------------------------------------ their tools
 
-    async def _started(self, connections: Sequence[McpConnection]) -> None:
+    async def _await_start(self, connections: Sequence[McpConnection]) -> None:
         """Wait for servers that start for the first time; the tools of the others are already known."""
         fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
@@ -215,14 +219,14 @@ class McpTools:
         listed, server = connection.listed, connection.server
         if listed is None:
             return
-        left_out = _left_out(connection)
+        left_out = _list_unusable(connection)
         for tool in listed.tools:
             if unusable(tool):
                 continue
-            name = exposed(server.prefix, tool.name, tools)
+            name = exposed_name(server.prefix, tool.name, tools)
             if occasion.wants(GROUP, name):
                 tools[name] = McpTool(name, tool, connection, group.limit)
-        name = exposed(server.prefix, "read_resource", tools)
+        name = exposed_name(server.prefix, "read_resource", tools)
         if server.resources and occasion.wants(GROUP, name):
             tools[name] = McpResources(name, connection, group.limit)
         if left_out:
@@ -242,7 +246,7 @@ def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConne
     asked = occasion.request.tools
     if asked is None:
         return group.config.register
-    prefix = exposed(connection.server.prefix, "") if connection.server.prefix else ""
+    prefix = exposed_name(connection.server.prefix, "") if connection.server.prefix else ""
     return GROUP in asked or any(name.startswith(prefix) for name in asked)
 
 
@@ -250,7 +254,7 @@ def _first(connection: McpConnection) -> bool:
     return connection.attempt == 1 and connection.starting
 
 
-def _left_out(connection: McpConnection) -> list[str]:
+def _list_unusable(connection: McpConnection) -> list[str]:
     """Return the listed tools that are not offered, with reasons."""
     tools = connection.listed.tools if connection.listed else ()
     return [f"{tool.name[:60]} ({problem})" for tool in tools if (problem := unusable(tool))]
@@ -259,7 +263,7 @@ def _left_out(connection: McpConnection) -> list[str]:
 def _row(connection: McpConnection) -> dict[str, Any]:
     """Describe a server; ``tools`` counts the offered ones."""
     state = "connected" if connection.connected else "starting" if connection.starting else "failed"
-    left_out = _left_out(connection)
+    left_out = _list_unusable(connection)
     listed = len(connection.listed.tools) if connection.listed else 0
     return {
         "name": connection.server.name,
@@ -270,5 +274,5 @@ def _row(connection: McpConnection) -> dict[str, Any]:
     }
 
 
-async def _closed(group: ServerGroup) -> None:
+async def _close_group(group: ServerGroup) -> None:
     await asyncio.gather(*(one.aclose() for one in group.connections))

@@ -35,7 +35,7 @@ class McpTool:
         hints = getattr(tool, "annotations", None)
         self.spec = ToolSpec(
             name,
-            shortened(tool.description or f"The tool {tool.name} of {server.name}."),
+            shorten_description(tool.description or f"The tool {tool.name} of {server.name}."),
             dict(tool.input_schema),
             kind=KIND,
             shared_state=not getattr(hints, "read_only_hint", False),
@@ -56,7 +56,7 @@ class McpTool:
         async def call() -> ToolOutput:
             return output_of(await self._connection.call(self._tool.name, dict(arguments), progress))
 
-        return await answered(self._connection, self._limit, call)
+        return await answer_call(self._connection, self._limit, call)
 
 
 class McpResources:
@@ -68,14 +68,14 @@ class McpResources:
         server = connection.server
         listed = connection.listed.resources if connection.listed else ()
         named = [
-            f"{found.uri} ({(found.title or found.name)[:100]})" for found in listed if self._allowed(str(found.uri))
+            f"{found.uri} ({(found.title or found.name)[:100]})" for found in listed if self._is_allowed(str(found.uri))
         ]
         more = f"\n... and {len(named) - RESOURCES_NAMED} more" if len(named) > RESOURCES_NAMED else ""
         here = "\n".join(named[:RESOURCES_NAMED]) + more
         patterns = ", ".join(server.resources)
         self.spec = ToolSpec(
             name,
-            shortened(
+            shorten_description(
                 f"Read a resource of {server.name} by its URI ({patterns}). There are:\n{here or '(none listed)'}"
             ),
             {
@@ -92,19 +92,19 @@ class McpResources:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         uri = str(arguments["uri"])
-        if not self._allowed(uri):
+        if not self._is_allowed(uri):
             return ToolOutput(f"{uri[:200]} is none of the resources that may be read here.", "error")
 
         async def read() -> ToolOutput:
             return read_output(await self._connection.read(uri))
 
-        return await answered(self._connection, self._limit, read)
+        return await answer_call(self._connection, self._limit, read)
 
-    def _allowed(self, uri: str) -> bool:
+    def _is_allowed(self, uri: str) -> bool:
         return ".." not in uri and any(fnmatch.fnmatchcase(uri, each) for each in self._connection.server.resources)
 
 
-async def answered(
+async def answer_call(
     connection: McpConnection, limit: asyncio.Semaphore, call: Callable[[], Awaitable[ToolOutput]]
 ) -> ToolOutput:
     """Return the result of one call in every case. A cancelled call is reported to the server."""
@@ -120,10 +120,10 @@ async def answered(
             after = " It may have run, and was not tried again." if gone.ran else ""
             return ToolOutput(f"MCP server {server.name}: {gone.reason}{after}", "error")
         except Exception as error:  # noqa: BLE001  of a library, about one server: a result like any other
-            return ToolOutput(connection.hidden(f"MCP server {server.name}: {error}"), "error")
+            return ToolOutput(connection.redact(f"MCP server {server.name}: {error}"), "error")
 
 
-def shortened(text: str) -> str:
+def shorten_description(text: str) -> str:
     return text if len(text) <= DESCRIPTION_CHARS else f"{text[: DESCRIPTION_CHARS - 3]}..."
 
 

@@ -72,23 +72,23 @@ class Recall:
         if not words.strip():
             return ToolOutput("Give words to look for, or the id of a turn to read.", "error")
         try:
-            hits = await self._found(context.key, words, here=arguments.get("where") == "this")
+            hits = await self._search(context.key, words, here=arguments.get("where") == "this")
         except InvalidRequest as error:
             return ToolOutput(str(error), "error")
         if not hits:
             return ToolOutput(f"Nothing was found with: {words}")
         lines = [f"Found in {len(hits)} conversation(s). {WARNING} To read a turn: recall(turn=ID)."]
         for number, hit in enumerate(hits, start=1):
-            lines += await self._told(number, hit)
+            lines += await self._describe(number, hit)
         return ToolOutput("\n".join(lines), foreign=any(hit.session.imported is not None for hit in hits))
 
-    async def _found(self, key: SessionKey, words: str, *, here: bool) -> list[SearchHit]:
+    async def _search(self, key: SessionKey, words: str, *, here: bool) -> list[SearchHit]:
         if here:
             return await self._store.search(key.namespace, SessionQuery(words, sessions=frozenset({key.id})))
         hits = await self._store.search(key.namespace, SessionQuery(words, limit=SESSIONS + 1))
         return [hit for hit in hits if hit.session.key != key][:SESSIONS]
 
-    async def _told(self, number: int, hit: SearchHit) -> list[str]:
+    async def _describe(self, number: int, hit: SearchHit) -> list[str]:
         session = hit.session
         notebooks = await self._store.paths(self._root, session.key) if self._root else []
         names = [name for name in notebooks if ":" not in name]

@@ -17,7 +17,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
 from agent_kernel.tools.base.notebook_access import NotebookRunner
-from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, chosen, one, read
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, one, read, select_cells
 from agent_kernel.tools.notebook.live_document import NotebookView, ReadCellsMemory, VisibleNotebook
 
 START = "start"
@@ -132,7 +132,7 @@ class EditContext:
         end = seen.cells[-1].id if seen.cells else ""
         return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
 
-    async def done(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
+    async def offer(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
         """Return what the page did, with the details for undo, the id of the cell and its position."""
         answer = await self.page.offer(context)
         if answer.status != "success":
@@ -167,7 +167,7 @@ class InsertCell:
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.done(context, "insert")
+        output, cell, index = await self._desk.offer(context, "insert")
         if not cell:
             return output
         self._desk.last = cell
@@ -190,15 +190,15 @@ class EditCell:
             self._desk.has_read(context, cell)
             after = _source(asked["source"])
         else:
-            after = _source(_replaced(cell, str(asked["find"]), str(asked["replace"])))
+            after = _source(_replace(cell, str(asked["find"]), str(asked["replace"])))
         if after == cell.source:
             raise InvalidRequest(f"Cell {cell.index} ({cell.id}) says that already.")
-        diff = _diff(_named(cell), cell.source, after)
+        diff = _diff(_label(cell), cell.source, after)
         changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
         return replace(call, arguments=changed)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.done(context, "edit")
+        output, cell, index = await self._desk.offer(context, "edit")
         if not cell:
             return output
         self._desk.known.read(context.key, [(cell, arguments["after"])])
@@ -217,12 +217,12 @@ class DeleteCell:
         cell = self._desk.changeable(seen, call.arguments["cell"])
         self._desk.has_read(context, cell)
         above = _above(seen, cell)
-        diff = _diff(f"{_named(cell)} is deleted", cell.source, "")
+        diff = _diff(f"{_label(cell)} is deleted", cell.source, "")
         gone = {"cell": cell.id, "type": cell.kind, "from": above, "before": cell.source, "after": "", "diff": diff}
         return replace(call, arguments=gone)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, _ = await self._desk.done(context, "delete")
+        output, cell, _ = await self._desk.offer(context, "delete")
         return replace(output, text=f"Deleted: {cell}. The cells below have other numbers now.") if cell else output
 
 
@@ -238,12 +238,12 @@ class MoveCell:
         below, above = self._desk.place(seen, call.arguments["below"]), _above(seen, cell)
         if below in (cell.id, above):
             raise InvalidRequest(f"Cell {cell.index} ({cell.id}) is there already.")
-        diff = f"{_named(cell)} moves {_where(seen, below)}"
+        diff = f"{_label(cell)} moves {_where(seen, below)}"
         moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
         return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.done(context, "move")
+        output, cell, index = await self._desk.offer(context, "move")
         return replace(output, text=f"Moved: it is cell {index} ({cell}) now.") if cell else output
 
 
@@ -258,7 +258,7 @@ class RunCells:
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.view.live(context)
-        cells, executed = chosen(seen.cells, str(call.arguments["cells"]))
+        cells, executed = select_cells(seen.cells, str(call.arguments["cells"]))
         if executed or len(cells) > MAX_RUN:
             raise InvalidRequest(f"Name cells by number or id, at most {MAX_RUN}.")
         for cell in cells:
@@ -292,7 +292,7 @@ def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
     return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
 
 
-def _replaced(cell: NotebookCell, find: str, put: str) -> str:
+def _replace(cell: NotebookCell, find: str, put: str) -> str:
     """Replace a text. Raises InvalidRequest unless it occurs exactly once."""
     count = cell.source.count(find) if find else 0
     if count == 1:
@@ -314,13 +314,13 @@ def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
     return seen.cells[cell.index - 1].id if cell.index else ""
 
 
-def _named(cell: NotebookCell) -> str:
+def _label(cell: NotebookCell) -> str:
     return f"cell {cell.index} ({cell.id})"
 
 
 def _where(seen: VisibleNotebook, below: str) -> str:
     above = next((cell for cell in seen.cells if below and cell.id == below), None)
-    return f"below {_named(above)}" if above else "at the top"
+    return f"below {_label(above)}" if above else "at the top"
 
 
 def _diff(what: str, before: str, after: str) -> str:

@@ -59,7 +59,7 @@ def cells_of(content: Mapping[str, Any]) -> list[NotebookCell]:
     return [_cell(index, cell) for index, cell in enumerate(cells)]
 
 
-def mapped(cells: Sequence[NotebookCell], start: int = 0) -> str:
+def map_cells(cells: Sequence[NotebookCell], start: int = 0) -> str:
     """Return one line for each of at most MAPPED cells from ``start``."""
     if not cells:
         return "It has no cells."
@@ -70,7 +70,7 @@ def mapped(cells: Sequence[NotebookCell], start: int = 0) -> str:
     return "\n".join(shown) or f"It has {len(cells)} cells; there is none from {start} on."
 
 
-def chosen(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCell], list[int]]:
+def select_cells(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCell], list[int]]:
     """Parse a selection of cells and execution numbers: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
     by_id = {cell.id: cell for cell in cells if cell.id}
     found: dict[int, NotebookCell] = {}
@@ -134,7 +134,7 @@ def _cell(index: int, cell: Mapping[str, Any]) -> NotebookCell:
         index,
         str(cell.get("id") or "")[:64],
         str(cell.get("cell_type") or "")[:20],
-        _joined(cell.get("source")),
+        _join(cell.get("source")),
         count if isinstance(count, int) else None,
         tuple(output for output in outputs if isinstance(output, Mapping)) if isinstance(outputs, list) else (),
     )
@@ -151,7 +151,7 @@ def _output(output: Mapping[str, Any]) -> str:
     """Return an output as text: an image as its type and size, HTML only if there is no plain text."""
     kind = output.get("output_type")
     if kind == "stream":
-        return ESCAPES.sub("", _joined(output.get("text"))).rstrip()
+        return ESCAPES.sub("", _join(output.get("text"))).rstrip()
     if kind == "error":
         traceback = output.get("traceback")
         lines = [str(line) for line in traceback] if isinstance(traceback, list) else []
@@ -159,15 +159,13 @@ def _output(output: Mapping[str, Any]) -> str:
     data = output.get("data")
     if not isinstance(data, Mapping):
         return ""
-    media = [
-        f"[{mime}, {len(_joined(data[mime])) * 3 // 4:,} bytes]" for mime in data if str(mime).startswith("image/")
-    ]
-    text = _joined(data.get("text/markdown") or data.get("text/plain"))
-    rest = [f"[{mime}, {len(_joined(data[mime])):,} characters]" for mime in data if not media and not text]
+    media = [f"[{mime}, {len(_join(data[mime])) * 3 // 4:,} bytes]" for mime in data if str(mime).startswith("image/")]
+    text = _join(data.get("text/markdown") or data.get("text/plain"))
+    rest = [f"[{mime}, {len(_join(data[mime])):,} characters]" for mime in data if not media and not text]
     return "\n".join([*media, *rest, text] if text else [*media, *rest])
 
 
-def _joined(text: Any) -> str:
+def _join(text: Any) -> str:
     """Join a text; nbformat stores texts as strings or as lists of lines."""
     if isinstance(text, list):
         return "".join(str(line) for line in text)

@@ -47,14 +47,14 @@ class NotebookView:
     def is_there(self) -> bool:
         return self._page is not None or (self._notebook is not None and bool(self._notebook.path))
 
-    async def seen(self, context: ToolContext) -> VisibleNotebook:
+    async def read(self, context: ToolContext) -> VisibleNotebook:
         """Return the open document, else the saved one. Raises NotFound, InvalidRequest if neither is available."""
         if self._page is None:
-            return await self._saved("later edits are not in it")
+            return await self._read_saved("later edits are not in it")
         try:
             return await self.live(context)
         except NotFound as error:
-            return await self._saved(f"later edits are not in it: {error.message}")
+            return await self._read_saved(f"later edits are not in it: {error.message}")
 
     async def live(self, context: ToolContext) -> VisibleNotebook:
         """Return the open document. Raises NotFound with the reason if no page answers."""
@@ -75,7 +75,7 @@ class NotebookView:
             selected=tuple(map(_word, selected)) if isinstance(selected, list) else (),
         )
 
-    async def _saved(self, limit: str) -> VisibleNotebook:
+    async def _read_saved(self, limit: str) -> VisibleNotebook:
         if self._notebook is None or not self._notebook.path:
             raise NotFound("The notebook was never saved, and no page has it open.")
         document = await self._notebook.document()

@@ -17,7 +17,7 @@ from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, edit_tools
-from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read_whole
+from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read_whole, select_cells
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.page_selection import page_cells
 
@@ -100,7 +100,7 @@ class CellMap:
 
     async def _map(self, context: ToolContext, start: int) -> str:
         try:
-            seen = await self._view.seen(context)
+            seen = await self._view.read(context)
         except AgentKernelError as error:
             return f"The file can not be read: {error}"
         at = {cell.id: f"cell {cell.index} ({cell.id})" for cell in seen.cells if cell.id}
@@ -108,7 +108,7 @@ class CellMap:
         selected = [at[id] for id in seen.selected if id in at]
         if len(selected) > 1:
             where += f"Selected: {', '.join(selected)}.\n"
-        return f"{seen.named}: {len(seen.cells)} cells.\n{where}{mapped(seen.cells, start)}"
+        return f"{seen.named}: {len(seen.cells)} cells.\n{where}{map_cells(seen.cells, start)}"
 
 
 class ReadCells:
@@ -122,8 +122,8 @@ class ReadCells:
         self._known = known
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        seen = await self._view.seen(context) if self._view.is_there else None
-        cells, numbers = chosen(seen.cells if seen else [], str(arguments["cells"]))
+        seen = await self._view.read(context) if self._view.is_there else None
+        cells, numbers = select_cells(seen.cells if seen else [], str(arguments["cells"]))
         text, whole = read_whole(cells)
         told = [f"{seen.named}.\n{text}"] if seen and cells else []
         if seen and seen.live:
@@ -147,7 +147,7 @@ class RunCell:
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         document = await self._notebook.document()
-        cells, _ = chosen(cells_of(document.content), str(call.arguments["cell"]))
+        cells, _ = select_cells(cells_of(document.content), str(call.arguments["cell"]))
         if len(cells) != 1:
             raise InvalidRequest("Name exactly one cell.")
         [cell] = cells
@@ -187,7 +187,7 @@ class NotebookTools:
         notebook = occasion.notebook
         tools: list[Tool] = []
         ran = runner_for(occasion, EXECUTIONS, self._offers)
-        served = self._served(occasion)
+        served = self._page_tools(occasion)
         view = NotebookView(notebook, self._offers if LIVE_DOCUMENT in served else None)
         page = await page_cells(view, occasion) if occasion.request.page else None
         if ran is not None or view.is_there:
@@ -206,7 +206,7 @@ class NotebookTools:
             tools.append(NotebookCallTool(RUNNING, notebook.jobs))
         return OfferedTools(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
-    def _served(self, occasion: ToolSourceContext) -> frozenset[str]:
+    def _page_tools(self, occasion: ToolSourceContext) -> frozenset[str]:
         """Return the tools that a page serves. Drafts do not run there."""
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served

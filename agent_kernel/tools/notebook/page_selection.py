@@ -11,7 +11,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.request import PageCell
 from agent_kernel.tools.base.tool_source import ToolSourceContext
-from agent_kernel.tools.notebook.cell_map import NotebookCell, chosen, read
+from agent_kernel.tools.notebook.cell_map import NotebookCell, read, select_cells
 from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, NotebookView
 
 ABOVE, NOTHING = "above", "none"
@@ -30,23 +30,23 @@ async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[P
         return ()
     call = ToolCall(f"page-{secrets.token_hex(4)}", LIVE_DOCUMENT, {})
     try:
-        seen = await view.seen(ToolContext(occasion.key, occasion.turn, 0, call, occasion.emit))
+        seen = await view.read(ToolContext(occasion.key, occasion.turn, 0, call, occasion.emit))
     except NotFound as error:
         occasion.emit(Notice("info", NO_PAGE.format(reason=error.message)))
         return None
     if request.page != ABOVE:
-        return _told(sorted(chosen(seen.cells, request.page)[0], key=lambda cell: cell.index))
+        return _to_page_cells(sorted(select_cells(seen.cells, request.page)[0], key=lambda cell: cell.index))
     own = request.cell.partition("#")[0]
     place = next((cell.index for cell in seen.cells if cell.id and cell.id == own), None)
     if place is not None:
-        return _told([cell for cell in seen.cells if cell.index < place])
+        return _to_page_cells([cell for cell in seen.cells if cell.index < place])
     if not seen.live:
         occasion.emit(Notice("info", NOT_SAVED))
     known = {cell.id for cell in seen.cells} | {own}
-    return (*_told(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in known))
+    return (*_to_page_cells(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in known))
 
 
-def _told(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:
+def _to_page_cells(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:
     told: list[PageCell] = []
     left = ALL_CHARS
     for cell in reversed(cells):

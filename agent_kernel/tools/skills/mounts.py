@@ -46,12 +46,12 @@ class SkillMounts:
 
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
         """Copy the skills. Blocking. Raises OSError for a full disk."""
-        mounted = placed(skills)
+        mounted = assign_folders(skills)
         marks = tuple(one.version.mark for one in mounted)
         known = self._copied.get(workdir)
         if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._copied[workdir] = CopiedSkill(marks, _copied(workdir, mounted))
+            self._copied[workdir] = CopiedSkill(marks, _copy_skills(workdir, mounted))
         self._copied.move_to_end(workdir)
         while len(self._copied) > REMEMBERED:
             self._copied.popitem(last=False)
@@ -61,10 +61,10 @@ class SkillMounts:
         """Remove the skills of an earlier turn. Blocking."""
         known = self._copied.pop(workdir, None)
         if known is not None and known.identity == _identity(workdir / SKILLS):
-            _replaced(workdir, None)
+            _replace(workdir, None)
 
 
-def placed(skills: Sequence[Version]) -> list[MountedSkill]:
+def assign_folders(skills: Sequence[Version]) -> list[MountedSkill]:
     """Assign each skill a unique folder name."""
     taken: set[str] = set()
     found = []
@@ -77,7 +77,7 @@ def placed(skills: Sequence[Version]) -> list[MountedSkill]:
     return found
 
 
-def _copied(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
+def _copy_skills(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
     fresh = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.skills-", dir=workdir.parent))
     try:
         for one in mounted:
@@ -85,7 +85,7 @@ def _copied(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
                 _copy(one.version.content, name, fresh / one.folder / name)
         for folder, _, _ in os.walk(fresh):
             os.chmod(folder, 0o755)
-        _replaced(workdir, fresh)
+        _replace(workdir, fresh)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -101,7 +101,7 @@ def _copy(root: Path, name: str, path: Path) -> None:
     path.chmod(0o555 if runs else 0o444)
 
 
-def _replaced(workdir: Path, fresh: Path | None) -> None:
+def _replace(workdir: Path, fresh: Path | None) -> None:
     """Rename ``fresh`` to ``skills`` and remove whatever had that name."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
     here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -91,28 +91,28 @@ def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
 
     Raises InvalidRequest, and OSError for a full disk; the caller then removes ``target``.
     """
-    wanted = _without_top([entry for entry in entries if not _left_out(entry.name)])
-    names = _checked(wanted)
+    wanted = _without_top([entry for entry in entries if not _is_left_out(entry.name)])
+    names = _check_names(wanted)
     if MAIN not in names:
         raise InvalidRequest(f"A skill has a {MAIN}, at its top or in its one folder.")
     left = MAX_BYTES
     for name, entry in names.items():
         path = target / name
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        left -= _written(entry, path, left)
+        left -= _write(entry, path, left)
     with (target / MAIN).open("rb") as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
     return UnpackedSkill(title, description, tuple(sorted(names)))
 
 
-def inspected(root: Path) -> tuple[UnpackedSkill, float]:
+def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
     """Check a directory in place as an upload is checked, and return when it was last changed (seconds since the
     epoch).
 
     Links are left out. Blocking. Raises InvalidRequest, OSError.
     """
-    found = _walked(root)
-    names = _checked([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in found])
+    found = _walk(root)
+    names = _check_names([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in found])
     if MAIN not in names:
         raise InvalidRequest(f"A skill has a {MAIN}.")
     if sum(one.stamp[0] for one in found) > MAX_BYTES:
@@ -123,7 +123,7 @@ def inspected(root: Path) -> tuple[UnpackedSkill, float]:
     return UnpackedSkill(title, description, tuple(sorted(names))), changed
 
 
-def zipped(data: bytes) -> list[PackageEntry]:
+def read_zip(data: bytes) -> list[PackageEntry]:
     """Return the files of a zip. Raises InvalidRequest."""
     if len(data) > MAX_BYTES:
         raise too_large()
@@ -155,15 +155,15 @@ def _check_info(info: zipfile.ZipInfo) -> None:
     elif "\0" in info.orig_filename or "\\" in info.orig_filename:
         problem = "has characters that are not safe in a name"
     if problem:
-        raise InvalidRequest(f"{_shown(info.filename)} {problem}.")
+        raise InvalidRequest(f"{_quote(info.filename)} {problem}.")
 
 
 def folder(root: Path) -> list[PackageEntry]:
     """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest."""
-    return [PackageEntry(one.name, DirectoryFile(root, one.name), _runs(root / one.name)) for one in _walked(root)]
+    return [PackageEntry(one.name, DirectoryFile(root, one.name), _runs(root / one.name)) for one in _walk(root)]
 
 
-def _walked(root: Path) -> list[safe_path.WalkedFile]:
+def _walk(root: Path) -> list[safe_path.WalkedFile]:
     found, complete = safe_path.walk(root, MAX_ENTRIES * 4, lambda name: name not in LEFT_OUT)
     if not complete or len(found) > MAX_ENTRIES:
         raise too_many()
@@ -185,7 +185,7 @@ def too_many() -> InvalidRequest:
     return InvalidRequest(f"A skill has at most {MAX_ENTRIES} files.")
 
 
-def _written(entry: PackageEntry, path: Path, left: int) -> int:
+def _write(entry: PackageEntry, path: Path, left: int) -> int:
     """Write a file and return its size, counted while it is read, whatever the zip declares."""
     size = 0
     mode = 0o555 if entry.runs else 0o444
@@ -199,7 +199,7 @@ def _written(entry: PackageEntry, path: Path, left: int) -> int:
                         raise too_large()
                     out.write(chunk)
         except DAMAGED as error:
-            raise InvalidRequest(f"{_shown(entry.name)} can not be unpacked ({type(error).__name__}).") from None
+            raise InvalidRequest(f"{_quote(entry.name)} can not be unpacked ({type(error).__name__}).") from None
         path.chmod(mode)
     return size
 
@@ -215,7 +215,7 @@ def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
     return [PackageEntry(entry.name.partition("/")[2], entry.source, entry.runs) for entry in entries]
 
 
-def _checked(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
+def _check_names(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
     """Return the files by name. Raises InvalidRequest for names that are unsafe or collide on some system."""
     if len(entries) > MAX_ENTRIES:
         raise too_many()
@@ -227,7 +227,7 @@ def _checked(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
         for depth in range(1, len(parts) + 1):
             key, is_file = "/".join(parts[:depth]), depth == len(parts)
             if seen.get(key, is_file) != is_file or (is_file and key in seen):
-                raise InvalidRequest(f"Two entries have the name {_shown(entry.name)}.")
+                raise InvalidRequest(f"Two entries have the name {_quote(entry.name)}.")
             seen[key] = is_file
         names[entry.name] = entry
     return names
@@ -247,7 +247,7 @@ def _check_path(name: str) -> None:
     elif any(_is_device(part) for part in parts):
         problem = "is the name of a device"
     if problem:
-        raise InvalidRequest(f"The name {_shown(name)} {problem}.")
+        raise InvalidRequest(f"The name {_quote(name)} {problem}.")
 
 
 def _is_device(part: str) -> bool:
@@ -255,7 +255,7 @@ def _is_device(part: str) -> bool:
     return stem in DEVICES or (len(stem) == 4 and stem[:3] in NUMBERED and not stem[3].isalpha())
 
 
-def _left_out(name: str) -> bool:
+def _is_left_out(name: str) -> bool:
     return any(part in LEFT_OUT for part in name.split("/"))
 
 
@@ -269,5 +269,5 @@ def _check_directory(data: bytes) -> None:
         raise too_many()
 
 
-def _shown(name: str) -> str:
+def _quote(name: str) -> str:
     return repr(name[:100])

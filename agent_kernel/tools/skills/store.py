@@ -88,7 +88,7 @@ class SkillStore:
         return self.get(namespace, id)
 
     def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, known: Skill | None) -> None:
-        with self._staged() as staged:
+        with self._stage() as staged:
             content = staged / "content"
             content.mkdir(mode=0o755)
             unpacked = unpack(entries, content)
@@ -141,7 +141,7 @@ class SkillStore:
             return None
 
     @contextmanager
-    def _staged(self) -> Iterator[Path]:
+    def _stage(self) -> Iterator[Path]:
         """Yield a temporary directory on the same disk; it is removed at the end unless it was renamed."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._sweep()

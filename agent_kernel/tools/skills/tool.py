@@ -17,8 +17,8 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.request import Note
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
-from agent_kernel.tools.skills.mounts import SKILLS, MountedSkill, SkillMounts, placed
-from agent_kernel.tools.skills.package import inspected
+from agent_kernel.tools.skills.mounts import SKILLS, MountedSkill, SkillMounts, assign_folders
+from agent_kernel.tools.skills.package import inspect_folder
 from agent_kernel.tools.skills.skill import MAIN, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
 
@@ -94,7 +94,7 @@ class SkillTools:
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Return the tools. Raises InvalidRequest, NotFound for skills of the request that do not exist."""
-        skills = await asyncio.to_thread(self._asked, occasion)
+        skills = await asyncio.to_thread(self._requested_skills, occasion)
         if occasion.wants(GROUP, READ):
             skills += await self._beside(occasion)
         workdir = self._workdir(occasion)
@@ -102,13 +102,13 @@ class SkillTools:
             if workdir is not None:
                 await asyncio.to_thread(self._mounts.unmount, workdir)
             return OfferedTools()
-        mounted = await self._mounted(occasion, workdir, skills[:MOST])
-        note = Note("Skills", _told(mounted, _place(occasion) if workdir is not None else ""))
+        mounted = await self._mount(occasion, workdir, skills[:MOST])
+        note = Note("Skills", _describe(mounted, _place(occasion) if workdir is not None else ""))
         return OfferedTools((ReadSkill(mounted),), (note,))
 
     async def aclose(self) -> None: ...
 
-    def _asked(self, occasion: ToolSourceContext) -> list[Version]:
+    def _requested_skills(self, occasion: ToolSourceContext) -> list[Version]:
         if len(occasion.request.skills) > MOST:
             raise InvalidRequest(f"A turn has at most {MOST} skills.")
         namespace = occasion.key.namespace
@@ -121,16 +121,16 @@ class SkillTools:
             return None
         return self._sandbox.workdir(occasion.key)
 
-    async def _mounted(
+    async def _mount(
         self, occasion: ToolSourceContext, workdir: Path | None, skills: Sequence[Version]
     ) -> list[MountedSkill]:
         if workdir is None:
-            return placed(skills)
+            return assign_folders(skills)
         try:
             return await asyncio.to_thread(self._mounts.mount, workdir, skills)
         except OSError as error:
             occasion.emit(Notice("warning", f"Skills could not be copied for this turn's code: {error.strerror}."))
-            return placed(skills)
+            return assign_folders(skills)
 
     async def _beside(self, occasion: ToolSourceContext) -> list[Version]:
         here = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
@@ -142,7 +142,7 @@ class SkillTools:
                 f"{BESIDE} beside this notebook is in no folder that you trust: not used. Use agent-kernel trust.",
             )
             return []
-        found, problems = await asyncio.to_thread(_found, here)
+        found, problems = await asyncio.to_thread(_find_skills, here)
         for problem in problems:
             self._warn(occasion, problem)
         return found
@@ -162,7 +162,7 @@ def _place(occasion: ToolSourceContext) -> str:
     return f"For {who} they lie in the directory {SKILLS} of the work directory, read-only; "
 
 
-def _told(mounted: Sequence[MountedSkill], where: str) -> str:
+def _describe(mounted: Sequence[MountedSkill], where: str) -> str:
     """For the model; names and descriptions are their authors' words."""
     lines = [
         f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "
@@ -179,7 +179,7 @@ def _read(root: Path, name: str) -> bytes:
         return file.read(MAX_FILE)
 
 
-def _found(here: Path) -> tuple[list[Version], list[str]]:
+def _find_skills(here: Path) -> tuple[list[Version], list[str]]:
     """Return the skills below a directory by name, and the problems of the others. Links are not followed. Blocking."""
     found: list[Version] = []
     problems: list[str] = []
@@ -196,5 +196,5 @@ def _found(here: Path) -> tuple[list[Version], list[str]]:
 
 def _version(path: Path) -> Version:
     """Check a folder that a person may be editing as an upload is checked; its version is its modification time."""
-    unpacked, changed = inspected(path)
+    unpacked, changed = inspect_folder(path)
     return Version("", 1, unpacked.name, unpacked.description, changed, path, unpacked.files)

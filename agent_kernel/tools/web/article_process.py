@@ -50,7 +50,7 @@ def article(html: bytes, charset: str, url: str) -> dict[str, str]:
     """Extract the article. The library detects the charset if the server declares none."""
     import trafilatura
 
-    decoded = _decoded(html, charset)
+    decoded = _decode(html, charset)
     tree = trafilatura.load_html(decoded if charset else html)
     if tree is None:  # a piece of a page
         tree = trafilatura.load_html(f"<html><body>{decoded}</body></html>")
@@ -63,7 +63,7 @@ def article(html: bytes, charset: str, url: str) -> dict[str, str]:
     return {"title": title, "text": (text or trafilatura.html2txt(tree)).strip()}
 
 
-def _decoded(html: bytes, charset: str) -> str:
+def _decode(html: bytes, charset: str) -> str:
     try:
         return html.decode(charset or "utf-8", "replace")
     except LookupError:

@@ -57,7 +57,7 @@ class ArticleReader:
         if page.mime == PDF:
             return ArticleText(page.url, "", await self._pdf(page))
         if page.mime not in HTML:
-            text = _indented(page.text) if "json" in page.mime else page.text
+            text = _indent(page.text) if "json" in page.mime else page.text
             return ArticleText(page.url, "", text.strip())
         async with self._places:
             worker = self._idle.pop() if self._idle else await ArticleProcess.start()
@@ -167,7 +167,7 @@ class ArticleProcess:
         await self._process.wait()
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Split a long text at lines."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=1)

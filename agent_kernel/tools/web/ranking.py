@@ -65,7 +65,7 @@ def _cut(paragraph: str) -> Iterable[str]:
         yield paragraph
 
 
-def filled(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
+def fill_budget(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
     """Return the passages that fit, best first; one that does not fit is skipped in favour of smaller ones after it."""
     kept = []
     for each in ranked:

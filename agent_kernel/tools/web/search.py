@@ -69,7 +69,7 @@ class WebSearch:
         found = [one for one in found if options.lets(one.url)][:RESULTS]
         context.emit(CallOutput(context.call.id, f"{len(found)} results for: {query}\n"))
         texts = await asyncio.gather(*(self._text(one) for one in found))
-        output = chosen(query, found, texts, options.tokens)
+        output = choose_passages(query, found, texts, options.tokens)
         sources = list(dict.fromkeys(domain_of(one["url"]) for one in output))
         text = json.dumps({"note": FOREIGN, "sources": sources, "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
@@ -84,7 +84,9 @@ class WebSearch:
             return ""
 
 
-def chosen(query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int) -> list[dict[str, str]]:
+def choose_passages(
+    query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int
+) -> list[dict[str, str]]:
     """Return the results with those of their passages that fit, in page order; the result with the best passage comes
     first. A result without room for its title is left out."""
     output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in found]
@@ -100,7 +102,7 @@ def chosen(query: str, found: Sequence[SearchResult], texts: Sequence[str], toke
     ]
     weights = ranking.scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
     best_first = sorted(range(len(pieces)), key=lambda number: -weights[number])
-    kept = ranking.filled(best_first, lambda number: cost(pieces[number].text), room)
+    kept = ranking.fill_budget(best_first, lambda number: cost(pieces[number].text), room)
     best: dict[int, float] = {}
     for number in kept:
         best.setdefault(pieces[number].result, weights[number])

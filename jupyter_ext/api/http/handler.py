@@ -199,7 +199,7 @@ class AgentHandler(APIHandler):
 
     def on_finish(self) -> None:
         super().on_finish()
-        self.services.requests.ended(self)
+        self.services.requests.on_end(self)
         self._note(self.get_status())
 
     def _note(self, status: int) -> None:
@@ -348,7 +348,7 @@ class AgentHandler(APIHandler):
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        self.services.requests.left(self)
+        self.services.requests.on_disconnect(self)
         self._note(request_log.LEFT)
         if self._pump is not None:
             self._pump.cancel()

@@ -15,7 +15,7 @@ from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.permissions.policy import DEFAULTS
-from agent_kernel.tools.notebook.cell_map import cells_of, chosen, mapped, read
+from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read, select_cells
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpOutcome, McpQuestion, McpTurn
 from jupyter_ext.auth.callers import Caller
@@ -206,8 +206,8 @@ class McpTools:
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
         if not given.cells.strip():
-            return McpOutcome(mapped(cells, given.start), facts)
-        wanted, executed = chosen(cells, given.cells)
+            return McpOutcome(map_cells(cells, given.start), facts)
+        wanted, executed = select_cells(cells, given.cells)
         if executed:
             raise InvalidRequest("What ran is known to the kernel; ask the agent about In[...].")
         return McpOutcome(read(wanted, READ_CHARS), facts)

@@ -41,7 +41,7 @@ class CompactHandler(AgentHandler):
         if running := self.services.turns.of_session(key):
             raise session_busy(running.id)
         engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
-        engine = self.services.turns.metered(engine, key, self.caller.token.id if self.caller.token else "")
+        engine = self.services.turns.meter(engine, key, self.caller.token.id if self.caller.token else "")
         made = await self.services.runtime.afterwards.compact(key, engine)
         await self._changed(key)
         self.reply({"summary": summary_to_json(made) if made else None})

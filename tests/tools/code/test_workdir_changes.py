@@ -27,9 +27,9 @@ async def left(
     *,
     unasked: bool = True,
 ) -> SurfacedFiles:
-    before = await WorkdirSnapshot.taken(workdir, wanted, unasked=unasked)
+    before = await WorkdirSnapshot.take(workdir, wanted, unasked=unasked)
     run()
-    return await before.surfaced(declared)
+    return await before.find_outputs(declared)
 
 
 def write(workdir: Path, *names: str) -> None:

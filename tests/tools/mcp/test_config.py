@@ -39,7 +39,7 @@ def test_the_shape_with_sources_is_read() -> None:
     assert (files.kind, files.command, files.args, files.cwd, files.prefix) == ("process", "srv", ("a",), "/tmp", "fs")
     assert (files.timeout_s, files.resources) == (12.0, ("file:///*",))
     assert (web.kind, web.url, web.prefix, web.timeout_s) == ("http", "https://a.example/mcp", "web", 5.0)
-    assert web.filled({}).server.headers == {"X": "y", "Authorization": "Bearer secret-token"}
+    assert web.resolve({}).server.headers == {"X": "y", "Authorization": "Bearer secret-token"}
 
 
 def test_the_common_shape_is_read() -> None:
@@ -63,19 +63,19 @@ def test_variables_are_filled_in_where_they_stand_and_are_secrets_from_then_on()
     server = McpServer(
         "s", "http", url="https://h.example/${PATH_PART}?key=${KEY}", headers={"Authorization": "Bearer ${TOKEN}"}
     )
-    filled = server.filled({"KEY": "abcdef123", "TOKEN": "tok-4567", "PATH_PART": "mcp"})
+    filled = server.resolve({"KEY": "abcdef123", "TOKEN": "tok-4567", "PATH_PART": "mcp"})
     assert filled.server.url == "https://h.example/mcp?key=abcdef123"
     assert filled.server.headers["Authorization"] == "Bearer tok-4567"
-    assert filled.hidden("GET https://h.example/mcp?key=abcdef123 with tok-4567") == (
+    assert filled.redact("GET https://h.example/mcp?key=abcdef123 with tok-4567") == (
         "GET https://h.example/mcp?key=[hidden] with [hidden]"
     )
-    assert McpServer("s", "process", command="${HOME_BIN:-/usr/bin}/x").filled({}).server.command == "/usr/bin/x"
+    assert McpServer("s", "process", command="${HOME_BIN:-/usr/bin}/x").resolve({}).server.command == "/usr/bin/x"
 
 
 def test_nothing_secret_is_in_what_is_shown() -> None:
     server = parse(FULL).servers[1]
     assert "secret-token" not in repr(server)
-    assert "secret-token" not in repr(server.filled({}))
+    assert "secret-token" not in repr(server.resolve({}))
     assert McpServer("s", "http", url="https://me:pw123456@h.example/mcp?key=k").shown == "h.example/mcp"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, chosen, mapped, read
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, map_cells, read, select_cells
 
 NOTEBOOK: dict[str, Any] = nb.new_notebook(
     cells=[
@@ -56,7 +56,7 @@ ANYTHING = st.recursive(
 
 
 def test_a_map_has_a_line_for_each_cell() -> None:
-    assert mapped(CELLS).splitlines() == [
+    assert map_cells(CELLS).splitlines() == [
         "0 title markdown: # Title",
         "1 value code: x = 1  (In[1], 2 lines, 2 outputs)",
         "2 broken code: 1/0  (failed: ZeroDivisionError)",
@@ -66,11 +66,11 @@ def test_a_map_has_a_line_for_each_cell() -> None:
 
 def test_a_long_notebook_is_mapped_in_parts() -> None:
     many = [NotebookCell(index, f"c{index}", "code", "x " * 500, None, ()) for index in range(120)]
-    first = mapped(many)
+    first = map_cells(many)
     assert len(first) < 6_000
     assert first.endswith("70 more: notebook_cells(start=50)")
-    assert mapped(many, 100).startswith("100 c100 code")
-    assert mapped(many, 500) == "It has 120 cells; there is none from 500 on."
+    assert map_cells(many, 100).startswith("100 c100 code")
+    assert map_cells(many, 500) == "It has 120 cells; there is none from 500 on."
 
 
 def test_outputs_are_read_as_text_without_colours_and_pictures_by_name() -> None:
@@ -84,7 +84,7 @@ def test_outputs_are_read_as_text_without_colours_and_pictures_by_name() -> None
 
 
 def test_cells_are_chosen_by_number_range_id_and_execution() -> None:
-    cells, executed = chosen(CELLS, "2-3, value, In[7], 0-0")
+    cells, executed = select_cells(CELLS, "2-3, value, In[7], 0-0")
     assert [cell.id for cell in cells] == ["broken", "plot", "value", "title"]
     assert executed == [7]
 
@@ -92,7 +92,7 @@ def test_cells_are_chosen_by_number_range_id_and_execution() -> None:
 @pytest.mark.parametrize("wanted", ["nowhere", "9", "", "-1", "1; 2"])
 def test_a_choice_of_nothing_is_the_models_mistake_said_in_words(wanted: str) -> None:
     with pytest.raises(InvalidRequest, match="There is no cell"):
-        chosen(CELLS, wanted)
+        select_cells(CELLS, wanted)
 
 
 def test_what_does_not_fit_is_named_and_not_cut_in_the_middle_of_nothing() -> None:
@@ -108,5 +108,5 @@ def test_what_does_not_fit_is_named_and_not_cut_in_the_middle_of_nothing() -> No
 def test_whatever_the_file_holds_it_is_read_without_an_error(content: Any) -> None:
     for notebook in (content if isinstance(content, dict) else {}, {"cells": content}, {"cells": [content]}):
         cells = cells_of(notebook)
-        mapped(cells)
+        map_cells(cells)
         assert len(read(cells)) < 12_000

@@ -13,7 +13,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills import package
-from agent_kernel.tools.skills.package import BytesFile, PackageEntry, folder, unpack, zipped
+from agent_kernel.tools.skills.package import BytesFile, PackageEntry, folder, read_zip, unpack
 
 HEAD = b"---\nname: Charts\ndescription: Draws charts\n---\nUse matplotlib.\n"
 
@@ -35,7 +35,7 @@ def entries(*names: str) -> list[PackageEntry]:
 
 def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
     data = packed({"charts/SKILL.md": HEAD, "charts/scripts/draw.py": b"print(1)", "__MACOSX/._x": b"", "charts/": b""})
-    unpacked = unpack(zipped(data), tmp_path)
+    unpacked = unpack(read_zip(data), tmp_path)
     assert (unpacked.name, unpacked.description) == ("Charts", "Draws charts")
     assert unpacked.files == ("SKILL.md", "scripts/draw.py")
     assert (tmp_path / "scripts/draw.py").read_bytes() == b"print(1)"
@@ -43,7 +43,7 @@ def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
 
 
 def test_what_its_owner_may_run_stays_so(tmp_path: Path) -> None:
-    unpack(zipped(packed({"SKILL.md": HEAD, "run.sh": b"#!/bin/sh"}, mode=stat.S_IFREG | 0o755)), tmp_path)
+    unpack(read_zip(packed({"SKILL.md": HEAD, "run.sh": b"#!/bin/sh"}, mode=stat.S_IFREG | 0o755)), tmp_path)
     assert stat.S_IMODE((tmp_path / "run.sh").stat().st_mode) == 0o555
 
 
@@ -82,7 +82,7 @@ def test_names_that_meet_on_some_system_are_refused(tmp_path: Path, names: tuple
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
 def test_a_zip_with_a_link_or_a_device_is_refused(kind: int) -> None:
     with pytest.raises(InvalidRequest, match="a link or a device"):
-        zipped(packed({"SKILL.md": b"/etc/passwd"}, mode=kind | 0o777))
+        read_zip(packed({"SKILL.md": b"/etc/passwd"}, mode=kind | 0o777))
 
 
 def test_500_files_are_taken_and_one_more_is_not(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_bomb_is_counted_while_it_is_written(tmp_path: Path) -> None:
     data = packed({"SKILL.md": HEAD, **{f"zeros{n}": bytes(15 << 20) for n in range(4)}})
     assert len(data) < 1 << 20
     with pytest.raises(InvalidRequest, match="at most 50 MiB"):
-        unpack(zipped(data), tmp_path)
+        unpack(read_zip(data), tmp_path)
     written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert written <= package.MAX_BYTES
 
@@ -108,13 +108,13 @@ def test_a_size_that_the_zip_lies_about_does_not_matter(tmp_path: Path) -> None:
         at = data.rfind(mark)
         data[at + offset : at + offset + 4] = struct.pack("<L", 10)
     with pytest.raises(InvalidRequest):
-        unpack(zipped(bytes(data)), tmp_path)
+        unpack(read_zip(bytes(data)), tmp_path)
     assert not (tmp_path / "zeros").exists() or (tmp_path / "zeros").stat().st_size <= package.MAX_BYTES
 
 
 def test_a_zip_in_a_zip_is_a_file_like_any_other(tmp_path: Path) -> None:
     inner = packed({"zeros": bytes(40 << 20)})
-    assert unpack(zipped(packed({"SKILL.md": HEAD, "inner.zip": inner})), tmp_path).files == ("SKILL.md", "inner.zip")
+    assert unpack(read_zip(packed({"SKILL.md": HEAD, "inner.zip": inner})), tmp_path).files == ("SKILL.md", "inner.zip")
     assert (tmp_path / "inner.zip").stat().st_size == len(inner)
 
 
@@ -124,13 +124,13 @@ def test_a_list_of_a_million_entries_is_not_read_into_memory() -> None:
     for count in (100_000 % 65536, 3):
         end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(directory), 0, 0)
         with pytest.raises(InvalidRequest, match="at most 500"):
-            zipped(directory + end)
+            read_zip(directory + end)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"not a zip", packed({"SKILL.md": HEAD})[:-30], os.urandom(3000)])
 def test_what_is_no_zip_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        zipped(data)
+        read_zip(data)
 
 
 def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
     at = data.find(b"Use matplotlib")
     data[at] ^= 0xFF
     with pytest.raises(InvalidRequest, match="can not be unpacked"):
-        unpack(zipped(bytes(data)), tmp_path)
+        unpack(read_zip(bytes(data)), tmp_path)
 
 
 def test_a_way_to_compress_that_few_know_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="use deflate"):
-        zipped(packed({"SKILL.md": HEAD}, compress=zipfile.ZIP_LZMA))
+        read_zip(packed({"SKILL.md": HEAD}, compress=zipfile.ZIP_LZMA))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.tools.web.ranking import PASSAGE_CHARS, filled, passages, scores, words
+from agent_kernel.tools.web.ranking import PASSAGE_CHARS, fill_budget, passages, scores, words
 
 TEXTS = [
     "The sparrow is a small bird.",
@@ -44,7 +44,7 @@ def test_passages_lose_no_word_and_stay_short(text: str) -> None:
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 200))
 def test_what_fits_is_taken_best_first_and_what_does_not_is_skipped(prices: list[int], budget: int) -> None:
-    kept = filled(range(len(prices)), prices.__getitem__, budget)
+    kept = fill_budget(range(len(prices)), prices.__getitem__, budget)
     assert sum(prices[each] for each in kept) <= budget
     left = budget - sum(prices[each] for each in kept)
     assert all(prices[each] > left for each in range(len(prices)) if each not in kept)
