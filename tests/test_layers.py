@@ -145,7 +145,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "pydantic",
     ),
     "jupyter_ext.api.responses": (
-        "core core.net core.seams jupyter_ext.api.chat_completions jupyter_ext.api.dialects jupyter_ext.api.http "
+        "core core.net core.seams jupyter_ext.api.dialects jupyter_ext.api.http "
         "jupyter_ext.api.schemas jupyter_ext.auth jupyter_ext.notebooks jupyter_ext.services jupyter_ext.turns "
         "sessions sessions.store sessions.tables tools.web",
         "pydantic",
