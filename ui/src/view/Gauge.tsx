@@ -26,6 +26,7 @@ export function Gauge() {
     <span class="ak-gauge-place">
       <button type="button" class="ak-gauge" aria-label={`Context. ${words.join(" ")}`}>
         <span class={part > NEARLY ? "ak-gauge-bar ak-gauge-high" : "ak-gauge-bar"} style={{ "--ak-part": percent }} />
+        {window > 0 && percent}
       </button>
       <span class="ak-gauge-words" aria-hidden="true">
         {words.map((line) => (
