@@ -38,6 +38,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "cli.replaying": ("core permissions sessions.store tools.base tools.code turn turn.number_check", ""),
     "client": ("core notebook tools.base", ""),
     "core": ("", "filelock platformdirs"),
+    "core.framing": ("", ""),
     "core.net": ("core", ""),
     "core.seams": ("core", ""),
     "engines": ("core engines.local.catalog engines.openai_api", ""),
@@ -55,22 +56,22 @@ LAYERS: dict[str, tuple[str, str]] = {
     "engines.local.tool_calling": ("core engines.local engines.local.decoding engines.local.grammar", ""),
     "engines.local.torch": ("core engines.local engines.local.catalog engines.local.media", ""),
     "engines.local.worker": (
-        "core engines.local engines.local.catalog engines.local.decoding engines.local.media "
+        "core core.framing engines.local engines.local.catalog engines.local.decoding engines.local.media "
         "engines.local.openvino engines.local.tool_calling engines.local.torch",
         "",
     ),
     "engines.openai_api": ("core", ""),
     "notebook": ("core", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
-    "notebook.draft": ("core notebook.display notebook.kernel sandbox.jail", ""),
+    "notebook.draft": ("core core.framing notebook.display notebook.kernel sandbox.jail", ""),
     "notebook.kernel": ("core sandbox.worker", "IPython"),
     "notebook.magic": ("core notebook notebook.display notebook.draft notebook.kernel notebook.turn", "IPython"),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
     "notebook.turn": ("core notebook notebook.display notebook.draft notebook.kernel", ""),
     "permissions": ("core core.seams", ""),
-    "sandbox.host": ("core core.net sandbox.jail sandbox.worker", ""),
+    "sandbox.host": ("core core.framing core.net sandbox.jail sandbox.worker", ""),
     "sandbox.jail": ("", ""),
-    "sandbox.worker": ("sandbox.jail", ""),
+    "sandbox.worker": ("core.framing sandbox.jail", ""),
     "sessions": ("core core.seams", ""),
     "sessions.adapters": ("core core.seams sessions sessions.export sessions.store", ""),
     "sessions.contract_tests": ("core core.seams", "pytest"),
@@ -91,7 +92,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "tools.memory": ("core core.seams tools.base", ""),
     "tools.notebook": ("core permissions tools.base", ""),
     "tools.skills": ("core tools.base", ""),
-    "tools.web": ("core core.net tools.base tools.files", ""),
+    "tools.web": ("core core.framing core.net tools.base tools.files", ""),
     "turn": (
         "core core.net core.seams engines engines.local engines.local.catalog engines.local.worker "
         "engines.openai_api permissions sandbox.host sandbox.jail sessions sessions.export sessions.redaction "
@@ -176,8 +177,9 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
 }
 
-MODULES = {"jupyter_ext.services"}
-"""Modules with a row of their own: the request handlers import the services, and ``app`` beside it the routes."""
+MODULES = {"agent_kernel.core.framing", "jupyter_ext.services"}
+"""Modules with a row of their own. The sandbox worker may import the framing and nothing else of the core. The request
+handlers import the services, and ``app`` beside it the routes."""
 
 FORWARDING = {
     "agent_kernel/contracts/session_files.py",
@@ -314,7 +316,7 @@ def module_name(path: Path) -> str:
 def folder_of(module: str) -> str:
     """The folder that a module lies in, as LAYERS names it, or the module itself where it has a row of its own."""
     if module in MODULES:
-        return module
+        return module.removeprefix("agent_kernel.")
     is_package = ROOT.joinpath(*module.split("."), "__init__.py").exists()
     folder = module if is_package else module.rpartition(".")[0]
     return folder.removeprefix("agent_kernel.")
@@ -453,7 +455,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
-    names = "errors events files invisible_characters messages server_sent_events turn_follower version"
+    names = "errors events files framing invisible_characters messages server_sent_events turn_follower version"
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}
     assert others <= core

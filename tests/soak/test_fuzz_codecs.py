@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from agent_kernel.core import framing
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, InvalidRequest, ModelBroken
 from agent_kernel.core.messages import Media, Message, ToolCall, Usage, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EndChunk, ReasoningChunk, TextChunk, WaitChunk
 from agent_kernel.core.session import Item, Session, SessionKey, Turn
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.worker.messages import chunk_from_json, chunk_to_json
-from agent_kernel.engines.local.worker.pipe_framing import decode_frame, encode_frame, read_frames
+from agent_kernel.engines.local.worker.pipe_framing import encode_frame, read_frames
 from agent_kernel.sandbox.host import protocol
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.export.transcript import Transcript, export, parse
@@ -180,10 +181,14 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
     plan: list[tuple[str, st.SearchStrategy[Any], Callable[[Any], None]]] = [
         ("transcripts", transcripts, only(InvalidRequest, parse)),
         ("model headers", headers, only(ModelBroken, read_gguf)),
-        ("worker frames", anything, only(EngineCrashed, decode_frame)),
-        ("worker streams", worker_frames, only(EngineCrashed, lambda body: asyncio.run(frames_of(body)))),
-        ("sandbox frames", st.one_of(anything, sandbox_frames), only(protocol.ProtocolViolation, protocol.decode)),
-        ("sandbox heads", st.binary(min_size=5, max_size=5), only(protocol.ProtocolViolation, _size)),
+        (
+            "worker frames",
+            anything,
+            only(EngineCrashed, lambda body: asyncio.run(frames_of(framing.encode_frame(body)))),
+        ),
+        ("worker streams", worker_frames, only(EngineCrashed, _read_frames)),
+        ("sandbox frames", st.one_of(anything, sandbox_frames), only(framing.FrameError, protocol.decode)),
+        ("sandbox heads", st.binary(min_size=5, max_size=5), only(framing.FrameError, _size)),
         ("errors from JSON", st.dictionaries(text, value), only(AgentKernelError, _error)),
         ("messages kept", messages, keeps_messages),
         ("chunks kept", chunks, keeps_chunks),
@@ -194,8 +199,12 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
         until_over(soak, name, {"given": strategy}, check, soak.seconds * number / len(plan))
 
 
+def _read_frames(raw: bytes) -> None:
+    asyncio.run(frames_of(raw))
+
+
 def _size(head: bytes) -> int:
-    size = protocol.decode_size(head, b"J", protocol.MAX_JSON)
+    size = framing.decode_head(head, protocol.MAX_JSON, b"J")
     assert size <= protocol.MAX_JSON
     return size
 

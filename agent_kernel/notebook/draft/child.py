@@ -28,6 +28,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from agent_kernel.core.framing import FrameError, parse_object
 from agent_kernel.notebook.draft import fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import keeper as draft_keeper
@@ -112,7 +113,7 @@ class DraftChannel:
         shown = {"data": _encode_bytes(data), "metadata": metadata, "transient": transient, "update": up}
         try:
             self.send(frames.json_frame(frames.SHOW, shown))
-        except frames.BadFrame as error:
+        except FrameError as error:
             self.text("stderr", f"[an output was left out: {error}]\n")
 
 
@@ -122,12 +123,12 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
     fallback: Fallback | None = None
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # the interrupt arrived after the code had ended
-            request = frames.read_frame(ends.requests)
+            request = frames.read_request(ends.requests)
             if request is None:
                 return
             if fallback is not None:
                 fallback.bury()
-            call = frames.parse_object(request[1])
+            call = parse_object(request)
             fallback = Fallback.fork(ends, channel, keeper) if _may_fork(call) else None
             if fallback is not None and fallback.woke:
                 fallback = None

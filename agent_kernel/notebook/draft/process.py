@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from agent_kernel.core.framing import FrameDecoder, FrameError, parse_object
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.child import become_draft
@@ -68,8 +69,8 @@ class DraftProcess:
         self._ends = ends
         self._raw = dict(ends.raw)
         self._decoders = {fd: codecs.getincrementaldecoder("utf-8")("replace") for fd in self._raw}
-        self._frames = frames.FrameReader()
-        self._reports = frames.FrameReader()
+        self._frames = FrameDecoder(frames.MAX_FRAME)
+        self._reports = FrameDecoder(frames.MAX_FRAME)
         self._status: int | None = None
         self._beside = ""
 
@@ -122,7 +123,7 @@ class DraftProcess:
             request = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
             frames.write_all(self._ends.requests, frames.json_frame(frames.RUN, request))
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
-        except frames.BadFrame as error:
+        except FrameError as error:
             self.end()
             raise DraftEnded(f"what it sent can not be read: {error}") from error
         except OSError as error:
@@ -190,7 +191,7 @@ class DraftProcess:
             self.pid, self._status = asleep, None
             os.write(self._ends.wake, b".")
             self._answer(frames.READY, lambda stream, text: None, lambda shown: None, START_S)
-        except (DraftEnded, frames.BadFrame, OSError):
+        except (DraftEnded, FrameError, OSError):
             self.end()
             return False
         except BaseException:
@@ -220,14 +221,14 @@ class DraftProcess:
         if not data:
             raise DraftEnded("it ended")
         for _, body in self._reports.feed(data):
-            report = frames.parse_object(body)
+            report = parse_object(body)
             self._group = report.get("began", self._group)
             if report.get("ended") == self.pid:
                 self._status = report["status"]
 
     def _forget_output(self) -> None:
         """Discard what an ended process left in its pipes."""
-        self._frames = frames.FrameReader()
+        self._frames = FrameDecoder(frames.MAX_FRAME)
         for _ in range(MAX_LEFT):
             ready = select.select([self._ends.results, *self._raw], [], [], 0)[0]
             if not ready:
@@ -259,12 +260,12 @@ class DraftProcess:
                 if kind == wanted:
                     self._drain_raw(on_text)
                     late = {"status": "timeout"} if rounds.stopping else {}
-                    return {**frames.parse_object(body), **late, "beside": self._beside}
+                    return {**parse_object(body), **late, "beside": self._beside}
                 if kind == frames.FORKED:
-                    self._asleep = watch.asleep = _pid(frames.parse_object(body))
+                    self._asleep = watch.asleep = _pid(parse_object(body))
                 shown += len(body) if kind == frames.SHOW else 0
                 if kind == frames.SHOW and shown <= MAX_SHOWN:
-                    on_show(frames.parse_object(body))
+                    on_show(parse_object(body))
             if ended is not None and self._ends.results not in ready:
                 raise DraftEnded(_how_it_ended(ended))
             if self._ends.reports in ready:
@@ -288,7 +289,7 @@ class DraftProcess:
             raise DraftEnded(_how_it_ended(self._status or 0))
         try:
             received = self._frames.feed(data)
-        except frames.BadFrame as error:
+        except FrameError as error:
             raise DraftEnded(f"what it sent can not be read: {error}") from error
         for kind, bodies in itertools.groupby(received, key=operator.itemgetter(0)):
             if (stream := frames.STREAMS.get(kind)) is not None:

@@ -20,27 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import SandboxUnavailable
+from agent_kernel.core.framing import FrameError, encode_head, read_body_async
 from agent_kernel.core.protocols import RunResult, Work
 from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.sandbox.host.jail_resources import JailResources
 from agent_kernel.sandbox.host.launch import command, environment
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.protocol import (
-    HEAD,
     MAX_JSON,
     Done,
     Frame,
     JailRefused,
     MediaAnnounced,
-    ProtocolViolation,
     Ready,
     VariableAnnounced,
     VariableList,
     check_size,
     decode,
-    decode_size,
     encode,
-    encode_head,
 )
 from agent_kernel.sandbox.host.run import SandboxRun, StopReason
 from agent_kernel.sandbox.jail.jail import JailSpec
@@ -165,7 +162,7 @@ class JailedProcess:
         try:
             if run.number > 1:  # in the first run, the jail's view is up to date anyway
                 await self._refresh()
-            parts = [part for one in work.given for part in (encode_head(one.data), one.data)]
+            parts = [part for one in work.given for part in (encode_head(len(one.data), b"B"), one.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
         finally:
             watch.cancel()
@@ -270,21 +267,20 @@ class JailedProcess:
         """Read frames of the worker for as long as it lives."""
         try:
             while True:
-                body = await reader.readexactly(decode_size(await reader.readexactly(HEAD), b"J", MAX_JSON))
-                await self._receive(decode(body), reader)
+                await self._receive(decode(await read_body_async(reader, MAX_JSON, b"J")), reader)
         except (asyncio.IncompleteReadError, ConnectionError):
             try:
                 async with asyncio.timeout(END_S):
                     await self._gone.wait()  # it ended by itself: the supervisor reports how
             except TimeoutError:
                 self._end("it closed its channel")
-        except ProtocolViolation:
+        except FrameError:
             self._end("it sent something that is not the protocol of the sandbox")
 
     async def _receive(self, frame: Frame, reader: asyncio.StreamReader) -> None:
         if isinstance(frame, Ready | JailRefused):
             if self._entered.done():
-                raise ProtocolViolation("ready twice")
+                raise FrameError("ready twice")
             if isinstance(frame, Ready):
                 self._entered.set_result(frame)
             else:
@@ -292,7 +288,7 @@ class JailedProcess:
             return
         run = self._run
         if run is None or run.done.done() or frame.run != run.number:
-            raise ProtocolViolation("nobody asked")
+            raise FrameError("nobody asked")
         match frame:
             case Done():
                 run.done.set_result(frame)
@@ -306,7 +302,7 @@ class JailedProcess:
     async def _announced(
         self, frame: MediaAnnounced | VariableAnnounced, limit: int, reader: asyncio.StreamReader
     ) -> bytes:
-        data = await reader.readexactly(decode_size(await reader.readexactly(HEAD), b"B", limit))
+        data = await read_body_async(reader, limit, b"B")
         check_size(frame, data)
         return data
 

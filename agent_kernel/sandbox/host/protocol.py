@@ -1,23 +1,22 @@
 """The server's side of the worker protocol. Pure functions, and strict, because agent code can write to the channel
 too.
 
-A frame is ``kind (1 byte) | length (4 bytes, big endian) | body``. Anything the worker would not send raises
-``ProtocolViolation``; the reader then ends the worker.
+A frame of kind J is a JSON object, one of kind B the bytes that the preceding J frame announced. Anything the worker
+would not send raises FrameError; the reader then ends the worker.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, get_args
 
+from agent_kernel.core.framing import FrameError, encode_frame, parse_object
 from agent_kernel.core.messages import Status
 from agent_kernel.core.protocols import Encoding, VariableInfo
 from agent_kernel.sandbox.host.chart_validation import CHARTS, TABLE
 
-HEAD = 5
 MAX_JSON = 1 << 20
 IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8"}
 JSON_MEDIA = CHARTS | {TABLE}
@@ -25,10 +24,6 @@ MAX_LISTED = 1_000
 MAX_NAME = 200
 _STATUS = ("success", "error", "interrupted", "timeout")
 _TAKEN = tuple(encoding for encoding in get_args(Encoding) if encoding != "pickle")
-
-
-class ProtocolViolation(Exception):
-    """Raised when the other side violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +77,12 @@ Frame: TypeAlias = Ready | JailRefused | MediaAnnounced | VariableAnnounced | Va
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    data = json.dumps(body).encode()
-    return b"J" + struct.pack(">I", len(data)) + data
-
-
-def encode_head(data: bytes) -> bytes:
-    """Return the header of bytes that a J frame announced."""
-    return b"B" + struct.pack(">I", len(data))
-
-
-def decode_size(head: bytes, kind: bytes, limit: int) -> int:
-    """Return the length of the body that follows. Raises ProtocolViolation for another kind or more than ``limit``."""
-    size = int.from_bytes(head[1:], "big")
-    if head[:1] != kind or size > limit:
-        raise ProtocolViolation(f"a frame of kind {head[:1]!r} and {size} bytes")
-    return size
+    return encode_frame(json.dumps(body).encode(), b"J")
 
 
 def decode(body: bytes) -> Frame:
-    """Parse a frame's body. Raises ProtocolViolation."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolViolation("not JSON") from error
-    if not isinstance(message, dict):
-        raise ProtocolViolation("not an object")
+    """Parse a frame's body. Raises FrameError."""
+    message = parse_object(body)
     match message.get("type"):
         case "done":
             return _parse_done(message)
@@ -120,21 +96,21 @@ def decode(body: bytes) -> Frame:
             return Ready(_layers(message))
         case "refused":
             return JailRefused(_text(message, "reason"), _layers(message))
-    raise ProtocolViolation("an unknown frame")
+    raise FrameError("an unknown frame")
 
 
 def check_size(announced: MediaAnnounced | VariableAnnounced, data: bytes) -> None:
-    """Raise ProtocolViolation unless ``data`` has the announced size and, for a picture, starts like one."""
+    """Raise FrameError unless ``data`` has the announced size and, for a picture, starts like one."""
     if len(data) != announced.size:
-        raise ProtocolViolation("not what was announced")
+        raise FrameError("not what was announced")
     if isinstance(announced, MediaAnnounced) and not data.startswith(IMAGES.get(announced.mime, b"")):
-        raise ProtocolViolation("not the picture that was announced")
+        raise FrameError("not the picture that was announced")
 
 
 def _parse_done(message: dict[str, Any]) -> Done:
     status = message.get("status")
     if status not in _STATUS:
-        raise ProtocolViolation("an unknown status")
+        raise FrameError("an unknown status")
     value, error = (
         message.get(name) if message.get(name) is None else _text(message, name) for name in ("value", "error")
     )
@@ -146,14 +122,14 @@ def _parse_done(message: dict[str, Any]) -> Done:
 def _parse_media(message: dict[str, Any]) -> MediaAnnounced:
     mime = _text(message, "mime")
     if mime not in IMAGES and mime not in JSON_MEDIA:
-        raise ProtocolViolation("an unknown kind of picture")
+        raise FrameError("an unknown kind of picture")
     return MediaAnnounced(_number(message, "id"), mime, _number(message, "size"))
 
 
 def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
     encoding = message.get("encoding")
     if encoding not in _TAKEN:
-        raise ProtocolViolation("an encoding that nothing comes in")
+        raise FrameError("an encoding that nothing comes in")
     return VariableAnnounced(
         _number(message, "id"), cast("Encoding", encoding), _text(message, "of")[:MAX_NAME], _number(message, "size")
     )
@@ -162,15 +138,15 @@ def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
 def _parse_list(message: dict[str, Any]) -> VariableList:
     variables = message.get("variables")
     if not isinstance(variables, list) or len(variables) > MAX_LISTED:
-        raise ProtocolViolation("no list of variables")
+        raise FrameError("no list of variables")
     return VariableList(_number(message, "id"), tuple(_parse_variable(one) for one in variables))
 
 
 def _parse_variable(one: Any) -> VariableInfo:
     if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
-        raise ProtocolViolation("no variable")
+        raise FrameError("no variable")
     if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
-        raise ProtocolViolation("no shape")
+        raise FrameError("no shape")
     return VariableInfo(
         _text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape))
     )
@@ -179,14 +155,14 @@ def _parse_variable(one: Any) -> VariableInfo:
 def _layers(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
     layers = message.get("layers")
     if not isinstance(layers, dict) or not all(isinstance(layer, dict) for layer in layers.values()):
-        raise ProtocolViolation("no layers")
+        raise FrameError("no layers")
     return layers
 
 
 def _text(message: dict[str, Any], name: str) -> str:
     value = message.get(name)
     if not isinstance(value, str):
-        raise ProtocolViolation(f"{name} is no text")
+        raise FrameError(f"{name} is no text")
     # Lone surrogates can be written in JSON but not in UTF-8, which everything after us writes.
     return value.encode("utf-8", "replace").decode()
 
@@ -194,5 +170,5 @@ def _text(message: dict[str, Any], name: str) -> str:
 def _number(message: dict[str, Any], name: str) -> int:
     value = message.get(name)
     if type(value) is not int or value < 0:
-        raise ProtocolViolation(f"{name} is no number")
+        raise FrameError(f"{name} is no number")
     return value

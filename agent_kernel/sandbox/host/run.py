@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from agent_kernel.core.framing import FrameError
 from agent_kernel.core.messages import Media, Status
 from agent_kernel.core.protocols import RunResult, Variable, VariableInfo
 from agent_kernel.sandbox.host import chart_validation
@@ -15,7 +16,6 @@ from agent_kernel.sandbox.host.protocol import (
     JSON_MEDIA,
     Done,
     MediaAnnounced,
-    ProtocolViolation,
     VariableAnnounced,
     VariableList,
 )
@@ -61,9 +61,9 @@ class SandboxRun:
             self.halt("output")
 
     async def show(self, frame: MediaAnnounced, data: bytes) -> None:
-        """Add a picture, table or chart. Raises ProtocolViolation for more than a worker sends."""
+        """Add a picture, table or chart. Raises FrameError for more than a worker sends."""
         if len(self.media) + self.dropped >= self.policy.figures:
-            raise ProtocolViolation("more pictures than a worker sends")
+            raise FrameError("more pictures than a worker sends")
         if frame.mime in JSON_MEDIA:
             try:
                 check = chart_validation.checked
@@ -81,15 +81,15 @@ class SandboxRun:
             self.media.append(Media.of(frame.mime, data))
 
     def take(self, frame: VariableAnnounced, data: bytes) -> None:
-        """Accept an answer. Raises ProtocolViolation if none was requested."""
+        """Accept an answer. Raises FrameError if none was requested."""
         if not self.taken or self.variable is not None:
-            raise ProtocolViolation("nobody asked for a variable")
+            raise FrameError("nobody asked for a variable")
         self.variable = Variable(self.taken, frame.encoding, data, frame.type)
 
     def list(self, frame: VariableList) -> None:
-        """Accept an answer. Raises ProtocolViolation if none was requested."""
+        """Accept an answer. Raises FrameError if none was requested."""
         if not self.asked_list:
-            raise ProtocolViolation("nobody asked for the variables")
+            raise FrameError("nobody asked for the variables")
         self.listed = frame.variables
 
     def result(self, reason: StopReason | None, ended: str, timeout_s: float, seconds: float) -> RunResult:

@@ -1,24 +1,25 @@
 """The text of HTML pages, as a program: frames come on standard input, and go out on standard output.
 
-    python -P -E article.py
-
-A frame is its length (4 bytes, big-endian) and JSON. A request ``{url, charset, size}`` is followed by ``size`` bytes
-of HTML, an answer is ``{title, text}`` or ``{problem}``; the first answer, before any request, is ``{}`` or
-``{missing}``. A process of its own with limits, since parsers meet pages that somebody made to break them. Standard
-library only, and the one library that finds the article.
+Frames have no kind. A request is two frames: the JSON object ``{url, charset}`` and the HTML. An answer is ``{title,
+text}`` or ``{problem}``; the first answer, before any request, is ``{}`` or ``{missing}``. A process of its own with
+limits, since parsers meet pages that somebody made to break them. Standard library only, and the one library that finds
+the article.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import sys
-from typing import Any, BinaryIO
+
+from agent_kernel.core.framing import encode_frame, read_body
 
 if sys.platform != "win32":
     import resource
 
 MEMORY = 2 << 30
+MAX_REQUEST = 64 << 20
 ALONE_S = 30
 """Maximum time for one page, in case no parent is left to end the process."""
 MAX_TAGS = 50_000
@@ -33,12 +34,13 @@ def main() -> int:
         _write({"missing": error.name or str(error)})
         return 4
     _write({})
-    while (request := _read(sys.stdin.buffer)) is not None:
-        html = sys.stdin.buffer.read(request["size"])
+    source = io.FileIO(0, closefd=False)  # standard input without a buffer
+    while (request := _read(source)) is not None and (html := _read(source)) is not None:
+        page = json.loads(request)
         if sys.platform != "win32":
             signal.alarm(ALONE_S)
         try:
-            _write(article(html, request["charset"], request["url"]))
+            _write(article(bytes(html), page["charset"], page["url"]))
         except Exception as error:  # noqa: BLE001  whatever a parser meets is wrong with the page
             _write({"problem": type(error).__name__})
         if sys.platform != "win32":
@@ -70,15 +72,12 @@ def _decode(html: bytes, charset: str) -> str:
         return html.decode("utf-8", "replace")
 
 
-def _read(source: BinaryIO) -> Any:
-    """Read a frame; None at the end of the input."""
-    length = source.read(4)
-    return json.loads(source.read(int.from_bytes(length, "big"))) if len(length) == 4 else None
+def _read(source: io.FileIO) -> bytearray | None:
+    return read_body(source.readinto, MAX_REQUEST)
 
 
 def _write(answer: dict[str, str]) -> None:
-    body = json.dumps(answer).encode()
-    sys.stdout.buffer.write(len(body).to_bytes(4, "big") + body)
+    sys.stdout.buffer.write(encode_frame(json.dumps(answer).encode()))
     sys.stdout.buffer.flush()
 
 
@@ -86,7 +85,3 @@ def _limit() -> None:
     if sys.platform != "win32":
         for which, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
             resource.setrlimit(which, (most, most))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,12 +10,11 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
+from agent_kernel.core.framing import FrameError, encode_frame, parse_object, read_body_async
 from agent_kernel.core.net.fetch import FetchResult
 from agent_kernel.tools.files.document_text import Documents
-from agent_kernel.tools.web import article_process
 
 READ_S = 10.0
 START_S = 30.0
@@ -31,7 +30,14 @@ PDF_S = 30.0
 TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json", PDF)
 """Prefixes of supported content types; other pages are refused."""
 MISSING = "Pages can not be read here: {library} is missing. Install agent-kernel[web] where the server runs."
-PROGRAM = str(Path(article_process.__file__).absolute())
+PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from agent_kernel.tools.web.article_process import main
+sys.exit(main())
+"""
+"""Run with ``-P -E``: neither the working directory nor the environment adds to the path of imports."""
+PACKAGES = str(Path(__file__).absolute().parents[3])
 KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 
@@ -111,7 +117,7 @@ class ArticleProcess:
         """Start the process. Raises FetchFailed if the library is not installed."""
         worker = cls(
             await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-E", PROGRAM),
+                *(sys.executable, "-P", "-E", "-c", PROGRAM, PACKAGES),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -136,11 +142,11 @@ class ArticleProcess:
         """Extract one page. Raises FetchFailed if it takes too long, or exceeds the limits of the process."""
         self.pages += 1
         html = page.data[:MAX_HTML]
-        request = json.dumps({"url": page.url, "charset": page.charset, "size": len(html)}).encode()
+        request = json.dumps({"url": page.url, "charset": page.charset}).encode()
         try:
             async with asyncio.timeout(READ_S):
                 assert self._process.stdin is not None
-                self._process.stdin.write(len(request).to_bytes(4, "big") + request + html)
+                self._process.stdin.write(encode_frame(request) + encode_frame(html))
                 await self._process.stdin.drain()
                 return await self._answer()
         except TimeoutError:
@@ -150,11 +156,10 @@ class ArticleProcess:
 
     async def _answer(self) -> dict[str, str]:
         assert self._process.stdout is not None
-        length = int.from_bytes(await self._process.stdout.readexactly(4), "big")
-        if length > MAX_ANSWER:
-            raise FetchFailed("A page gave more text than can be read.")
-        said: dict[str, Any] = json.loads(await self._process.stdout.readexactly(length))
-        return said
+        try:
+            return parse_object(await read_body_async(self._process.stdout, MAX_ANSWER))
+        except FrameError:
+            raise FetchFailed("A page gave more text than can be read.") from None
 
     def dismiss(self) -> None:
         if self._process.stdin is not None:

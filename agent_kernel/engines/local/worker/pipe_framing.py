@@ -1,4 +1,4 @@
-"""Frames between the server and its model worker: a 4-byte big-endian length, followed by that many bytes of JSON.
+"""Frames between the server and its model worker: JSON objects, without a kind.
 
 Encoding is pure; only ``read_frames`` and ``open_pipes`` need a running event loop.
 """
@@ -8,50 +8,33 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import struct
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeAlias
 
+from agent_kernel.core import framing
 from agent_kernel.core.errors import EngineCrashed
 
 Frame: TypeAlias = dict[str, Any]
 
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes. A longer frame is not one of ours: something else has written into the pipe."""
-_LENGTH = struct.Struct(">I")
 
 
 def encode_frame(frame: Mapping[str, Any]) -> bytes:
-    body = json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-    return _LENGTH.pack(len(body)) + body
-
-
-def decode_frame(body: bytes) -> Frame:
-    """Parse a frame. Raises EngineCrashed for bytes that are not a JSON object: the pipe cannot be trusted from then
-    on."""
-    try:
-        frame = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise EngineCrashed("The model worker's pipe carries something that is not a frame.") from error
-    if not isinstance(frame, dict):
-        raise EngineCrashed("The model worker's pipe carries something that is not a frame.")
-    return frame
+    return framing.encode_frame(json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace"))
 
 
 async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
-    """Yield every frame until end of file. A frame cut by the end of file is dropped."""
+    """Yield every frame until end of file. A frame cut by the end of file is dropped. Raises EngineCrashed for bytes
+    that are not a frame: the pipe cannot be trusted from then on."""
     while True:
         try:
-            # readexactly waits for the whole length and then for the whole body, since a pipe delivers arbitrary
-            # pieces.
-            (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-            # Checked before the body is read: a wrong length would otherwise allocate gigabytes or wait forever.
-            if length > MAX_FRAME:
-                raise EngineCrashed(f"A frame of {length} bytes on the model worker's pipe; the limit is {MAX_FRAME}.")
-            body = await reader.readexactly(length)
+            frame = framing.parse_object(await framing.read_body_async(reader, MAX_FRAME))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
-        yield decode_frame(body)
+        except framing.FrameError as error:
+            raise EngineCrashed(f"The model worker's pipe carries something that is not a frame: {error}.") from error
+        yield frame
 
 
 async def open_pipes(

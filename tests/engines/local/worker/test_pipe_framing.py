@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.core import framing
 from agent_kernel.core.errors import EngineCrashed
 from agent_kernel.engines.local.worker.pipe_framing import (
     MAX_FRAME,
-    decode_frame,
     encode_frame,
     open_pipes,
     read_frames,
@@ -47,9 +47,9 @@ async def test_a_length_that_cannot_be_ours_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("body", [b"not json", b"[1]", b"\xff"])
-def test_bytes_that_are_no_object_are_an_error(body: bytes) -> None:
+async def test_bytes_that_are_no_object_are_an_error(body: bytes) -> None:
     with pytest.raises(EngineCrashed):
-        decode_frame(body)
+        await frames_of(framing.encode_frame(body))
 
 
 async def test_pipes_carry_frames_and_their_end() -> None:
