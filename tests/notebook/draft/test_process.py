@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
@@ -434,5 +435,12 @@ def test_a_draft_ends_with_its_kernel_however_that_ends(tmp_path: Path) -> None:
     setup = "import os, signal, threading\nthreading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()"
     with pytest.raises(AssertionError):
         drafted(tmp_path, "import time\nopen(__import__('tempfile').mktemp(), 'w')\ntime.sleep(271828)", setup=setup)
+    deadline = time.monotonic() + 10
+    while str(DRIVER) in (last_words := _last_words_of_processes()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert str(DRIVER) not in last_words
+
+
+def _last_words_of_processes() -> list[str]:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(DRIVER) not in [line.split()[-1] for line in listed.splitlines() if line.split()]
+    return [line.split()[-1] for line in listed.splitlines() if line.split()]
