@@ -36,11 +36,12 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli.replaying": ("core permissions sessions.store tools.base tools.code turn turn.number_check", ""),
-    "client": ("core notebook tools.base", ""),
+    "client": ("core core.wire notebook tools.base", ""),
     "core": ("", "filelock platformdirs"),
-    "core.framing": ("", ""),
     "core.net": ("core", ""),
     "core.seams": ("core", ""),
+    "core.wire": ("core", ""),
+    "core.wire.framing": ("", ""),
     "engines": ("core engines.local.catalog engines.openai_api", ""),
     "engines.local.catalog": ("core", "filelock tqdm"),
     "engines.local.decoding": (
@@ -56,22 +57,22 @@ LAYERS: dict[str, tuple[str, str]] = {
     "engines.local.tool_calling": ("core engines.local engines.local.decoding engines.local.grammar", ""),
     "engines.local.torch": ("core engines.local engines.local.catalog engines.local.media", ""),
     "engines.local.worker": (
-        "core core.framing engines.local engines.local.catalog engines.local.decoding engines.local.media "
+        "core core.wire.framing engines.local engines.local.catalog engines.local.decoding engines.local.media "
         "engines.local.openvino engines.local.tool_calling engines.local.torch",
         "",
     ),
-    "engines.openai_api": ("core", ""),
-    "notebook": ("core", ""),
+    "engines.openai_api": ("core core.wire", ""),
+    "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
-    "notebook.draft": ("core core.framing notebook.display notebook.kernel sandbox.jail", ""),
+    "notebook.draft": ("core core.wire.framing notebook.display notebook.kernel sandbox.jail", ""),
     "notebook.kernel": ("core sandbox.worker", "IPython"),
     "notebook.magic": ("core notebook notebook.display notebook.draft notebook.kernel notebook.turn", "IPython"),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
     "notebook.turn": ("core notebook notebook.display notebook.draft notebook.kernel", ""),
     "permissions": ("core core.seams", ""),
-    "sandbox.host": ("core core.framing core.net sandbox.jail sandbox.worker", ""),
+    "sandbox.host": ("core core.net core.wire.framing sandbox.jail sandbox.worker", ""),
     "sandbox.jail": ("", ""),
-    "sandbox.worker": ("core.framing sandbox.jail", ""),
+    "sandbox.worker": ("core.wire.framing sandbox.jail", ""),
     "sessions": ("core core.seams", ""),
     "sessions.adapters": ("core core.seams sessions sessions.export sessions.store", ""),
     "sessions.contract_tests": ("core core.seams", "pytest"),
@@ -92,7 +93,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "tools.memory": ("core core.seams tools.base", ""),
     "tools.notebook": ("core permissions tools.base", ""),
     "tools.skills": ("core tools.base", ""),
-    "tools.web": ("core core.framing core.net tools.base tools.files", ""),
+    "tools.web": ("core core.net core.wire.framing tools.base tools.files", ""),
     "turn": (
         "core core.net core.seams engines engines.local engines.local.catalog engines.local.worker "
         "engines.openai_api permissions sandbox.host sandbox.jail sessions sessions.export sessions.redaction "
@@ -177,7 +178,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
 }
 
-MODULES = {"agent_kernel.core.framing", "jupyter_ext.services"}
+MODULES = {"agent_kernel.core.wire.framing", "jupyter_ext.services"}
 """Modules with a row of their own. The sandbox worker may import the framing and nothing else of the core. The request
 handlers import the services, and ``app`` beside it the routes."""
 
@@ -455,7 +456,10 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
-    names = "errors events files framing invisible_characters messages server_sent_events turn_follower version"
+    names = (
+        "errors events files invisible_characters messages version wire.framing wire.server_sent_events "
+        "wire.turn_follower"
+    )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}
     assert others <= core

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Iterator
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
 from agent_kernel.core.events import Event
-from agent_kernel.core.server_sent_events import EventDecoder
-from agent_kernel.core.turn_follower import STORED_HEADER, TurnFollower
+from agent_kernel.core.wire.server_sent_events import EventDecoder
+from agent_kernel.core.wire.turn_follower import STORED_HEADER, TurnFollower
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 RESUME_S = 60.0

@@ -19,7 +19,7 @@ from agent_kernel.client.output_schema import OutputType
 from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
-from agent_kernel.core.turn_follower import TurnFollower
+from agent_kernel.core.wire.turn_follower import TurnFollower
 from agent_kernel.notebook.server_client import quote_segment
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreachable, from_json
-from agent_kernel.core.server_sent_events import EventDecoder, ServerEvent
+from agent_kernel.core.wire.server_sent_events import EventDecoder, ServerEvent
 
 CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from agent_kernel.core.errors import AgentKernelError, Conflict
 from agent_kernel.core.events import Event
-from agent_kernel.core.turn_follower import STORED_HEADER, TurnFollower
+from agent_kernel.core.wire.turn_follower import STORED_HEADER, TurnFollower
 from agent_kernel.notebook.server_client import ServerClient, describe_unreachable
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)

@@ -13,7 +13,7 @@ from agent_kernel import Client
 from agent_kernel.client.event_stream import follow_turn, resume_pauses
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
-from agent_kernel.core.turn_follower import TurnFollower
+from agent_kernel.core.wire.turn_follower import TurnFollower
 from tests.client.conftest import Serve
 from tests.client.failing import answer
 from tests.server import TOKEN, AgentServer

@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound, ServerUnreachable
 from agent_kernel.core.events import Event, EventBody, TextDelta, TurnFinished, TurnStarted
-from agent_kernel.core.turn_follower import STORED_HEADER
+from agent_kernel.core.wire.turn_follower import STORED_HEADER
 from agent_kernel.notebook import turn_events
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn_events import TurnEvents

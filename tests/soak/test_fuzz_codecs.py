@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from agent_kernel.core import framing
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, InvalidRequest, ModelBroken
 from agent_kernel.core.messages import Media, Message, ToolCall, Usage, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EndChunk, ReasoningChunk, TextChunk, WaitChunk
 from agent_kernel.core.session import Item, Session, SessionKey, Turn
+from agent_kernel.core.wire import framing
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.worker.messages import chunk_from_json, chunk_to_json
 from agent_kernel.engines.local.worker.pipe_framing import encode_frame, read_frames

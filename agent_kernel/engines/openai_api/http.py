@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import EngineError, EngineUnreachable
-from agent_kernel.core.server_sent_events import EventDecoder
+from agent_kernel.core.wire.server_sent_events import EventDecoder
 from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, plain

@@ -28,7 +28,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from agent_kernel.core.framing import FrameError, parse_object
+from agent_kernel.core.wire.framing import FrameError, parse_object
 from agent_kernel.notebook.draft import fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import keeper as draft_keeper

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_kernel.core.framing import FrameError, encode_frame, read_body
+from agent_kernel.core.wire.framing import FrameError, encode_frame, read_body
 
 OUT, ERR, VALUE, SHOW, READY, DONE, RUN = b"o", b"e", b"v", b"s", b"r", b"d", b"c"
 FORKED, KEEPER = b"f", b"k"

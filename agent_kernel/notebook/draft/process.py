@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_kernel.core.framing import FrameDecoder, FrameError, parse_object
+from agent_kernel.core.wire.framing import FrameDecoder, FrameError, parse_object
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.child import become_draft

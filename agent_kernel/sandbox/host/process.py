@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import SandboxUnavailable
-from agent_kernel.core.framing import FrameError, encode_head, read_body_async
 from agent_kernel.core.protocols import RunResult, Work
 from agent_kernel.core.thread_offload import run_in_own_thread
+from agent_kernel.core.wire.framing import FrameError, encode_head, read_body_async
 from agent_kernel.sandbox.host.jail_resources import JailResources
 from agent_kernel.sandbox.host.launch import command, environment
 from agent_kernel.sandbox.host.policy import SandboxPolicy

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, get_args
 
-from agent_kernel.core.framing import FrameError, encode_frame, parse_object
 from agent_kernel.core.messages import Status
 from agent_kernel.core.protocols import Encoding, VariableInfo
+from agent_kernel.core.wire.framing import FrameError, encode_frame, parse_object
 from agent_kernel.sandbox.host.chart_validation import CHARTS, TABLE
 
 MAX_JSON = 1 << 20

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from agent_kernel.core.framing import FrameError
 from agent_kernel.core.messages import Media, Status
 from agent_kernel.core.protocols import RunResult, Variable, VariableInfo
+from agent_kernel.core.wire.framing import FrameError
 from agent_kernel.sandbox.host import chart_validation
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.protocol import (

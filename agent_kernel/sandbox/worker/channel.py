@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.framing import encode_frame, encode_head, read_body
+from agent_kernel.core.wire.framing import encode_frame, encode_head, read_body
 
 MAX_LENGTH = (1 << 32) - 1
 

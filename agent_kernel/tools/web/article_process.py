@@ -13,7 +13,7 @@ import json
 import signal
 import sys
 
-from agent_kernel.core.framing import encode_frame, read_body
+from agent_kernel.core.wire.framing import encode_frame, read_body
 
 if sys.platform != "win32":
     import resource

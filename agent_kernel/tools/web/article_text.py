@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core.errors import FetchFailed, InvalidRequest
-from agent_kernel.core.framing import FrameError, encode_frame, parse_object, read_body_async
 from agent_kernel.core.net.fetch import FetchResult
+from agent_kernel.core.wire.framing import FrameError, encode_frame, parse_object, read_body_async
 from agent_kernel.tools.files.document_text import Documents
 
 READ_S = 10.0

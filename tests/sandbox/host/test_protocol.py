@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.core.framing import FrameError
+from agent_kernel.core.wire.framing import FrameError
 from agent_kernel.sandbox.host.protocol import (
     Done,
     MediaAnnounced,

@@ -211,11 +211,11 @@ def test_the_jailed_side_uses_the_standard_library_only() -> None:
                 modules = [f"{node.module}.{alias.name}" for alias in node.names]
             for module in modules:
                 parts = module.split(".")
-                if parts[:3] == ["agent_kernel", "core", "framing"]:
-                    todo += {"core/framing"} - seen - set(todo)
+                if parts[:4] == ["agent_kernel", "core", "wire", "framing"]:
+                    todo += {"core/wire/framing"} - seen - set(todo)
                 elif parts[:2] == ["agent_kernel", "sandbox"]:
                     todo += {"/".join(parts[1:4])} - seen - set(todo)
                 else:
                     assert parts[0] in sys.stdlib_module_names, f"{name} imports {module}"
     names = ("jail/jail", "jail/landlock", "jail/seccomp", "worker/worker")
-    assert {"core/framing", *(f"sandbox/{name}" for name in names)} <= seen
+    assert {"core/wire/framing", *(f"sandbox/{name}" for name in names)} <= seen

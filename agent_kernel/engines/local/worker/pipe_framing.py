@@ -11,8 +11,8 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeAlias
 
-from agent_kernel.core import framing
 from agent_kernel.core.errors import EngineCrashed
+from agent_kernel.core.wire import framing
 
 Frame: TypeAlias = dict[str, Any]
 

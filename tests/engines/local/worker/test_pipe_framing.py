@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core import framing
 from agent_kernel.core.errors import EngineCrashed
+from agent_kernel.core.wire import framing
 from agent_kernel.engines.local.worker.pipe_framing import (
     MAX_FRAME,
     encode_frame,

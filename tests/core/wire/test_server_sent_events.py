@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import AgentKernelError, EngineError
 from agent_kernel.core.events import Event, TextDelta
-from agent_kernel.core.server_sent_events import EventDecoder, ServerEvent
+from agent_kernel.core.wire.server_sent_events import EventDecoder, ServerEvent
 from jupyter_ext.api.http.sse import KEEP_ALIVE, encode
 
 STREAM = b"".join(

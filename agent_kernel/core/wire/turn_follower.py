@@ -22,7 +22,7 @@ from agent_kernel.core.events import (
     TurnStarted,
     TurnVersion,
 )
-from agent_kernel.core.server_sent_events import ServerEvent
+from agent_kernel.core.wire.server_sent_events import ServerEvent
 
 STORED_HEADER = "X-Agent-Stored"
 """The header of a stream that was made from stored items, whose numbers are not those of the live log."""

@@ -31,8 +31,8 @@ from agent_kernel.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.core.server_sent_events import ServerEvent
-from agent_kernel.core.turn_follower import TurnFollower
+from agent_kernel.core.wire.server_sent_events import ServerEvent
+from agent_kernel.core.wire.turn_follower import TurnFollower
 
 END = TurnFinished("interrupted", "", 1, {})
 LIVE: list[EventBody] = [

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.core.framing import (
+from agent_kernel.core.wire.framing import (
     FrameDecoder,
     FrameError,
     decode_head,
