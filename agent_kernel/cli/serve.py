@@ -106,7 +106,7 @@ def _serve(args: argparse.Namespace) -> int:
     from jupyter_ext.api import standalone_server
 
     _check(args)
-    sockets = standalone_server.bound(args.host, args.port)
+    sockets = standalone_server.listen(args.host, args.port)
     with contextlib.ExitStack() as closing:
         for listening in sockets:
             closing.callback(listening.close)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tornado.web import RequestHandler
 
-from jupyter_ext.api.http.lazy_handlers import deferred, load_class
+from jupyter_ext.api.http.lazy_handlers import defer_handler, load_class
 
 PREFIX = "/agent/v1"
 HANDLERS = __name__.rpartition(".")[0]
@@ -101,7 +101,7 @@ def name_of(pattern: str) -> str:
 
 
 def _rule(pattern: str, handler: str, route: str) -> Rule:
-    return pattern, deferred(f"{HANDLERS}.{handler}", streams_body=handler != SOCKET), {"route": route}
+    return pattern, defer_handler(f"{HANDLERS}.{handler}", streams_body=handler != SOCKET), {"route": route}
 
 
 RULES: list[Rule] = [_rule(pattern, handler, name_of(pattern)) for pattern, handler in ROUTES]
@@ -114,7 +114,7 @@ AT_THE_ROOT = ("/metrics", "/openapi.json")
 """Where programs of operators look, of the same server."""
 
 
-def mounted(base_url: str) -> list[Rule]:
+def mount(base_url: str) -> list[Rule]:
     """The same routes, for a server that has nothing else: at MOUNT, and some at its root."""
     base = base_url.rstrip("/")
     ours = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]

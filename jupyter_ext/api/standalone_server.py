@@ -102,7 +102,7 @@ class HeadlessServer(ServerApp):
         others = "|".join([*login, "/static/.*"])
         nothing = (rf"(?!{base}(?:{others})$).*", UnknownHandler, {"route": "unknown"})
         web_app: Any = self.web_app
-        web_app.add_handlers(".*$", [*routes.mounted(self.base_url), nothing])
+        web_app.add_handlers(".*$", [*routes.mount(self.base_url), nothing])
 
     def init_httpserver(self) -> None:
         """Use the sockets that are already bound."""
@@ -116,7 +116,7 @@ class HeadlessServer(ServerApp):
 
     def init_signal(self) -> None:
         for number in SIGNALS:
-            signal.signal(number, self._signalled)
+            signal.signal(number, self._on_signal)
 
     async def _post_start(self) -> None:
         """Accept requests only after the extension has started."""
@@ -131,14 +131,14 @@ class HeadlessServer(ServerApp):
         self.http_server.add_sockets(self._sockets)
         self._told(self.services)
 
-    def _signalled(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         """The first signal stops the server, the second does not wait for turns, the third exits at once."""
         self._asked += 1
         if self._asked > 2:
             os._exit(FORCED)
-        self.io_loop.add_callback_from_signal(self._asked_to_stop)
+        self.io_loop.add_callback_from_signal(self._request_stop)
 
-    def _asked_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         else:
@@ -169,7 +169,7 @@ class HeadlessServer(ServerApp):
         """Do nothing: programs that look for Jupyter servers expect notebooks and kernels."""
 
 
-def bound(host: str, port: int) -> list[socket.socket]:
+def listen(host: str, port: int) -> list[socket.socket]:
     """Bind the sockets. Raises InvalidRequest."""
     where = f"{host or 'every address'}, port {port}"
     try:

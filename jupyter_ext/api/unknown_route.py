@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_kernel.core.errors import NotFound
 from jupyter_ext.api.dialects.handler import SharedHandler
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 
 NATIVE = re.compile(r".*/v1/(?:sessions|turns|agent|binding|binds|search|trust|tools|beside|engine|usage)(?:/.*)?")
 MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
@@ -26,7 +26,7 @@ class UnknownHandler(SharedHandler):
             return AgentHandler.error_body(self, status, error)
         return super().error_body(status, error)
 
-    @guarded("read")
+    @guard("read")
     async def get(self, path: str = "") -> None:
         raise NotFound(
             f"There is nothing at this address: GET {self.base_url}agent/v1/openapi.json describes all routes."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.api.native.kernel_variables import listed
+from jupyter_ext.api.native.kernel_variables import parse_inspection
 from tests.server import AgentServer
 
 
@@ -23,7 +23,7 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 
 def test_lines_of_an_inspection_become_names_with_what_they_hold() -> None:
     text = "df: DataFrame, 2 rows\nname: str, 3 characters: 'a: b'\nand 3 more: x, y, z\nmodules: os, sys"
-    assert listed(text) == [
+    assert parse_inspection(text) == [
         {"name": "df", "summary": "df: DataFrame, 2 rows"},
         {"name": "name", "summary": "name: str, 3 characters: 'a: b'"},
     ]

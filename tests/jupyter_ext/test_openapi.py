@@ -45,7 +45,7 @@ def operations(told: Json) -> list[tuple[str, str, Json]]:
 
 
 def test_every_verb_of_every_route_is_described() -> None:
-    silent = [f"{verb.method} {verb.path}" for verb in verbs(routes(), PREFIX) if verb.told is None]
+    silent = [f"{verb.method} {verb.path}" for verb in verbs(routes(), PREFIX) if verb.operation is None]
     assert silent == []
 
 

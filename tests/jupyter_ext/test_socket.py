@@ -69,5 +69,5 @@ async def test_who_can_not_be_looked_at_again_has_to_come_back() -> None:
     handler = Handler(Notifications())
     looking = asyncio.create_task(failing())
     await asyncio.wait([looking])
-    handler._looked(looking)
+    handler._on_check_done(looking)
     assert handler.codes == [TRY_AGAIN]

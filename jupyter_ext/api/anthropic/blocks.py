@@ -26,7 +26,7 @@ IN_CONTAINER = frozenset({"python", "shell"})
 """Tools that run in the session's sandbox, which Anthropic calls a container."""
 
 
-def used(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
+def call_block(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
     """The block that announces a call of one of NAMES."""
     given = dict(arguments)
     if name == "shell" and isinstance(given.get("commands"), list):
@@ -64,7 +64,7 @@ def _bash(end: CallFinished) -> Block:
     }
 
 
-def _searched(end: CallFinished) -> Block | list[Block]:
+def _search_content(end: CallFinished) -> Block | list[Block]:
     found = _output(end)
     if found is None:
         return {"type": "web_search_tool_result_error", "error_code": "unavailable"}
@@ -73,14 +73,14 @@ def _searched(end: CallFinished) -> Block | list[Block]:
             "type": "web_search_result",
             "url": str(one.get("url", "")),
             "title": str(one.get("title", "")),
-            "encrypted_content": _sealed(one),
+            "encrypted_content": _seal(one),
             "page_age": None,
         }
         for one in found
     ]
 
 
-def _fetched(end: CallFinished) -> Block:
+def _fetch_content(end: CallFinished) -> Block:
     found = _output(end)
     if not found:
         return {"type": "web_fetch_tool_result_error", "error_code": "url_not_accessible"}
@@ -95,7 +95,7 @@ def _fetched(end: CallFinished) -> Block:
 
 
 _CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(
-    {"python": _code, "shell": _bash, "web_search": _searched, "fetch_page": _fetched}
+    {"python": _code, "shell": _bash, "web_search": _search_content, "fetch_page": _fetch_content}
 )
 
 
@@ -111,7 +111,7 @@ def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
     return found if all(isinstance(one, dict) for one in found) else None
 
 
-def _sealed(one: Mapping[str, Any]) -> str:
+def _seal(one: Mapping[str, Any]) -> str:
     """What the model read of a result. Nothing is secret in it; the name of the field is Anthropic's."""
     said = {"description": one.get("description", ""), "content": one.get("content", "")}
     return base64.b64encode(json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
@@ -128,12 +128,12 @@ def arguments_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def told(content: Any) -> str:
+def result_text(content: Any) -> str:
     """The text that a result block says to a model, whoever made it."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return _found_again(content)
+        return _restore_results(content)
     kind = content.get("type", "") if isinstance(content, dict) else ""
     if kind in ("code_execution_result", "bash_code_execution_result"):
         return _ran(content)
@@ -142,7 +142,7 @@ def told(content: Any) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def failed(content: Any) -> bool:
+def is_failed(content: Any) -> bool:
     if not isinstance(content, dict):
         return False
     return str(content.get("type", "")).endswith("_error") or bool(content.get("return_code"))
@@ -166,20 +166,20 @@ def _page(content: Mapping[str, Any]) -> str:
     return json.dumps({"note": FOREIGN, "output": output}, ensure_ascii=False)
 
 
-def _found_again(results: Sequence[Any]) -> str:
+def _restore_results(results: Sequence[Any]) -> str:
     """Results of a search, or parts of text."""
     texts = [str(one.get("text", "")) for one in results if isinstance(one, dict) and one.get("type") == "text"]
     if texts:
         return "\n".join(texts)
     output = [
-        {"title": one.get("title", ""), "url": one.get("url", ""), **_opened(one.get("encrypted_content"))}
+        {"title": one.get("title", ""), "url": one.get("url", ""), **_unseal(one.get("encrypted_content"))}
         for one in results
         if isinstance(one, dict)
     ]
     return json.dumps({"note": FOREIGN, "output": output}, ensure_ascii=False)
 
 
-def _opened(sealed: Any) -> dict[str, Any]:
+def _unseal(sealed: Any) -> dict[str, Any]:
     """What stands in a result that this server sealed; nothing of one that another did."""
     try:
         said = json.loads(base64.b64decode(str(sealed), validate=True))

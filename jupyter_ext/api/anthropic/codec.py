@@ -71,7 +71,7 @@ class MessagesCodec:
             "stop_details": None,
         }
         self._session = {"session_id": session} if session else {}
-        self._refused = refused
+        self._error_body = refused
         self._container = container
         self._thinking = thinking
         self._blocks: list[Block] = []
@@ -93,20 +93,20 @@ class MessagesCodec:
 
     def begin(self) -> Iterable[Frame]:
         start = {**self._facts, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage({})}
-        return [_named("message_start", message={**start, **self._session})]
+        return [_event("message_start", message={**start, **self._session})]
 
     def feed(self, event: Event) -> Iterator[Frame]:
         match event.body:
             case TextDelta(text) if text:
-                yield from self._said("text", text)
+                yield from self._add_text("text", text)
             case ReasoningDelta(text) if text and self._thinking != "hidden":
-                yield from self._said("thinking", text)
+                yield from self._add_text("thinking", text)
             case ContextBuilt():
-                yield from self._closed()  # what two model calls say is two texts
+                yield from self._close_text()  # what two model calls say is two texts
             case CallReturned(call, name, arguments):
-                yield from self._used({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
+                yield from self._add_call({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
             case TurnFinished():
-                yield from self._ended(event)
+                yield from self._end_turn(event)
             case _:
                 yield from self._feed_tools(event)
 
@@ -117,18 +117,18 @@ class MessagesCodec:
         """Blocks for the server's tools that Anthropic has too, and for all of them the reports of mistral.rs."""
         match event.body:
             case CallStarted(call, name, arguments) if name in blocks.NAMES:
-                yield from self._started(call, name, arguments)
+                yield from self._start_server_call(call, name, arguments)
             case CallFinished() as body if body.call in self._calls:
-                yield from self._finished(body)
+                yield from self._finish_server_call(body)
         if (report := self._log.record(event)) is not None:
             name, data = report
             yield Frame({"type": name, **data})
 
     # ------------------------------------------------------------------------------------------------ blocks
 
-    def _said(self, kind: str, text: str) -> Iterator[Frame]:
+    def _add_text(self, kind: str, text: str) -> Iterator[Frame]:
         if self._open != kind:
-            yield from self._closed()
+            yield from self._close_text()
             self._open = kind
             empty = {"type": "text", "text": ""} if kind == "text" else {"type": kind, "thinking": "", "signature": ""}
             yield self._start(empty)
@@ -136,7 +136,7 @@ class MessagesCodec:
         if kind == "text" or self._thinking == "shown":
             yield self._delta({"type": f"{kind}_delta", kind: text})
 
-    def _closed(self) -> Iterator[Frame]:
+    def _close_text(self) -> Iterator[Frame]:
         """Ends the block of text that is open, if one is."""
         if not self._open:
             return
@@ -152,26 +152,26 @@ class MessagesCodec:
         self._blocks.append(block)
         self._pieces, self._open = [], ""
 
-    def _started(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[Frame]:
+    def _start_server_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Iterator[Frame]:
         id = f"srvtoolu_{self._id}{self._used_so_far:02}"
         self._used_so_far += 1
         self._calls[call] = (id, name)
         self._in_container = self._in_container or name in blocks.IN_CONTAINER
         if (counted := f"{blocks.NAMES[name]}_requests") in self._web:
             self._web[counted] += 1
-        yield from self._used(blocks.used(id, name, arguments))
+        yield from self._add_call(blocks.call_block(id, name, arguments))
 
-    def _finished(self, end: CallFinished) -> Iterator[Frame]:
+    def _finish_server_call(self, end: CallFinished) -> Iterator[Frame]:
         id, name = self._calls.pop(end.call)
-        yield from self._closed()
+        yield from self._close_text()
         block = blocks.result(id, name, end)
         yield self._start(block)
         yield self._stop()
         self._blocks.append(block)
 
-    def _used(self, block: Block) -> Iterator[Frame]:
+    def _add_call(self, block: Block) -> Iterator[Frame]:
         """A call, whose arguments a stream tells as JSON behind its beginning."""
-        yield from self._closed()
+        yield from self._close_text()
         yield self._start({**block, "input": {}})
         arguments = json.dumps(block["input"], ensure_ascii=False)
         yield self._delta({"type": "input_json_delta", "partial_json": arguments})
@@ -179,28 +179,28 @@ class MessagesCodec:
         self._blocks.append(block)
 
     def _start(self, block: Block) -> Frame:
-        return _named("content_block_start", index=len(self._blocks), content_block=block)
+        return _event("content_block_start", index=len(self._blocks), content_block=block)
 
     def _delta(self, delta: Block) -> Frame:
-        return _named("content_block_delta", index=len(self._blocks), delta=delta)
+        return _event("content_block_delta", index=len(self._blocks), delta=delta)
 
     def _stop(self) -> Frame:
-        return _named("content_block_stop", index=len(self._blocks))
+        return _event("content_block_stop", index=len(self._blocks))
 
     # ------------------------------------------------------------------------------------------------ the end
 
-    def _ended(self, event: Event) -> Iterator[Frame]:
+    def _end_turn(self, event: Event) -> Iterator[Frame]:
         self._end = event
         end = event.body
         assert isinstance(end, TurnFinished)
-        yield from self._closed()
+        yield from self._close_text()
         if end.state == "failed":
-            yield Frame(self._refused(end), "error")
+            yield Frame(self._error_body(end), "error")
             return
         told = self._ending
         usage = told.pop("usage")
-        yield _named("message_delta", delta=told, usage=usage, **self._session, **self._extras)
-        yield _named("message_stop")
+        yield _event("message_delta", delta=told, usage=usage, **self._session, **self._extras)
+        yield _event("message_stop")
 
     @property
     def _ending(self) -> dict[str, Any]:
@@ -248,5 +248,5 @@ def _signature(thought: str) -> str:
     return hashlib.sha256(thought.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _named(kind: str, **data: Any) -> Frame:
+def _event(kind: str, **data: Any) -> Frame:
     return Frame({"type": kind, **data}, kind)

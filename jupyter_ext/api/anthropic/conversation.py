@@ -44,7 +44,7 @@ from jupyter_ext.api.dialects.content import (
     NO_USER,
     RequestSize,
     from_base64,
-    seen,
+    visible_media,
 )
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
@@ -129,24 +129,24 @@ class _Reading:
         whole = [system(body.instructions)] if body.instructions.strip() else []
         spoken = list(whole)
         for number, message in enumerate(body.messages):
-            _allowed(message, number)
+            _check_blocks(message, number)
             if message.role == "assistant":
                 rounds = self._rounds(message)
                 whole += [said for one in rounds for said in one.messages()]
-                spoken += _spoken(rounds)
+                spoken += _answers_without_server_calls(rounds)
                 continue
             said = self._user(message) if message.role == "user" else [system(_text(message))]
             whole += said
             spoken += said
         if not body.messages or body.messages[-1].role == "assistant":
-            goes_on = _gone_on(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
+            goes_on = _continuation(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
             whole.append(goes_on)
             spoken.append(goes_on)
         repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
         spoken = spoken if repeats else whole
-        _all_answered(whole)
+        _check_results(whole)
         if repeats:
-            _all_answered(spoken)
+            _check_results(spoken)
         return whole, spoken
 
     # ------------------------------------------------------------------------------------------------ the client
@@ -154,12 +154,16 @@ class _Reading:
     def _user(self, message: MessageBody) -> list[Message]:
         """Results of calls first, as models have them, then what is said beside them."""
         results = [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
-        said = [part for block in message.blocks for part in self._said(block)]
+        said = [part for block in message.blocks for part in self._parts_of_block(block)]
         return [*results, Message("user", tuple(said))] if said else results
 
     def _result(self, block: ToolResultBlock) -> Message:
         content = block.content or ""
-        parts = [Text(content)] if isinstance(content, str) else [part for one in content for part in self._said(one)]
+        parts = (
+            [Text(content)]
+            if isinstance(content, str)
+            else [part for one in content for part in self._parts_of_block(one)]
+        )
         return Message(
             "tool",
             tuple(part for part in parts if part != Text("")),
@@ -168,7 +172,7 @@ class _Reading:
             status="error" if block.is_error else "success",
         )
 
-    def _said(self, block: Any) -> list[Part]:
+    def _parts_of_block(self, block: Any) -> list[Part]:
         match block:
             case TextBlock(text=text):
                 return [Text(text)] if text else []
@@ -178,7 +182,7 @@ class _Reading:
                 return self._document(block)
             case SearchResultBlock():
                 text = "\n".join(one.text for one in block.content)
-                return [Text(_framed("search_result", text, title=block.title, source=block.source))]
+                return [Text(_frame("search_result", text, title=block.title, source=block.source))]
             case ToolReferenceBlock():
                 return [Text(block.tool_name)]
             case ContainerUploadBlock():
@@ -187,9 +191,9 @@ class _Reading:
 
     def _picture(self, source: Base64Source | UrlSource | FileSource) -> Media:
         if isinstance(source, Base64Source):
-            return seen(source.media_type.lower(), from_base64(source.data, MAX_MEDIA))
+            return visible_media(source.media_type.lower(), from_base64(source.data, MAX_MEDIA))
         found = self.fetched[_source(source)]
-        return seen(found.mime, found.data)
+        return visible_media(found.mime, found.data)
 
     def _document(self, block: DocumentBlock) -> list[Part]:
         """A text is read with the message; what is no text is a file of the turn."""
@@ -250,9 +254,9 @@ class _Round:
                 self.ran[block.id] = ToolCall(block.id, served.OURS.get(block.name, block.name), arguments)
             case ServerResultBlock() if call := self.ran.get(block.tool_use_id):
                 status: Literal["error", "success"] = "success"
-                if block.is_error or served.failed(block.content):
+                if block.is_error or served.is_failed(block.content):
                     status = "error"
-                self.results[call.id] = tool_result(call, served.told(block.content), status)
+                self.results[call.id] = tool_result(call, served.result_text(block.content), status)
 
     def messages(self) -> list[Message]:
         """A call without its result is left out: nobody can bring it any more."""
@@ -265,7 +269,7 @@ class _Round:
         return found
 
 
-def _spoken(rounds: Sequence[_Round]) -> list[Message]:
+def _answers_without_server_calls(rounds: Sequence[_Round]) -> list[Message]:
     """What was said and what the client is to run. Words beside calls of the server stay with those."""
     calls = [call for one in rounds for call in one.calls]
     told = [one for one in rounds if not (calls and one.ran)]
@@ -277,20 +281,20 @@ def _text(message: MessageBody) -> str:
     return "\n".join(block.text for block in message.blocks)
 
 
-def _allowed(message: MessageBody, number: int) -> None:
+def _check_blocks(message: MessageBody, number: int) -> None:
     kinds: tuple[type, ...] = {"user": OF_USER, "assistant": OF_ASSISTANT}.get(message.role, (TextBlock,))
     if other := next((block for block in message.blocks if not isinstance(block, kinds)), None):
         raise ValueError(f"{number}: a message of the {message.role} has no block {other.type}")
 
 
-def _gone_on(last: MessageBody) -> Message:
+def _continuation(last: MessageBody) -> Message:
     """What makes a model go on with an answer that was stopped among the server's tools."""
     if not any(isinstance(block, ServerToolUseBlock | ServerResultBlock) for block in last.blocks):
         raise ValueError(NO_RESULTS if any(isinstance(one, ToolUseBlock) for one in last.blocks) else NO_USER)
     return Message("user", (Text(GO_ON),))
 
 
-def _all_answered(messages: Sequence[Message]) -> None:
+def _check_results(messages: Sequence[Message]) -> None:
     """Results may come alone, in the session that has their calls; otherwise each stands right behind its call."""
     for at, message in enumerate(messages):
         if not message.calls:
@@ -329,10 +333,10 @@ def _source(source: UrlSource | FileSource) -> Source:
 
 
 def _text_of(block: DocumentBlock, text: str) -> Text:
-    return Text(_framed("document", text, title=block.title, context=block.context))
+    return Text(_frame("document", text, title=block.title, context=block.context))
 
 
-def _framed(tag: str, text: str, **facts: str | None) -> str:
+def _frame(tag: str, text: str, **facts: str | None) -> str:
     """Where a text of others begins and ends."""
     told = "".join(f' {name}="{html.escape(fact)}"' for name, fact in facts.items() if fact)
     return f"<{tag}{told}>\n{text}\n</{tag}>\n"

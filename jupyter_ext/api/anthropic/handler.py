@@ -25,13 +25,13 @@ from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
 from jupyter_ext.api.anthropic.conversation import TOO_MUCH, AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
 from jupyter_ext.api.anthropic.threads import MessageThread, threads_of
-from jupyter_ext.api.anthropic.token_count import counted
+from jupyter_ext.api.anthropic.token_count import estimate_tokens
 from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.content import MAX_MEDIA
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.http.error_status import error_of, status_of
-from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
@@ -61,14 +61,14 @@ class AnthropicHandler(DialectHandler):
         """A prompt that is too long is a mistake of the request there."""
         super().refuse(error, 400 if isinstance(error, ContextOverflow) else status)
 
-    def refused(self, end: TurnFinished) -> Mapping[str, Any]:
+    def failure_body(self, end: TurnFinished) -> Mapping[str, Any]:
         error = error_of(end.error or {})
         status = 400 if isinstance(error, ContextOverflow) else status_of(error)
         return anthropic_errors.body(status, error.to_json(), self.request_id)
 
     # ------------------------------------------------------------------------------------------------ what was sent
 
-    async def said(self, body: PromptBody) -> AnthropicConversation:
+    async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
         """Raises InvalidRequest, also for a source that can not be had; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
@@ -81,15 +81,15 @@ class AnthropicHandler(DialectHandler):
             got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
         except FetchFailed as error:
             raise InvalidRequest(f"A source of this request can not be had: {error.message}") from error
-        found = {url: _given(fetched) for url, fetched in zip(urls, got, strict=True)}
+        found = {url: _to_submitted(fetched) for url, fetched in zip(urls, got, strict=True)}
         left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
         for source in wanted:
             if source.kind == "file":
-                found[source] = await self._kept(source.name, left)
+                found[source] = await self._uploaded_file(source.name, left)
                 left -= len(found[source].data)
         return found
 
-    async def _kept(self, id: str, left: int) -> SubmittedFile:
+    async def _uploaded_file(self, id: str, left: int) -> SubmittedFile:
         """A file of the caller's, of at most ``left`` bytes."""
         found = await self.services.turn_inputs.find(self.caller, id)
         if found is None:
@@ -101,13 +101,13 @@ class AnthropicHandler(DialectHandler):
         return SubmittedFile(name=found.file.name, mime=found.file.mime, data=await found.read())
 
 
-def _given(fetched: FetchResult) -> SubmittedFile:
+def _to_submitted(fetched: FetchResult) -> SubmittedFile:
     name = fetched.url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return SubmittedFile(name=name[:100], mime=fetched.mime, data=fetched.data)
 
 
 class MessagesHandler(AnthropicHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "An answer to a conversation, as Anthropic's clients ask for it.",
         "anthropic.types:Message",
@@ -122,13 +122,13 @@ class MessagesHandler(AnthropicHandler):
         thread = await self._thread(body) if body.continues else None
         if thread is not None:
             body = body.model_copy(update={"system": thread.system, "tools": thread.tools})
-        asked = self._asked(body, await self.said(body), thread)
+        asked = self._turn_request(body, await self.read_conversation(body), thread)
         self.answerable(asked)
-        call = await self.begun(asked)
+        call = await self.begin_turn(asked)
         codec = MessagesCodec(
             body.model,
             call.session,
-            refused=self.refused,
+            refused=self.failure_body,
             turn=call.turn.id,
             container=self._container(call),
             thinking=turn_request.thinking(body),
@@ -137,13 +137,15 @@ class MessagesHandler(AnthropicHandler):
             self._keep(codec.id, call, body)
         await self.answer(call, codec, streams=body.stream)
 
-    def _asked(self, body: MessagesBody, said: AnthropicConversation, thread: MessageThread | None) -> DialectRequest:
+    def _turn_request(
+        self, body: MessagesBody, said: AnthropicConversation, thread: MessageThread | None
+    ) -> DialectRequest:
         """A thread has a session, of its own where the request names none."""
         if thread is not None:
-            return turn_request.asked(body, said, session=thread.key.id, after=thread.turn)
+            return turn_request.build(body, said, session=thread.key.id, after=thread.turn)
         named = body.session_id or body.container_id
         session = NAMED + new_id("session") if body.thread is not None and not named else ""
-        return turn_request.asked(body, said, session=session)
+        return turn_request.build(body, said, session=session)
 
     async def _thread(self, body: MessagesBody) -> MessageThread:
         """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""
@@ -166,7 +168,7 @@ class MessagesHandler(AnthropicHandler):
 class CountTokensHandler(AnthropicHandler):
     """An estimate: counting would load a model, which nobody asked for."""
 
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "How many tokens a conversation has.",
         "anthropic.types:MessageTokensCount",
@@ -177,11 +179,11 @@ class CountTokensHandler(AnthropicHandler):
     async def post(self) -> None:
         body = self.parse(CountBody)
         agent = body.model.startswith(AGENT)
-        said = await self.said(body)
-        self.known(body.model)
-        self.reply(counted(said.messages, tools_of(body, agent=agent).functions))
+        said = await self.read_conversation(body)
+        self.check_model(body.model)
+        self.reply(estimate_tokens(said.messages, tools_of(body, agent=agent).functions))
 
-    def known(self, model: str) -> None:
+    def check_model(self, model: str) -> None:
         """Raises UnknownModel."""
         name = DialectRequest(model, TurnRequest()).name
         if name and self.services.access.may_choose(self.caller, name):

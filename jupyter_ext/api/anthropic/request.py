@@ -200,7 +200,7 @@ class ToolChoice(Words):
     disable_parallel_tool_use: bool = False
 
     @model_validator(mode="after")
-    def named(self) -> ToolChoice:
+    def check_name(self) -> ToolChoice:
         if self.type == "tool" and not self.name:
             raise ValueError("a tool_choice of the type tool has the name of one")
         return self
@@ -246,7 +246,7 @@ class ThreadBody(Words):
     previous_message_id: Id | None = None
 
     @model_validator(mode="after")
-    def named(self) -> ThreadBody:
+    def check_previous(self) -> ThreadBody:
         if self.type == "continue" and not self.previous_message_id:
             raise ValueError("a thread that is continued has the previous_message_id")
         return self

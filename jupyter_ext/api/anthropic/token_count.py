@@ -17,7 +17,7 @@ PER_TOOL = 60
 """Characters that a template writes around a tool."""
 
 
-def counted(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """``estimated`` says that it is no count: characters by ``lengths.CHARS_PER_TOKEN``, which errs towards more."""
     media = sum(len(message.media) for message in messages)
     declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)

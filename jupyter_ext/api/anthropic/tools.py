@@ -84,10 +84,10 @@ class AnthropicTools:
 def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
     """``agent``: the model's name turns the server's tools on. Raises InvalidRequest."""
     wanted = body.tools or []
-    functions = tuple(_function(tool) for tool in wanted if not _served(tool))
-    served = {tool.name or _served(tool): tool for tool in wanted if _served(tool)}
-    _named_once([tool.name or _served(tool) for tool in wanted])
-    groups = dict.fromkeys(SERVED[_served(tool)] for tool in served.values())
+    functions = tuple(_function(tool) for tool in wanted if not _server_tool_name(tool))
+    served = {tool.name or _server_tool_name(tool): tool for tool in wanted if _server_tool_name(tool)}
+    _check_unique([tool.name or _server_tool_name(tool) for tool in wanted])
+    groups = dict.fromkeys(SERVED[_server_tool_name(tool)] for tool in served.values())
     web = _web(list(served.values()))
     skills: tuple[str, ...] = ()
     if isinstance(body, MessagesBody):
@@ -124,7 +124,7 @@ def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody
     return "auto"
 
 
-def _served(tool: ToolBody) -> str:
+def _server_tool_name(tool: ToolBody) -> str:
     """The name of what Anthropic runs itself; empty for tools that a client runs. A bare name is enough."""
     if tool.type is None:
         return tool.name if tool.name in SERVED and tool.input_schema is None else ""
@@ -154,18 +154,18 @@ def _function(tool: ToolBody) -> ToolSpec:
     )
 
 
-def _named_once(names: list[str]) -> None:
+def _check_unique(names: list[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise InvalidRequest(f"Two tools are called {twice!r}.")
 
 
 def _searches(tools: list[ToolBody]) -> list[ToolBody]:
-    return [tool for tool in tools if _served(tool) == "web_search"]
+    return [tool for tool in tools if _server_tool_name(tool) == "web_search"]
 
 
 def _web(served: list[ToolBody]) -> Mapping[str, Any] | None:
     """As web_search_options; None without a tool of the web."""
-    found = [tool for tool in served if SERVED[_served(tool)] == "web"]
+    found = [tool for tool in served if SERVED[_server_tool_name(tool)] == "web"]
     if not found:
         return None
     options: dict[str, Any] = {}

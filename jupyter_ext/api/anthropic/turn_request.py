@@ -15,7 +15,7 @@ from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
-def asked(body: MessagesBody, said: AnthropicConversation, *, session: str = "", after: str = "") -> DialectRequest:
+def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "", after: str = "") -> DialectRequest:
     """``session`` is the one of the request's thread, ``after`` the turn of it that the request follows. Raises
     InvalidRequest for what contradicts itself."""
     tools = tools_of(body, agent=body.model.startswith(AGENT))

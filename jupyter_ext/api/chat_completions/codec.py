@@ -80,7 +80,7 @@ class ChatCodec:
                 here.logprobs += (told := [token_logprob(token) for token in tokens])
                 yield self._chunk({}, logprobs={"content": told, "refusal": None})
             case CallReturned():
-                here.calls.append(returned(body))
+                here.calls.append(call_for_client(body))
                 yield self._chunk({"tool_calls": [{"index": len(here.calls) - 1, **here.calls[-1]}]})
             case TurnFinished():
                 self._end = body
@@ -93,7 +93,7 @@ class ChatCodec:
         """Raises TurnStopped for a turn that was stopped before its end."""
         end = self._end
         if end is None or end.state != "committed":
-            raise TurnStopped(stopped(end))
+            raise TurnStopped(describe_stop(end))
         last = self._rounds[-1]
         if not (last.text or last.calls):
             last = next((one for one in reversed(self._rounds) if one.text), last)
@@ -114,7 +114,7 @@ class ChatCodec:
 
     def _ending(self, end: TurnFinished) -> Iterator[Frame]:
         if end.state != "committed":
-            failed = {"code": "turn_stopped", "message": stopped(end), "hint": "", "details": {}}
+            failed = {"code": "turn_stopped", "message": describe_stop(end), "hint": "", "details": {}}
             yield Frame({"error": openai_error(500, end.error or failed)})
             yield DONE
             return
@@ -162,7 +162,7 @@ class ChatRound:
         return message
 
 
-def returned(body: CallReturned) -> dict[str, Any]:
+def call_for_client(body: CallReturned) -> dict[str, Any]:
     """A call that the client runs."""
     return {
         "id": body.call,
@@ -171,5 +171,5 @@ def returned(body: CallReturned) -> dict[str, Any]:
     }
 
 
-def stopped(end: TurnFinished | None) -> str:
+def describe_stop(end: TurnFinished | None) -> str:
     return f"The turn was stopped before its end{f': {end.reason}' if end and end.reason else ''}."

@@ -6,13 +6,13 @@ from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.chat_completions.codec import ChatCodec
 from jupyter_ext.api.chat_completions.request import ChatBody
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
-from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.turns.dialect_request import DialectRequest
 
 
 class ChatCompletionsHandler(OpenAIHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "An answer to a conversation, as OpenAI's clients ask for it.",
         "openai.types.chat:ChatCompletion",
@@ -28,8 +28,8 @@ class ChatCompletionsHandler(OpenAIHandler):
     )
     async def post(self) -> None:
         body = self.parse(ChatBody)
-        asked = await self._asked(body)
-        call = await self.begun(asked)
+        asked = await self._read_request(body)
+        call = await self.begin_turn(asked)
         codec = ChatCodec(
             body.model,
             call.session,
@@ -38,10 +38,10 @@ class ChatCompletionsHandler(OpenAIHandler):
         )
         await self.answer(call, codec, streams=body.streams)
 
-    async def _asked(self, body: ChatBody) -> DialectRequest:
+    async def _read_request(self, body: ChatBody) -> DialectRequest:
         """Raises InvalidRequest, Unprocessable, and what fetching does."""
         try:
-            asked = body.asked(await self.fetched(body.links))
+            asked = body.to_turn(await self.fetch_media(body.links))
         except ValueError as error:
             raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
         self.answerable(asked)

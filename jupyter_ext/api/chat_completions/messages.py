@@ -70,7 +70,7 @@ class AudioPart(Words):
     type: Literal["input_audio", "audio_url"]
 
     @model_validator(mode="after")
-    def refused(self) -> AudioPart:
+    def refuse(self) -> AudioPart:
         raise ValueError(content.NO_AUDIO)
 
 
@@ -85,7 +85,7 @@ class FileFields(Words):
     def complete(self) -> FileFields:
         if self.file_url is not None:
             raise ValueError("a file has a file_id, or a filename and file_data; a file_url is not fetched here")
-        self._given = content.file_given(self.file_id, self.filename, self.file_data)
+        self._given = content.make_submitted_file(self.file_id, self.filename, self.file_data)
         return self
 
 

@@ -74,7 +74,7 @@ class OtherTool(Words):
     ]
 
     @model_validator(mode="after")
-    def refused(self) -> OtherTool:
+    def refuse(self) -> OtherTool:
         instead = {
             "web_search": "web_search_options",
             "web_search_preview": "web_search_options",
@@ -178,7 +178,7 @@ class ChatBody(SamplingFields):
         if sum(len(message.links) for message in self.messages) > MAX_LINKS:
             raise ValueError(f"messages have at most {MAX_LINKS} media to be fetched; send the others as data")
         self._form()
-        self._chosen()
+        self._choice()
         return self
 
     @property
@@ -198,11 +198,11 @@ class ChatBody(SamplingFields):
         """URLs of media that are to be fetched."""
         return list(dict.fromkeys(url for message in self.messages for url in message.links))
 
-    def asked(self, links: Links) -> DialectRequest:
+    def to_turn(self, links: Links) -> DialectRequest:
         """``links`` are the media of ``self.links``. Raises Unprocessable, and ValueError for messages that do not fit
         together."""
         said = conversation(self.messages, links, alone=self.session_id is not None)
-        choice = self._chosen()
+        choice = self._choice()
         asked = DialectRequest(
             self.model,
             TurnRequest(
@@ -236,7 +236,7 @@ class ChatBody(SamplingFields):
     def _hosted(self) -> set[str]:
         return {tool.type for tool in self.tools or () if tool.type in GROUPS}
 
-    def _chosen(self) -> Chosen:
+    def _choice(self) -> Chosen:
         """Raises ValueError for a choice that the tools do not have."""
         specs = specs_of(self._functions)
         more = self.model.startswith(AGENT) or bool(self.max_tool_rounds) or self.enable_shell

@@ -62,10 +62,10 @@ def medium(url: str, links: Links | None = None) -> Media:
             raise ValueError("this url was not fetched")
         return links[url]
     mime, data = decode_data_url(url)
-    return seen(mime, data)
+    return visible_media(mime, data)
 
 
-def seen(mime: str, data: bytes) -> Media:
+def visible_media(mime: str, data: bytes) -> Media:
     if not is_visible_media(mime):
         raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
     if not data:
@@ -73,7 +73,7 @@ def seen(mime: str, data: bytes) -> Media:
     return Media.of(mime, data)
 
 
-def file_given(id: str | None, name: str | None, data: str | None) -> SubmittedFile:
+def make_submitted_file(id: str | None, name: str | None, data: str | None) -> SubmittedFile:
     """Return a file, either by the id of an uploaded one, or by its name and data (base64, or a data URL)."""
     if id:
         if data:

@@ -103,24 +103,24 @@ def parse_tool_choice(said: object) -> Chosen:
         raise ValueError("tool_choice is a word or an object")
     match said.get("type"):
         case "function":
-            return Chosen(_named(said))
+            return Chosen(_name_of(said))
         case "allowed_tools":
             inner = said.get("allowed_tools")
-            return _allowed(inner if isinstance(inner, dict) else said)
+            return _read_allowed_tools(inner if isinstance(inner, dict) else said)
     raise ValueError("a function can be chosen by tool_choice, a tool of the server can not: allow it alone instead")
 
 
-def _allowed(said: dict[str, Any]) -> Chosen:
+def _read_allowed_tools(said: dict[str, Any]) -> Chosen:
     mode, tools = said.get("mode", "auto"), said.get("tools")
     if mode not in ("auto", "required"):
         raise ValueError("the mode of allowed_tools is auto or required")
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools) or len(tools) > MAX_TOOLS:
         raise ValueError(f"allowed_tools has tools, a list of at most {MAX_TOOLS} objects")
-    names = frozenset(_named(tool) for tool in tools if tool.get("type") == "function")
+    names = frozenset(_name_of(tool) for tool in tools if tool.get("type") == "function")
     return Chosen(mode, names, frozenset(str(tool.get("type")) for tool in tools) - {"function"})
 
 
-def _named(tool: dict[str, Any]) -> str:
+def _name_of(tool: dict[str, Any]) -> str:
     inner = tool.get("function")
     name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
     if not isinstance(name, str) or not name:

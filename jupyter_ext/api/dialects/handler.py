@@ -39,7 +39,7 @@ class DialectHandler(AgentHandler):
     _turn: LiveTurn | None = None
     _entry: KeyEntry | None = None
 
-    async def begun(self, asked: DialectRequest) -> StartedTurn:
+    async def begin_turn(self, asked: DialectRequest) -> StartedTurn:
         """Start the turn of the request, or return the turn that an earlier request with the same idempotency key
         started."""
         call = await self._once(dataclasses.replace(asked, route=self.route))
@@ -93,7 +93,7 @@ class DialectHandler(AgentHandler):
         """Send the response. Raises the error of a turn that failed before it produced anything, or that is not
         streamed."""
         if streams:
-            await self._decided(call.turn)
+            await self._await_decision(call.turn)
             await self.stream(_frames(codec, call.turn.log.follow(0)))
             return
         events: AsyncIterator[Event] = call.turn.log.follow(0)
@@ -101,7 +101,7 @@ class DialectHandler(AgentHandler):
             async for event in events:
                 for _ in codec.feed(event):
                     pass
-        raise_failed(call.turn.log.finished)
+        raise_failure(call.turn.log.finished)
         if not self._gone:
             self.reply(codec.whole())
 
@@ -114,14 +114,14 @@ class DialectHandler(AgentHandler):
             task = asyncio.ensure_future(self.services.turns.cancel(turn, LEFT))
             self.services.turn_starter.await_on_close(task)
 
-    async def _decided(self, turn: LiveTurn) -> None:
+    async def _await_decision(self, turn: LiveTurn) -> None:
         try:
             async with asyncio.timeout(DECIDES_S):
                 events: AsyncIterator[Event] = turn.log.follow(0)
                 async with aclosing(events):  # type: ignore[type-var]  # an async generator
                     async for event in events:
                         if isinstance(event.body, TurnFinished):
-                            raise_failed(event.body)
+                            raise_failure(event.body)
                         if not isinstance(event.body, QUIET):
                             return
         except TimeoutError:
@@ -155,6 +155,6 @@ async def _frames(codec: Codec, events: AsyncIterator[Event]) -> AsyncIterator[b
                 yield frame.encode()
 
 
-def raise_failed(end: TurnFinished | None) -> None:
+def raise_failure(end: TurnFinished | None) -> None:
     if end is not None and end.state == "failed":
         raise error_of(end.error or {})

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, Media
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits
-from jupyter_ext.api.dialects.content import MAX_MEDIA, seen
+from jupyter_ext.api.dialects.content import MAX_MEDIA, visible_media
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.handler import M
@@ -43,7 +43,7 @@ class OpenAIHandler(DialectHandler):
             said, field = describe_mistake(error.__cause__, _json(self.request.body), model)
             raise InvalidRequest(said, details={"param": field}) from error.__cause__
 
-    async def fetched(self, urls: Sequence[str]) -> dict[str, Media]:
+    async def fetch_media(self, urls: Sequence[str]) -> dict[str, Media]:
         """Fetch remote media under the server's egress policy, with one size limit for all of them. Raises
         InvalidRequest, also for media that cannot be fetched; Forbidden, LocalOnly."""
         if not urls:
@@ -55,7 +55,7 @@ class OpenAIHandler(DialectHandler):
         except FetchFailed as error:
             raise InvalidRequest(f"A medium of this request can not be had: {error.message}") from error
         try:
-            return {url: seen(one.mime, one.data) for url, one in zip(urls, found, strict=True)}
+            return {url: visible_media(one.mime, one.data) for url, one in zip(urls, found, strict=True)}
         except ValueError as error:
             raise InvalidRequest(f"A medium of this request can not be used: {error}.") from error
 

@@ -123,13 +123,13 @@ class ToolCallLog:
     def _start(self, event: Event, body: CallStarted) -> dict[str, Any]:
         """Return the progress ``calling``."""
         call = self._running[body.call] = _Call(body, rounds_from_0(event))
-        return _progress(call, "calling", _asked(call))
+        return _progress(call, "calling", _describe_call(call))
 
     def _finish(self, event: Event, body: CallFinished) -> dict[str, Any]:
         """Return the progress ``complete`` and add the record of the call."""
         began = CallStarted(body.call, body.name, {}, "server")
         call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
-        data = _done(call, body)
+        data = _describe_result(call, body)
         record = _record(call, body, data)
         if (pictures := _pictures(body)) and self._fits(sum(map(len, pictures))):
             record["result_images_base64"] = pictures
@@ -182,7 +182,7 @@ def _progress(call: _Call, phase: str, data: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _asked(call: _Call) -> dict[str, Any]:
+def _describe_call(call: _Call) -> dict[str, Any]:
     arguments = call.started.arguments
     if call.started.name == "fetch_page":
         return {"arguments": arguments_text(arguments)}
@@ -196,7 +196,7 @@ def _asked(call: _Call) -> dict[str, Any]:
     return {"arguments": arguments_text(arguments)}
 
 
-def _done(call: _Call, body: CallFinished) -> dict[str, Any]:
+def _describe_result(call: _Call, body: CallFinished) -> dict[str, Any]:
     """Absent values are None."""
     details = body.details
     match call.type:
@@ -221,8 +221,8 @@ def _done(call: _Call, body: CallFinished) -> dict[str, Any]:
         case "web_search":
             found = {"results_count": details.get("results_count"), "sources": details.get("sources")}
             failed = {"status": body.status, "error": body.text} if body.status != "success" else {}
-            return {**_asked(call), **found, **failed}
-    return {"content": body.text, **_asked(call)}
+            return {**_describe_call(call), **found, **failed}
+    return {"content": body.text, **_describe_call(call)}
 
 
 def _pictures(body: CallFinished) -> list[str]:
@@ -261,7 +261,7 @@ def _arguments(call: _Call) -> str:
     """Rebuild the arguments from the fields that are reported for a call of that type."""
     if call.type == CUSTOM or call.started.name == "fetch_page":
         return arguments_text(call.started.arguments)
-    known = {key: value for key, value in _asked(call).items() if value is not None}
+    known = {key: value for key, value in _describe_call(call).items() if value is not None}
     return json.dumps(known, ensure_ascii=False)
 
 

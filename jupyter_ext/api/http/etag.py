@@ -14,7 +14,7 @@ def etag(revision: int) -> str:
     return f'"{revision}"'
 
 
-def seen_revision(handler: AgentHandler) -> int | None:
+def read_if_match(handler: AgentHandler) -> int | None:
     """Return the revision in If-Match; None if the client does not send one. Raises InvalidRequest."""
     given = handler.request.headers.get("If-Match", "*").strip()
     if given == "*":

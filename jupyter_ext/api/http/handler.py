@@ -111,7 +111,7 @@ class AgentHandler(APIHandler):
         length = self.request.headers.get("Content-Length", "")
         self.gathered = BodyBuffer(self.max_body, int(length) if length.isdecimal() else 0)
         await self.identify(super().prepare)
-        if self.refusal is not None or not page_may_call(self) or not await self._known():
+        if self.refusal is not None or not page_may_call(self) or not await self._knows_sender():
             self.gathered.most = 0  # nothing is kept of what nobody sends
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
@@ -132,7 +132,7 @@ class AgentHandler(APIHandler):
             )
         return allow_header
 
-    async def _known(self) -> bool:
+    async def _knows_sender(self) -> bool:
         """Whether somebody sends the body; a request without one is asked later, by ``admit``."""
         if not self.lasting:
             return bool(self.current_user or self.kernel)
@@ -283,7 +283,7 @@ class AgentHandler(APIHandler):
             raise InvalidRequest(f"{name} is a number, not {raw[:40]!r}.")
         return int(whole)
 
-    async def queried_place(self) -> str | None:
+    async def find_queried_place(self) -> str | None:
         """Return the notebook or kernel that ``kernel`` or ``path`` of the query names, if one does.
 
         Raises NotFound, Forbidden, InvalidRequest.
@@ -382,7 +382,7 @@ class AgentHandler(APIHandler):
             await asyncio.sleep(KEEP_ALIVE_S - idle if token is None else min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S))
 
 
-def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
+def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
     """A verb of a handler, for callers who may; errors of ours become answers here, and only here."""
 
     def decorate(method: V) -> V:
@@ -390,7 +390,7 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
 
         @allow_unauthenticated  # decided below: Jupyter knows users only
         @functools.wraps(method)
-        async def admitted(self: AgentHandler, *args: str) -> None:
+        async def guarded_method(self: AgentHandler, *args: str) -> None:
             try:
                 check_page(self, self.refusal)
                 self.caller = await self.admit(action, kernels=kernels)
@@ -404,8 +404,8 @@ def guarded(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
                     self.log.error("%s %s, request %s: %s", self.request.method, self.route, self.request_id, error)
                 self.refuse(error, status)
 
-        setattr(admitted, GUARD, (action, kernels))
-        return cast("V", admitted)
+        setattr(guarded_method, GUARD, (action, kernels))
+        return cast("V", guarded_method)
 
     return decorate
 

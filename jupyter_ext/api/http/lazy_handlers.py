@@ -19,7 +19,7 @@ def load_class(name: str) -> type[Any]:
 
 
 @functools.cache
-def deferred(name: str, *, streams_body: bool = True) -> type[RequestHandler]:
+def defer_handler(name: str, *, streams_body: bool = True) -> type[RequestHandler]:
     """Return a class for tornado's rules whose instances are of the class that ``name`` names. ``streams_body``:
     that class reads bodies as they arrive, which tornado needs to know before there is an instance."""
 

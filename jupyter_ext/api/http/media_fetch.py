@@ -15,7 +15,7 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
     apply to each. The first failure cancels the others. Raises the errors of ``Fetcher.get``."""
     left = bounds.bytes
 
-    async def fetched(url: str) -> FetchResult:
+    async def fetch_one(url: str) -> FetchResult:
         nonlocal left
         held: list[bytes] = []
         async with fetcher.opened(url, bounds, purpose=purpose) as (answer, pieces):
@@ -26,7 +26,7 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
                 held.append(piece)
         return replace(answer, data=b"".join(held))
 
-    tasks = [asyncio.ensure_future(fetched(url)) for url in urls]
+    tasks = [asyncio.ensure_future(fetch_one(url)) for url in urls]
     try:
         return await asyncio.gather(*tasks)
     finally:

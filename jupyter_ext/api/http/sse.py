@@ -22,6 +22,6 @@ def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -
     return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")
 
 
-async def encoded(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+async def encode_events(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
     async for event in events:
         yield encode(event.to_json(), event.body.type, event.seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.http.asgi import AsgiExchange
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.mcp.endpoint import endpoint_of
 from jupyter_ext.api.schemas.errors import Error, RpcError
 from jupyter_ext.api.schemas.operation import Raw, operation
@@ -23,7 +23,7 @@ class McpHandler(AgentHandler):
     error_shape = Error | RpcError
     _exchange: AsgiExchange | None = None
 
-    @guarded("execute", kernels=False)
+    @guard("execute", kernels=False)
     @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406), conditions=SPOKEN)
     async def post(self) -> None:
         # The SDK's words for this are neither ours nor JSON-RPC's.
@@ -31,12 +31,12 @@ class McpHandler(AgentHandler):
             raise InvalidRequest("A message of MCP is JSON.", hint="Send it with Content-Type: application/json.")
         await self._serve()
 
-    @guarded("execute", kernels=False)
+    @guard("execute", kernels=False)
     @operation("Messages of the server, as they come.", MESSAGES, errors=(404, 406, 409), conditions=SPOKEN)
     async def get(self) -> None:
         await self._serve()
 
-    @guarded("execute", kernels=False)
+    @guard("execute", kernels=False)
     @operation("End an MCP session.", errors=(404,), conditions=SPOKEN)
     async def delete(self) -> None:
         await self._serve()

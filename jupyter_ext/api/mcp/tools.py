@@ -132,11 +132,11 @@ class McpTools:
 
     async def _agent(self, given: AgentArguments, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         if client.state:
-            return await self._resumed(caller, client)
-        turn = await self._started(given, caller)
+            return await self._resume(caller, client)
+        turn = await self._start(given, caller)
         return await McpTurn(self._turns, self._runtime.approvals, turn, client).outcome()
 
-    async def _resumed(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
+    async def _resume(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         """Continue a turn for a client that returns with answers. The turn id it sends is checked like any other id."""
         try:
             state = json.loads(client.state)
@@ -149,7 +149,7 @@ class McpTools:
             await following.answer(question, action, content)
         return await following.outcome(after)
 
-    async def _started(self, given: AgentArguments, caller: Caller) -> LiveTurn:
+    async def _start(self, given: AgentArguments, caller: Caller) -> LiveTurn:
         place = await self._notebook(given.notebook) if given.notebook else None
         kernel = await self._kernel(place, caller) if place else None
         await self._admission.admit(caller)
@@ -171,7 +171,7 @@ class McpTools:
             request,
             kernel=kernel.id if kernel else "",
             notebook_dir=self._notebooks.directory(place) if place else None,
-            notebook=self._attached(kernel, place),
+            notebook=self._attach(kernel, place),
             notice=self._sidecars.problem(caller.namespace, place),
             metadata={"client": "mcp"},
             route="mcp",
@@ -192,7 +192,7 @@ class McpTools:
         kernel = self._kernels.get(await self._notebooks.kernel_id(place))
         return kernel if kernel and kernel.namespace == caller.namespace else None
 
-    def _attached(self, kernel: Kernel | None, place: str | None) -> AttachedNotebook | None:
+    def _attach(self, kernel: Kernel | None, place: str | None) -> AttachedNotebook | None:
         """The notebook of a turn; only its file where its kernel runs for nobody here."""
         if kernel is None and place is not None:
             return self._attached_notebooks.of_file(place)
@@ -232,12 +232,12 @@ class McpTools:
     async def _read(self, given: ReadArguments, caller: Caller) -> McpOutcome:
         session = await self._access.session(caller, given.session)
         items = await self._runtime.store.latest(session.key, given.limit)
-        lines = [line for item in items if (line := _said(item.message))]
+        lines = [line for item in items if (line := _visible_text(item.message))]
         text = shorten("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
         return McpOutcome(text, {**await self._row(session), "items": len(items)})
 
 
-def _said(message: Message) -> str:
+def _visible_text(message: Message) -> str:
     """Return the text of the message that a person would see."""
     if message.hidden or message.role == "system":
         return ""

@@ -107,7 +107,7 @@ class McpTurn:
             events: AsyncIterator[Event] = self._turn.log.follow(0)
             async with aclosing(events):  # type: ignore[type-var]  # an async generator
                 async for event in events:
-                    if question := await self._heard(event, new=event.seq > after):
+                    if question := await self._apply(event, new=event.seq > after):
                         return question
         except asyncio.CancelledError:
             await asyncio.shield(self._turns.cancel(self._turn, "the MCP client cancelled the call"))
@@ -115,9 +115,9 @@ class McpTurn:
         finally:
             for task in self._asking.values():
                 task.cancel()
-        return self._ended()
+        return self._outcome()
 
-    async def _heard(self, event: Event, *, new: bool) -> McpQuestion | None:
+    async def _apply(self, event: Event, *, new: bool) -> McpQuestion | None:
         body = event.body
         if isinstance(body, TextDelta):
             self._text.append(body.text)
@@ -180,7 +180,7 @@ class McpTurn:
             with contextlib.suppress(Exception):  # a client that does not listen any more misses nothing else
                 await self._client.progress(float(event.seq), text)
 
-    def _ended(self) -> McpOutcome:
+    def _outcome(self) -> McpOutcome:
         end = self._turn.log.finished or TurnFinished("failed", "it has no end", 0, {})
         failed = end.state != "committed"
         text = "".join(self._text)

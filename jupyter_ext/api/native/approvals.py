@@ -10,7 +10,7 @@ from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions.approvals import PendingQuestion
 from agent_kernel.permissions.policy import to_json
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import ApprovalBody
 from jupyter_ext.api.schemas import sessions, turns
 from jupyter_ext.api.schemas.errors import ApprovalError
@@ -47,7 +47,7 @@ class QuestionHandler(AgentHandler):
 
 
 class ApprovalsHandler(QuestionHandler):
-    @guarded("read")
+    @guard("read")
     @operation("List the questions that wait for a person.", turns.Approvals)
     async def get(self) -> None:
         """The questions that wait, oldest first."""
@@ -58,14 +58,14 @@ class ApprovalsHandler(QuestionHandler):
 class ApprovalHandler(QuestionHandler):
     error_shape = ApprovalError
 
-    @guarded("read")
+    @guard("read")
     @operation("A question and what became of it.", turns.Question, errors=(404,))
     async def get(self, approval: str) -> None:
         question = await self.question(approval)
         body = dataclasses.asdict(question) | {"session": question.key.id}
         self.reply({name: value for name, value in body.items() if name != "key"})
 
-    @guarded("execute")
+    @guard("execute")
     @operation("Answer a question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT)
     async def post(self, approval: str) -> None:
         answer = self.parse(ApprovalBody).answer()
@@ -91,7 +91,7 @@ class PolicyHandler(AgentHandler):
             "approval_timeout_s": runtime.settings.approval_timeout_s,
         }
 
-    @guarded("read")
+    @guard("read")
     @operation("What the server rules, by kind of call and by tool.", sessions.Policy)
     async def get(self) -> None:
         self.reply(self.policy())
@@ -100,14 +100,14 @@ class PolicyHandler(AgentHandler):
 class PermissionsHandler(PolicyHandler):
     """``sessions/{id}/permissions``: the policy, and the decisions stored in this session."""
 
-    @guarded("read")
+    @guard("read")
     @operation("What the server rules and what was decided in a session.", sessions.Permissions, errors=(404,))
     async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
         session = await self.services.access.session(self.caller, session_id)
         grants = await self.services.runtime.approvals.grants.grants(session.key)
         self.reply({"session": session_id, "grants": [grant_to_json(grant) for grant in grants], **self.policy()})
 
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "Take decisions of a session back.",
         sessions.Revoked,
@@ -118,9 +118,9 @@ class PermissionsHandler(PolicyHandler):
         """Revoke decisions: those for ``kind`` and ``tool`` in the query, or all of them."""
         session = await self.services.access.session(self.caller, session_id)
         kind, tool = self.get_argument("kind", None), self.get_argument("tool", None)
-        self.reply({"revoked": await self._revoked(session.key, kind, tool)})
+        self.reply({"revoked": await self._revoke(session.key, kind, tool)})
 
-    async def _revoked(self, key: SessionKey, kind: str | None, tool: str | None) -> int:
+    async def _revoke(self, key: SessionKey, kind: str | None, tool: str | None) -> int:
         """Revoke decisions. A kernel may revoke an approval but not a denial, which would permit more than before."""
         grants = self.services.runtime.approvals.grants
         if self.caller.kernel is None:

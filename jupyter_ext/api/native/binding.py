@@ -14,11 +14,11 @@ from agent_kernel.core.version import __version__
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.mcp.config import BESIDE, read
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.models import current_engine
 from jupyter_ext.api.native.request_schemas import BindingBody
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
 from jupyter_ext.api.schemas.sessions import Session as SessionShape
 from jupyter_ext.auth.bind_requests import BindRequest
@@ -72,10 +72,10 @@ def commands_of(folder: Path) -> str:
 
 
 class BindingHandler(AgentHandler):
-    @guarded("read")
-    @operation("Which session a notebook talks to.", told.Binding, query=PLACE, errors=(404,))
+    @guard("read")
+    @operation("Which session a notebook talks to.", shapes.Binding, query=PLACE, errors=(404,))
     async def get(self) -> None:
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         key = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         session = await self.services.runtime.store.info(key) if key else None
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
@@ -108,19 +108,19 @@ class BindingHandler(AgentHandler):
             notes.append(CLEARED.format(cells=len(cleared)))
         return [note for note in notes if note]
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Have a notebook talk to another session.",
         SessionShape,
         body=BindingBody,
         query=PLACE,
-        also={202: told.Pending},
+        also={202: shapes.Pending},
         errors=(404, 507),
         conditions=NOTEBOOK_NAMED,
     )
     async def put(self) -> None:
         body = self.parse(BindingBody)
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         if place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session this shall be.")
         session = await self.services.runtime.store.info(SessionKey(self.caller.namespace, body.session))
@@ -137,10 +137,10 @@ class BindingHandler(AgentHandler):
         await self.services.notebooks.bind(session.key, place)
         self.reply(session_to_json(session))
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Have a notebook talk to none.",
-        told.Unbound,
+        shapes.Unbound,
         query=PLACE,
         errors=(404,),
         conditions=NOTEBOOK_NAMED,
@@ -149,7 +149,7 @@ class BindingHandler(AgentHandler):
         """Unbind the notebook; after a private session, bind it to the session it had before. Nothing is deleted
         except a private session, which is stored nowhere else."""
         notebooks = self.services.notebooks
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         if place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session this is.")
         key = await notebooks.bound_session(self.caller.namespace, place)
@@ -161,8 +161,8 @@ class BindingHandler(AgentHandler):
 
 
 class BindHandler(AgentHandler):
-    @guarded("read")
-    @operation("Whether a person said yes.", told.BindState, errors=(404,))
+    @guard("read")
+    @operation("Whether a person said yes.", shapes.BindState, errors=(404,))
     async def get(self, bind_id: str) -> None:
         bind = self.services.bind_requests.get(bind_id)
         kernel = self.caller.kernel
@@ -182,10 +182,10 @@ class BindConfirmHandler(AgentHandler):
     def check_xsrf_cookie(self) -> None:
         """Do nothing here: the XSRF token is in the form, which ``post`` reads and checks."""
 
-    @guarded("read", kernels=False)
+    @guard("read", kernels=False)
     @operation("The page on which a person says yes or no.", Raw(("text/html",)), errors=(404,))
     async def get(self, bind_id: str) -> None:
-        bind, session = await self._asked(bind_id)
+        bind, session = await self._find_request(bind_id)
         if bind.folder:
             bind.digest = await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE)
         waiting = self.services.bind_requests.state(bind) == "waiting"
@@ -195,11 +195,11 @@ class BindConfirmHandler(AgentHandler):
         )
         self._page(bind, session, rest)
 
-    @guarded("write", kernels=False)
+    @guard("write", kernels=False)
     @operation("Say yes or no.", Raw(("text/html",)), body=DECISION, errors=(404, 409))
     async def post(self, bind_id: str) -> None:
         super().check_xsrf_cookie()
-        bind, session = await self._asked(bind_id)
+        bind, session = await self._find_request(bind_id)
         decision = self.get_body_argument("decision", "")
         if decision == "confirmed":
             self.services.bind_requests.decide(bind, "confirmed")
@@ -230,7 +230,7 @@ class BindConfirmHandler(AgentHandler):
         else:
             await self.services.notebooks.bind(bind.key, bind.place)
 
-    async def _asked(self, bind_id: str) -> tuple[BindRequest, Session]:
+    async def _find_request(self, bind_id: str) -> tuple[BindRequest, Session]:
         bind = self.services.bind_requests.get(bind_id)
         of_none = Session(bind.key) if bind.search or bind.folder else None
         session = of_none or await self.services.runtime.store.info(bind.key)

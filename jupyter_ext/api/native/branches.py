@@ -9,11 +9,11 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import Branch, SessionKey, new_id
 from agent_kernel.sessions.store.private_store import is_private, private_id
 from agent_kernel.sessions.undo import undo
-from jupyter_ext.api.http.etag import seen_revision
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.etag import read_if_match
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import IF_MATCH, PLACE, SESSION, operation
 from jupyter_ext.api.schemas.turns import Versions
 
@@ -25,58 +25,64 @@ def branch_to_json(branch: Branch) -> dict[str, Any]:
 
 
 class BranchesHandler(AgentHandler):
-    @guarded("read")
-    @operation("List the branches of a session.", told.Branches, errors=(404,))
+    @guard("read")
+    @operation("List the branches of a session.", shapes.Branches, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
         branches = await self.services.runtime.store.branches(session.key)
         self.reply({"branches": [branch_to_json(branch) for branch in branches], "revision": session.revision})
 
-    @guarded("write")
+    @guard("write")
     @operation("Branch off.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
         """Create a branch and make it the current one."""
         body = self.parse(BranchBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen_revision(self), "branch"):
+        async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
             branch = await self.services.runtime.store.branch(session.key, before=body.before, name=body.name)
         await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch), 201)
 
 
 class CurrentBranchHandler(AgentHandler):
-    @guarded("write")
+    @guard("write")
     @operation("Make a branch the current one.", Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen_revision(self), "branch"):
+        async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
             branch = await self.services.runtime.store.switch(session.key, body.name)
         await self.services.sidecars.touch(session.key)
         self.reply(branch_to_json(branch))
 
 
 class BranchHandler(AgentHandler):
-    @guarded("write")
-    @operation("Drop a branch.", told.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
+    @guard("write")
+    @operation("Drop a branch.", shapes.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen_revision(self), "branch"):
+        async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
             await self.services.runtime.store.drop_branch(session.key, name)
         await self.services.sidecars.touch(session.key)
         self.reply({"name": name, "deleted": True})
 
 
 class ForkHandler(AgentHandler):
-    @guarded("write")
+    @guard("write")
     @operation(
-        "Copy a session.", told.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507), conditions=BOUND
+        "Copy a session.",
+        shapes.Forked,
+        status=201,
+        body=ForkBody,
+        query=PLACE,
+        errors=(404, 409, 507),
+        conditions=BOUND,
     )
     async def post(self, session_id: str) -> None:
         """Copy the session to a new one; binds it to the notebook on request."""
         body, access = self.parse(ForkBody), self.services.access
         session = await access.session(self.caller, session_id)
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         if body.bind and place is None:
             raise InvalidRequest("Name the notebook (path) or the kernel whose session the fork shall be.")
         made = private_id() if is_private(session_id) else new_id("session")
@@ -89,14 +95,14 @@ class ForkHandler(AgentHandler):
 
 
 class UndoHandler(AgentHandler):
-    @guarded("write")
-    @operation("Take the newest turn back.", told.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    @guard("write")
+    @operation("Take the newest turn back.", shapes.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         """Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
         undone."""
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen_revision(self), "undone"):
+        async with self.services.revision_locks.change(session.key, read_if_match(self), "undone"):
             undone = await undo(self.services.runtime.store, session.key)
         await self.services.sidecars.touch(session.key)
         after = await self.services.access.session(self.caller, session_id)
@@ -105,7 +111,7 @@ class UndoHandler(AgentHandler):
 
 
 class TurnVersionsHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation("List the versions of a question.", Versions, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         """The versions of one question, in the order they were asked."""

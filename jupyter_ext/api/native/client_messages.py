@@ -137,7 +137,7 @@ class MessageBody(CarriedBody):
         return self.content if isinstance(self.content, list) else []
 
 
-def carried(bodies: list[MessageBody], most_media: int) -> tuple[Message, ...]:
+def read_messages(bodies: list[MessageBody], most_media: int) -> tuple[Message, ...]:
     """Return the messages. Raises ValueError for more than MAX_TEXT characters or more than ``most_media`` bytes of
     media."""
     messages = tuple(body.message() for body in bodies)

@@ -19,10 +19,10 @@ from agent_kernel.core.session import SessionKey, check_id
 from agent_kernel.sessions.file_registry import UPLOADS, FileRegistry
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http import download
-from jupyter_ext.api.http.handler import guarded
+from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.http.upload import GATHERED, OVERHEAD, Upload
 from jupyter_ext.api.native.file_json import anthropic_file, anthropic_page, container_file, openai_file, page
-from jupyter_ext.api.schemas import files as told
+from jupyter_ext.api.schemas import files as shapes
 from jupyter_ext.api.schemas.operation import ANY_BYTES, ID_PATTERN, SESSION, Parameter, SessionId, limit, operation
 
 LISTED = 1_000
@@ -41,7 +41,7 @@ AFTER = {
     SECONDS: {"type": "string", "pattern": r"^[0-9]{4,7}$", "description": f"{LASTS_S[0]} to {LASTS_S[1]}"},
 }
 OWNER = {"type": "string", "maxLength": 512, "pattern": f"^$|{ID_PATTERN}"}
-UPLOAD = told.form(("file", "purpose"), file=told.BYTES, purpose=TEXT, session=OWNER, **AFTER)
+UPLOAD = shapes.form(("file", "purpose"), file=shapes.BYTES, purpose=TEXT, session=OWNER, **AFTER)
 INTO = Parameter(
     "session", "The session that gets the file, made if it is not there; a field of the form says it too.", SessionId
 )
@@ -84,7 +84,7 @@ class FileAgentHandler(SharedHandler):
     def facts(self, file: File, session: str) -> dict[str, Any]:
         return anthropic_file(file) if self.anthropic else openai_file(file, session)
 
-    def listed(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
+    def page_of(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
         """Return a page of ``limit`` files after the file ``after`` (or ``page``) of the query.
 
         If that file was deleted in the meantime, the page starts at the first file, so that a client that deletes
@@ -213,8 +213,10 @@ class FilesHandler(FileAgentHandler):
         if upload is not None:
             upload.close()
 
-    @guarded("write")
-    @operation("Upload a file.", told.File | told.AnthropicFile, body=UPLOAD, query=(INTO, HOUSE), errors=(404, 507))
+    @guard("write")
+    @operation(
+        "Upload a file.", shapes.File | shapes.AnthropicFile, body=UPLOAD, query=(INTO, HOUSE), errors=(404, 507)
+    )
     async def post(self) -> None:
         upload = self._upload
         if upload is None:
@@ -250,8 +252,8 @@ class FilesHandler(FileAgentHandler):
             await store.create(key, "" if session else "Uploaded files")
         return key
 
-    @guarded("read")
-    @operation("List files.", told.Files | told.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
+    @guard("read")
+    @operation("List files.", shapes.Files | shapes.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
     async def get(self) -> None:
         """Newest first. With ``session``, only the files of that session, oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
@@ -264,7 +266,7 @@ class FilesHandler(FileAgentHandler):
             listed = [(key, file) for key, file in listed if file.purpose == purpose]
         if self.get_argument("order", "") == "asc" and not session:
             listed = listed[::-1]
-        self.reply(self.listed([self.facts(file, key.id) for key, file in listed], limit))
+        self.reply(self.page_of([self.facts(file, key.id) for key, file in listed], limit))
 
     async def _mine(self) -> frozenset[str] | None:
         """Return the sessions of a kernel; None for a user, who may use all of them."""
@@ -278,14 +280,16 @@ class FilesHandler(FileAgentHandler):
 
 
 class FileHandler(FileAgentHandler):
-    @guarded("read")
-    @operation("A file's facts.", told.File | told.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
+    @guard("read")
+    @operation("A file's facts.", shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
     async def get(self, id: str) -> None:
         key = await self.owner(id, self.get_argument("session", None))
         self.reply(self.facts(await self.registry.file(key, id), key.id))
 
-    @guarded("write")
-    @operation("Delete a file.", told.FileDeleted | told.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,))
+    @guard("write")
+    @operation(
+        "Delete a file.", shapes.FileDeleted | shapes.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,)
+    )
     async def delete(self, id: str) -> None:
         """Delete the file from the named session, or from all sessions of the caller that have it."""
         session = self.get_argument("session", None)
@@ -299,7 +303,7 @@ class FileHandler(FileAgentHandler):
 
 
 class FileContentHandler(FileAgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "A file's bytes.",
         BODY,
@@ -315,24 +319,24 @@ class FileContentHandler(FileAgentHandler):
 class ContainerFilesHandler(FileAgentHandler):
     """The files of a session under the container routes of OpenAI's API."""
 
-    @guarded("read")
-    @operation("List the files of a session.", told.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
+    @guard("read")
+    @operation("List the files of a session.", shapes.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
     async def get(self, session_id: str) -> None:
         key = (await self.services.access.session(self.caller, session_id)).key
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
-        self.reply(self.listed([container_file(file, key.id) for file in await self.registry.files(key)], limit))
+        self.reply(self.page_of([container_file(file, key.id) for file in await self.registry.files(key)], limit))
 
 
 class ContainerFileHandler(FileAgentHandler):
-    @guarded("read")
-    @operation("A file's facts, in a session.", told.ContainerFile, errors=(404,))
+    @guard("read")
+    @operation("A file's facts, in a session.", shapes.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
         key = (await self.services.access.session(self.caller, session_id)).key
         self.reply(container_file(await self.registry.file(key, id), key.id))
 
 
 class ContainerFileContentHandler(FileAgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "A file's bytes, in a session.",
         BODY,

@@ -18,10 +18,10 @@ from agent_kernel.sessions.export.import_export import (
     import_session,
     preview,
 )
-from jupyter_ext.api.http.handler import MAX_BODY, AgentHandler, guarded
+from jupyter_ext.api.http.handler import MAX_BODY, AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body, Id
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import ANY_BYTES, BRANCH, PLACE, Count, Parameter, Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 
@@ -50,7 +50,7 @@ class ExportHandler(AgentHandler):
         """Return None: tornado's own ETag would be a hash over the whole document."""
         return None
 
-    @guarded("read")
+    @guard("read")
     @operation(
         "A session as a document.",
         Raw(MEDIA),
@@ -76,13 +76,13 @@ class ExportHandler(AgentHandler):
 
 
 class ImportHandler(AgentHandler):
-    @guarded("write")
+    @guard("write")
     @operation(
         "Take a document in as a session.",
-        told.Imported,
+        shapes.Imported,
         status=201,
         body=ANY_BYTES,
-        also={200: told.Previewed},
+        also={200: shapes.Previewed},
         query=(
             Parameter(
                 "format",
@@ -101,7 +101,7 @@ class ImportHandler(AgentHandler):
         """The body is the document, at most MAX_BODY bytes. ``preview``: only describe what would be imported.
         ``beside``: import the sidecar beside the notebook instead of the body. ``bind``: bind the notebook to the
         new session."""
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         document, files = await self._document(place)
         format = self.get_argument("format", None)
         async with self.services.import_lock:
@@ -141,15 +141,15 @@ class ImportHandler(AgentHandler):
 
 
 class ClearOutputsHandler(AgentHandler):
-    @guarded("write")
+    @guard("write")
     @operation(
-        "Take out what tools gave back in cells.", told.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409)
+        "Take out what tools gave back in cells.", shapes.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409)
     )
     async def post(self, session_id: str) -> None:
         """Clear the named cells; without any, those whose outputs are missing in the saved notebook."""
         body = self.parse(ClearOutputsBody)
         session = await self.services.access.session(self.caller, session_id)
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         cells = body.cells
         if not cells and place is not None:
             cells = await self.services.cleared_outputs.find_cells(session.key, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.schemas.operation import KERNEL, Parameter, operation
 from jupyter_ext.api.schemas.turns import KernelVariables
 from jupyter_ext.notebooks.notebook_access import LOOK_WITHIN_S, inspection_expression
@@ -12,7 +12,7 @@ BUSY = "The kernel is busy, or does not answer."
 OTHER = "This kernel does not run Python."
 
 
-def listed(text: str) -> list[dict[str, str]]:
+def parse_inspection(text: str) -> list[dict[str, str]]:
     """Parse the lines of an inspection, ``name: summary``. Skips the lines about modules and about omitted
     variables."""
     lines = [line for line in text.splitlines() if not line.startswith(MODULES)]
@@ -25,7 +25,7 @@ def _is_name(text: str) -> bool:
 
 
 class KernelVariablesHandler(AgentHandler):
-    @guarded("execute", kernels=False)
+    @guard("execute", kernels=False)
     @operation(
         "List the variables of a notebook's kernel.",
         KernelVariables,
@@ -51,4 +51,4 @@ class KernelVariablesHandler(AgentHandler):
             found = not told.text.startswith("There is no variable ")
             self.reply({"variables": [{"name": name, "summary": told.text}] if found else [], "problem": ""})
         else:
-            self.reply({"variables": listed(told.text), "problem": ""})
+            self.reply({"variables": parse_inspection(told.text), "problem": ""})

@@ -3,14 +3,14 @@ them."""
 
 from __future__ import annotations
 
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.schemas.operation import Raw, operation
 
 TEXT = Raw(("text/plain", "application/openmetrics-text"))
 
 
 class MetricsHandler(AgentHandler):
-    @guarded("read", kernels=False)
+    @guard("read", kernels=False)
     @operation("The figures of this server, for Prometheus.", TEXT)
     async def get(self) -> None:
         """In the text format of Prometheus, or in the OpenMetrics format if the client accepts it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.schemas.operation import KERNEL, Count, Parameter, operation
 from jupyter_ext.api.schemas.sessions import Meanwhile
 
 
 class MeanwhileHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "What happened in a session since somebody looked.",
         Meanwhile,

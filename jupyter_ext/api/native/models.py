@@ -27,11 +27,11 @@ from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.http.sse import encode
 from jupyter_ext.api.native import model_listing
 from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, PullBody
-from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import PLACE, SESSION, operation
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.services import Services
@@ -76,8 +76,8 @@ def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
 
 
 class ModelsHandler(SharedHandler):
-    @guarded("read")
-    @operation("List models and engines.", told.AnyModels, query=(SESSION, *PLACE), errors=(404,))
+    @guard("read")
+    @operation("List models and engines.", shapes.AnyModels, query=(SESSION, *PLACE), errors=(404,))
     async def get(self) -> None:
         """``data`` lists, in OpenAI's format, the models that requests may name; the other fields are for the panel
         and the notebook."""
@@ -94,28 +94,28 @@ class ModelsHandler(SharedHandler):
                 "models": found,
                 "engines": self.services.runtime.engines.describe_configured(),
                 "engine": engine_to_json(self.services.runtime.engine.info()),
-                "current": await current_engine(self.services, self.caller, await self._asked()),
+                "current": await current_engine(self.services, self.caller, await self._session_of_request()),
                 "mcp_servers": await model_listing.mcp_servers(self.services.runtime),
             }
         )
 
-    async def _asked(self) -> SessionKey | None:
+    async def _session_of_request(self) -> SessionKey | None:
         """Return the named session, or that of the notebook."""
         access, caller = self.services.access, self.caller
         if id := self.get_argument("session", ""):
             return (await access.session(caller, id)).key
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         return await self.services.notebooks.bound_session(caller.namespace, place) if place else None
 
 
 class EngineHandler(AgentHandler):
-    @guarded("write")
+    @guard("write")
     @operation(
         "Choose the engine of a session.",
-        told.EngineChosen,
+        shapes.EngineChosen,
         body=EngineBody,
         query=PLACE,
-        also={202: told.EnginePending},
+        also={202: shapes.EnginePending},
         errors=(404, 409, 507),
         conditions="session, kernel or path says whose engine, unless a kernel asks; model names one or is a URL.",
     )
@@ -123,7 +123,7 @@ class EngineHandler(AgentHandler):
         """Set the engine of a session: of the named one, or of the caller's notebook. A kernel that chooses a URL
         has to wait until a person confirms it in the browser."""
         body, caller, access = self.parse(EngineBody), self.caller, self.services.access
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         if body.session is not None:
             key = (await access.session(caller, body.session)).key
         elif place is not None:
@@ -142,8 +142,8 @@ class EngineHandler(AgentHandler):
 
 
 class ModelHandler(SharedHandler):
-    @guarded("execute")
-    @operation("What a model is and would cost.", told.AnyModel, errors=(404, 409, 502))
+    @guard("execute")
+    @operation("What a model is and would cost.", shapes.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:
         """Describe a model that a request may name, or could after a download. For the id of a model that is not on
         disk, the model hub is queried."""
@@ -185,7 +185,7 @@ def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, An
 
 
 class ModelPullHandler(AgentHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation("Download a model.", body=PullBody, errors=(404, 409, 502), streams=(PULL_EVENT,))
     async def post(self, name: str) -> None:
         """``name`` is a name of the catalog or an id of a model hub. Only data files are downloaded, within the
@@ -202,8 +202,8 @@ async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[by
 
 
 class EngineUnloadHandler(AgentHandler):
-    @guarded("execute")
-    @operation("Give the model's memory back.", told.Unloaded, body=EmptyBody, errors=(409,))
+    @guard("execute")
+    @operation("Give the model's memory back.", shapes.Unloaded, body=EmptyBody, errors=(409,))
     async def post(self) -> None:
         """Free the memory of the model; the next turn loads it again. Models of other engines cannot be unloaded
         here."""
@@ -235,8 +235,8 @@ class ProbeHandler(AgentHandler):
 
 
 class HealthHandler(AgentHandler):
-    @guarded("read")
-    @operation("Whether this server is well.", told.Health)
+    @guard("read")
+    @operation("Whether this server is well.", shapes.Health)
     async def get(self) -> None:
         runtime = self.services.runtime
         store = "ok"

@@ -10,14 +10,14 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.core.events import Event
 from agent_kernel.core.session import Turn
 from agent_kernel.sessions.store.private_store import is_private
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.schemas.operation import SESSION, operation
 from jupyter_ext.api.schemas.turns import Outputs
 from jupyter_ext.turns.stored_events import replay
 
 
 class TurnOutputsHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation("What the cell of a turn would show.", Outputs, query=(SESSION,), errors=(404, 409))
     async def get(self, turn_id: str) -> None:
         """Outputs in the format of notebook files. Conflict while the turn runs, here or on another server."""

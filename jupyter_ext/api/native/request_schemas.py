@@ -18,7 +18,7 @@ from agent_kernel.permissions import Answer
 from agent_kernel.turn.agent import Note, TurnRequest
 from jupyter_ext.api.dialects.extension_fields import Bias, Effort, Penalty
 from jupyter_ext.api.dialects.functions import JsonSchema, WebSearchOptions
-from jupyter_ext.api.native.client_messages import MAX_MESSAGES, Base64, MessageBody, carried
+from jupyter_ext.api.native.client_messages import MAX_MESSAGES, Base64, MessageBody, read_messages
 from jupyter_ext.api.schemas.operation import ID_PATTERN
 
 Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})
@@ -174,7 +174,7 @@ class TurnBody(Body):
 
     @field_validator("media")
     @classmethod
-    def seen(cls, media: list[MediumBody]) -> list[MediumBody]:
+    def check_visible(cls, media: list[MediumBody]) -> list[MediumBody]:
         if unseen := [medium.mime for medium in media if not is_visible_media(medium.mime)]:
             raise ValueError(f"no model is shown {unseen[0]}; send images (PNG, JPEG, GIF, WebP) or videos")
         if sum(len(medium.data) for medium in media) > MAX_PICTURES_BYTES:
@@ -185,7 +185,9 @@ class TurnBody(Body):
 
     @model_validator(mode="after")
     def says_something(self) -> TurnBody:
-        self._carried = carried(self.messages, MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media))
+        self._carried = read_messages(
+            self.messages, MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media)
+        )
         silent = not self._carried or self._carried[-1].role not in ("user", "tool")
         if not self.prompt and silent and not self.replaces:
             raise ValueError("say something: a prompt, or messages that end with the user's or with results of tools")
@@ -349,7 +351,7 @@ class DescribeBody(Body):
             raise ValueError("name what to change: title, tags, metadata or context")
         return self
 
-    def described(self) -> SessionUpdate:
+    def to_update(self) -> SessionUpdate:
         return SessionUpdate(self.title, None if self.tags is None else tuple(self.tags), self.metadata, self.context)
 
 

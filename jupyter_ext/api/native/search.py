@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import EmptyBody
 from jupyter_ext.api.native.sessions import brief
 from jupyter_ext.api.schemas.operation import PLACE, Parameter, limit, operation
@@ -27,7 +27,7 @@ Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
 
 
 class SearchHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "Search in what was said.",
         Found,
@@ -60,7 +60,7 @@ class SearchHandler(AgentHandler):
         hits = await self.services.runtime.store.search(self.caller.namespace, query)
         seconds = round(time.perf_counter() - started, 4)
         searched = "all" if query.sessions is None else "own"
-        self.reply({"hits": [await self._told(hit) for hit in hits], "searched": searched, "seconds": seconds})
+        self.reply({"hits": [await self._hit_to_json(hit) for hit in hits], "searched": searched, "seconds": seconds})
 
     async def _notebook(self) -> tuple[str, str]:
         """Return (contents root, path) for a search of one notebook, else empty strings."""
@@ -86,7 +86,7 @@ class SearchHandler(AgentHandler):
         except (ValueError, OverflowError, OSError):
             raise InvalidRequest(f"{name} is a date such as 2026-01-31, not {raw[:40]!r}.") from None
 
-    async def _told(self, hit: SearchHit) -> dict[str, Any]:
+    async def _hit_to_json(self, hit: SearchHit) -> dict[str, Any]:
         return {
             "session": brief(hit.session),
             "score": round(hit.score, 4),
@@ -96,7 +96,7 @@ class SearchHandler(AgentHandler):
 
 
 class SearchAccessHandler(AgentHandler):
-    @guarded("write")
+    @guard("write")
     @operation(
         "Whether the caller may search everything; a kernel asks for it.", Granted, body=EmptyBody, also={202: Pending}
     )

@@ -18,11 +18,11 @@ from agent_kernel.core.session import Item, Session, SessionKey, new_id
 from agent_kernel.sessions.export.import_export import export_session, import_session
 from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.store.private_store import is_private, private_id
-from jupyter_ext.api.http.etag import etag, seen_revision
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.etag import etag, read_if_match
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.api.responses.live_responses import responses_of
-from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
 from jupyter_ext.turns.turns import session_busy
 
@@ -75,10 +75,10 @@ def item_to_json(item: Item) -> dict[str, Any]:
 
 
 class SessionsHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "List sessions.",
-        told.Sessions,
+        shapes.Sessions,
         query=(
             limit(LISTED, MAX_LISTED),
             Parameter("name", "Only those that have this in title, tags or id."),
@@ -91,7 +91,7 @@ class SessionsHandler(AgentHandler):
         session. ``name``: only sessions with this text in title, tags or id, case-insensitive."""
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         name = self.get_argument("name", "").casefold()
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         bound = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         found = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
         named = [session for session in found if name in names_of(session)]
@@ -101,10 +101,10 @@ class SessionsHandler(AgentHandler):
                 body["notebooks"] = await self.services.notebooks.paths(session.key)
         self.reply({"sessions": listed})
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Make a session, or find the one with this id.",
-        told.BoundSession,
+        shapes.BoundSession,
         status=201,
         body=SessionBody,
         query=PLACE,
@@ -112,8 +112,8 @@ class SessionsHandler(AgentHandler):
     )
     async def post(self) -> None:
         body = self.parse(SessionBody)
-        place = await self.queried_place()
-        key = SessionKey(self.caller.namespace, body.id or await self._made(body, place))
+        place = await self.find_queried_place()
+        key = SessionKey(self.caller.namespace, body.id or await self._create(body, place))
         await self.services.access.claim_id(self.caller, key.id)
         session = await self.services.runtime.store.create(key, body.title)
         bound = body.bind and place is not None
@@ -121,7 +121,7 @@ class SessionsHandler(AgentHandler):
             await self.services.notebooks.bind(key, place)
         self.reply({**session_to_json(session), "bound": bound}, 201)
 
-    async def _made(self, body: SessionBody, place: str | None) -> str:
+    async def _create(self, body: SessionBody, place: str | None) -> str:
         """Return an id for a new session. A notebook with a private session gets another private one unless the
         request says otherwise."""
         private = body.private
@@ -136,8 +136,8 @@ class SessionHandler(AgentHandler):
         """Return None: the ETag is set where a session is sent; tornado's own would be a hash of the body."""
         return None
 
-    @guarded("read")
-    @operation("What a session is.", told.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
+    @guard("read")
+    @operation("What a session is.", shapes.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
     async def get(self, session_id: str) -> None:
         """The facts of the session, and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
         omits the history; another format returns the history in that format, without the facts."""
@@ -159,10 +159,10 @@ class SessionHandler(AgentHandler):
         # Joined as bytes: the history may be large, and is JSON already.
         self.finish(json.dumps(body).encode()[:-1] + b"," + written.document[1:])
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Replace a session, or make it, from a document.",
-        told.Replaced,
+        shapes.Replaced,
         body=Raw(("application/json",), DOCUMENT),
         query=(IF_MATCH,),
         errors=(404, 409, 507),
@@ -177,7 +177,7 @@ class SessionHandler(AgentHandler):
         made = await self.services.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
         try:
-            async with self.services.revision_locks.change(key, seen_revision(self), "cleared"):
+            async with self.services.revision_locks.change(key, read_if_match(self), "cleared"):
                 await self._put(key, body)
         except AgentKernelError:
             if made and self.caller.kernel:
@@ -198,10 +198,10 @@ class SessionHandler(AgentHandler):
         if self.services.turns.of_session(key) is None:  # a turn that began meanwhile has its work directory
             await self.services.runtime.sandbox.close(key, remove=True)
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Rename, tag or describe a session.",
-        told.Session,
+        shapes.Session,
         body=DescribeBody,
         query=(IF_MATCH,),
         errors=(404, 409, 507),
@@ -211,18 +211,18 @@ class SessionHandler(AgentHandler):
         body = self.parse(DescribeBody)
         session = await self.services.access.session(self.caller, session_id)
         what = "described" if body.title is None else "title"
-        async with self.services.revision_locks.change(session.key, seen_revision(self), what):
-            changed = await self.services.runtime.store.describe(session.key, body.described())
+        async with self.services.revision_locks.change(session.key, read_if_match(self), what):
+            changed = await self.services.runtime.store.describe(session.key, body.to_update())
         await self.services.sidecars.touch(session.key)
         self.set_header("ETag", etag(changed.revision))
         self.reply(session_to_json(changed))
 
-    @guarded("write")
-    @operation("Delete a session.", told.Deleted, query=(IF_MATCH,), errors=(409,))
+    @guard("write")
+    @operation("Delete a session.", shapes.Deleted, query=(IF_MATCH,), errors=(409,))
     async def delete(self, session_id: str) -> None:
         """Idempotent: deleting a session that does not exist succeeds. The session's sandbox and work directory are
         deleted too."""
-        deleted, revision = False, seen_revision(self)
+        deleted, revision = False, read_if_match(self)
         with contextlib.suppress(SessionNotFound):
             session = await self.services.access.session(self.caller, session_id)
             async with self.services.revision_locks.change(session.key, revision, "deleted"):
@@ -236,22 +236,22 @@ class SessionHandler(AgentHandler):
 
 
 class SessionClearHandler(AgentHandler):
-    @guarded("write")
-    @operation("Forget all turns of a session.", told.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    @guard("write")
+    @operation("Forget all turns of a session.", shapes.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, seen_revision(self), "cleared"):
+        async with self.services.revision_locks.change(session.key, read_if_match(self), "cleared"):
             await self.services.runtime.store.clear(session.key)
         await self.services.sidecars.touch(session.key)
         self.reply(session_to_json(await self.services.access.session(self.caller, session_id)))
 
 
 class SessionItemsHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "The messages of a session, as they are kept.",
-        told.Items,
+        shapes.Items,
         query=(Parameter("limit", "How many at most, the newest ones; without it all.", Count), BRANCH),
         errors=(404,),
     )
@@ -270,7 +270,7 @@ class SessionItemsHandler(AgentHandler):
 
 
 class BlobHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
         """Bytes without a media type, so that a browser runs nothing that a model made in this origin."""

@@ -12,11 +12,11 @@ from pydantic import Field
 from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.import_export import import_session, preview
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.import_export import preview_to_json
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.native.sessions import session_to_json
-from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import ARRIVING, sidecar_note
@@ -32,10 +32,10 @@ class ArrivalBody(Body):
 
 
 class BesideHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "What lies beside a notebook.",
-        told.Beside,
+        shapes.Beside,
         query=PLACE,
         errors=(404,),
         conditions=NOTEBOOK_NAMED,
@@ -60,10 +60,10 @@ class BesideHandler(AgentHandler):
             }
         )
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Take in the conversation that lies beside a notebook.",
-        told.Arrived,
+        shapes.Arrived,
         status=201,
         body=ArrivalBody,
         query=PLACE,
@@ -93,7 +93,7 @@ class BesideHandler(AgentHandler):
         self.reply({**session_to_json(come.session), "bound": True, "preview": preview_to_json(come.preview)}, 201)
 
     async def _place(self) -> str:
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("Name the notebook (path, or a kernel that has one).")
         found: str = place

@@ -14,8 +14,8 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills.package import MAX_BYTES, BytesFile, PackageEntry, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill, Version
 from jupyter_ext.api.dialects.handler import SharedHandler
-from jupyter_ext.api.http.handler import guarded
-from jupyter_ext.api.schemas import files as told
+from jupyter_ext.api.http.handler import guard
+from jupyter_ext.api.schemas import files as shapes
 from jupyter_ext.api.schemas.operation import Parameter, operation
 
 ZIP = b"PK\x03\x04"
@@ -24,8 +24,8 @@ FIRST = "skills-2025-10-02"
 OVERHEAD = 1 << 20
 """Bytes of an upload in addition to its files."""
 PACKED = "The files are those of one skill, with its SKILL.md."
-PACKAGE = told.form(
-    ("files",), files={"type": "array", "items": told.BYTES, "description": "A zip, or the files of one."}
+PACKAGE = shapes.form(
+    ("files",), files={"type": "array", "items": shapes.BYTES, "description": "A zip, or the files of one."}
 )
 SHAPE = (
     Parameter("source", "Given, the answer is of Anthropic's shape; anthropic: theirs, of which none are here."),
@@ -104,10 +104,10 @@ class SkillUpload(SharedHandler):
         headers = self.request.headers
         return FIRST in headers.get("anthropic-beta", "") or "anthropic-version" not in headers
 
-    def shown(self, skill: Skill) -> dict[str, Any]:
+    def to_json(self, skill: Skill) -> dict[str, Any]:
         return custom_to_json(skill, first=self.first) if self.anthropic else skill_to_json(skill)
 
-    def shown_version(self, version: Version) -> dict[str, Any]:
+    def version_body(self, version: Version) -> dict[str, Any]:
         return custom_version_to_json(version) if self.anthropic else version_to_json(version)
 
     def reply_list(self, found: list[dict[str, Any]]) -> None:
@@ -117,7 +117,7 @@ class SkillUpload(SharedHandler):
             first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
             self.reply({"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": False})
 
-    async def added(self, id: str = "") -> Skill:
+    async def add_upload(self, id: str = "") -> Skill:
         """Store the uploaded skill. Raises InvalidRequest, NotFound, QuotaExceeded."""
         files = [file for field in FIELDS for file in self.request.files.get(field, [])]
         if not files:
@@ -135,30 +135,35 @@ class SkillUpload(SharedHandler):
 
 
 class SkillsHandler(SkillUpload):
-    @guarded("read")
-    @operation("List skills.", told.Skills | told.CustomSkills, query=SHAPE)
+    @guard("read")
+    @operation("List skills.", shapes.Skills | shapes.CustomSkills, query=SHAPE)
     async def get(self) -> None:
         """``source=anthropic`` returns an empty list: no skill of Anthropic is stored here."""
         theirs = self.get_argument("source", "") == "anthropic"
         found = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)
-        self.reply_list([self.shown(skill) for skill in found])
+        self.reply_list([self.to_json(skill) for skill in found])
 
-    @guarded("write", kernels=False)
+    @guard("write", kernels=False)
     @operation(
-        "Bring a skill.", told.Skill | told.CustomSkill, body=PACKAGE, query=SHAPE, errors=(422, 507), conditions=PACKED
+        "Bring a skill.",
+        shapes.Skill | shapes.CustomSkill,
+        body=PACKAGE,
+        query=SHAPE,
+        errors=(422, 507),
+        conditions=PACKED,
     )
     async def post(self) -> None:
-        self.reply(self.shown(await self.added()))
+        self.reply(self.to_json(await self.add_upload()))
 
 
 class SkillHandler(SkillUpload):
-    @guarded("read")
-    @operation("A skill.", told.Skill | told.CustomSkill, query=SHAPE, errors=(404,))
+    @guard("read")
+    @operation("A skill.", shapes.Skill | shapes.CustomSkill, query=SHAPE, errors=(404,))
     async def get(self, id: str) -> None:
-        self.reply(self.shown(await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)))
+        self.reply(self.to_json(await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)))
 
-    @guarded("write", kernels=False)
-    @operation("Delete a skill.", told.SkillDeleted | told.CustomSkillDeleted, query=SHAPE, errors=(404,))
+    @guard("write", kernels=False)
+    @operation("Delete a skill.", shapes.SkillDeleted | shapes.CustomSkillDeleted, query=SHAPE, errors=(404,))
     async def delete(self, id: str) -> None:
         await asyncio.to_thread(self.services.runtime.skills.delete, self.caller.namespace, id)
         openai = {"id": id, "object": "skill.deleted", "deleted": True}
@@ -166,25 +171,25 @@ class SkillHandler(SkillUpload):
 
 
 class SkillVersionsHandler(SkillUpload):
-    @guarded("read")
+    @guard("read")
     @operation(
-        "List the versions of a skill.", told.SkillVersions | told.CustomSkillVersions, query=SHAPE, errors=(404,)
+        "List the versions of a skill.", shapes.SkillVersions | shapes.CustomSkillVersions, query=SHAPE, errors=(404,)
     )
     async def get(self, id: str) -> None:
         skill = await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)
-        self.reply_list([self.shown_version(version) for version in reversed(skill.versions)])
+        self.reply_list([self.version_body(version) for version in reversed(skill.versions)])
 
-    @guarded("write", kernels=False)
+    @guard("write", kernels=False)
     @operation(
         "Bring a new version of a skill.",
-        told.SkillVersion | told.CustomSkillVersion,
+        shapes.SkillVersion | shapes.CustomSkillVersion,
         body=PACKAGE,
         query=SHAPE,
         errors=(404, 422, 507),
         conditions=PACKED,
     )
     async def post(self, id: str) -> None:
-        self.reply(self.shown_version((await self.added(id)).latest))
+        self.reply(self.version_body((await self.add_upload(id)).latest))
 
 
 def _iso(moment: float) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest, TurnNotFound
-from jupyter_ext.api.http.handler import Action, AgentHandler, guarded, words
+from jupyter_ext.api.http.handler import Action, AgentHandler, guard, words
 from jupyter_ext.api.native.request_schemas import Id, Name
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import namespace_of
@@ -107,7 +107,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.begin()
         await self.identify(lambda: JupyterHandler.prepare(self, _redirect_to_login=False))
 
-    @guarded("read", kernels=False)
+    @guard("read", kernels=False)
     @operation("A WebSocket: events of turns, and news of what a page watches.", status=101)
     async def get(self, *args: str) -> None:
         self._check_handshake()
@@ -119,12 +119,12 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.page = PageConnection(Outbox(self._write, self.close))
         self.services.pages.add(self.page, self.close)
         self._looking = asyncio.create_task(self._look_again(), name="may this page still read")
-        self._looking.add_done_callback(self._looked)
+        self._looking.add_done_callback(self._on_check_done)
 
     async def on_message(self, message: str | bytes) -> None:
         about: dict[str, str] = {}
         try:
-            asked = _asked(message)
+            asked = _parse_message(message)
             about = {name: value for name, value in asked.model_dump().items() if isinstance(value, str) and value}
             await self._obey(asked, about)
         except PageGone:
@@ -213,7 +213,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
                 self._send_away()
                 return
 
-    def _looked(self, looking: asyncio.Task[None]) -> None:
+    def _on_check_done(self, looking: asyncio.Task[None]) -> None:
         """Disconnect the page if the check itself failed; the page reconnects and is checked as a new one."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
             self.log.error("whether a page may still read could not be found out", exc_info=error)
@@ -251,7 +251,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             return
 
 
-def _asked(message: str | bytes) -> Asked:
+def _parse_message(message: str | bytes) -> Asked:
     """Parse a message of the page. Raises InvalidRequest."""
     if isinstance(message, bytes):
         raise InvalidRequest("Messages are JSON text, not bytes.")

@@ -7,10 +7,10 @@ from typing import Any
 from agent_kernel.core.session import SessionKey, Summary, Turn
 from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.usage_report import CALLS, account
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.models import current_engine
 from jupyter_ext.api.native.request_schemas import EmptyBody
-from jupyter_ext.api.schemas import sessions as told
+from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.turns.turns import session_busy
 
@@ -24,16 +24,16 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
 
 
 class CompactHandler(AgentHandler):
-    @guarded("read")
-    @operation("List the summaries of a session.", told.Summaries, errors=(404,))
+    @guard("read")
+    @operation("List the summaries of a session.", shapes.Summaries, errors=(404,))
     async def get(self, session_id: str) -> None:
         """The summaries in use on the current branch, oldest first."""
         session = await self.services.access.session(self.caller, session_id)
         made = await self.services.runtime.store.summaries(session.key)
         self.reply({"summaries": [summary_to_json(summary) for summary in made]})
 
-    @guarded("execute")
-    @operation("Summarise the older turns for the model.", told.OneSummary, body=EmptyBody, errors=(404, 409, 507))
+    @guard("execute")
+    @operation("Summarise the older turns for the model.", shapes.OneSummary, body=EmptyBody, errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
         """Summarize with the engine of the session's next turn; null if no turns are old enough."""
         self.parse(EmptyBody)
@@ -43,26 +43,26 @@ class CompactHandler(AgentHandler):
         engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
         engine = self.services.turns.meter(engine, key, self.caller.token.id if self.caller.token else "")
         made = await self.services.runtime.afterwards.compact(key, engine)
-        await self._changed(key)
+        await self._notify_change(key)
         self.reply({"summary": summary_to_json(made) if made else None})
 
-    @guarded("write")
-    @operation("Take the newest summary back.", told.OneSummary, errors=(404,))
+    @guard("write")
+    @operation("Take the newest summary back.", shapes.OneSummary, errors=(404,))
     async def delete(self, session_id: str) -> None:
         """Remove the newest summary; null if there was none."""
         key = (await self.services.access.session(self.caller, session_id)).key
         undone = await self.services.runtime.afterwards.compactor.undo(key)
-        await self._changed(key)
+        await self._notify_change(key)
         self.reply({"summary": summary_to_json(undone) if undone else None})
 
-    async def _changed(self, key: SessionKey) -> None:
+    async def _notify_change(self, key: SessionKey) -> None:
         self.services.notifications.on_session_changed(key, "compacted")
         await self.services.sidecars.touch(key)
 
 
 class UsageHandler(AgentHandler):
-    @guarded("read")
-    @operation("What the turns of a session cost.", told.Usage, errors=(404,))
+    @guard("read")
+    @operation("What the turns of a session cost.", shapes.Usage, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
         cost = (await account(self.services.runtime.store, [session])).to_json()
@@ -73,10 +73,10 @@ class UsageHandler(AgentHandler):
         context (``window``, 0 if unknown). 0 tokens if none of the newest turns reached the model."""
         window = int((await current_engine(self.services, self.caller, key))["context_length"])
         newest = reversed(await self.services.runtime.store.turns(key, LOOKED_AT))
-        return {"tokens": next((used for turn in newest if (used := _used(turn))), 0), "window": window}
+        return {"tokens": next((used for turn in newest if (used := _context_tokens(turn))), 0), "window": window}
 
 
-def _used(turn: Turn) -> int:
+def _context_tokens(turn: Turn) -> int:
     """For turns that an older release stored without this number, use the turn's usage if it had one round."""
     if "context" in turn.record or CALLS in turn.record:
         return int(turn.record.get("context", 0))

@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.permissions.policy import to_json
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import ToolsBody
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.api.schemas.turns import Tools
@@ -16,7 +16,7 @@ from jupyter_ext.notebooks.bindings import KERNEL
 
 
 class ToolsHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation("What a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409))
     async def post(self) -> None:
         """Resolve the tools for a turn with this body, functions of the client included. No turn is started and no
@@ -40,13 +40,13 @@ class ToolsHandler(AgentHandler):
         gate = services.runtime.gate(body.request())
         self.reply(
             {
-                "tools": [_told(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in found],
+                "tools": [_tool_to_json(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in found],
                 "notes": notes,
             }
         )
 
 
-def _told(spec: ToolSpec, ruling: dict[str, Any]) -> dict[str, Any]:
+def _tool_to_json(spec: ToolSpec, ruling: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": spec.name,
         "label": spec.label or spec.name,

@@ -9,9 +9,9 @@ from typing import Any
 from agent_kernel.core.errors import Forbidden, InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.trusted_folders import TrustedFolder
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import TrustBody
-from jupyter_ext.api.schemas import server as told
+from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 
@@ -21,8 +21,8 @@ def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
 
 
 class TrustHandler(AgentHandler):
-    @guarded("read")
-    @operation("Which folders are trusted.", told.Trust, query=PLACE, errors=(404,))
+    @guard("read")
+    @operation("Which folders are trusted.", shapes.Trust, query=PLACE, errors=(404,))
     async def get(self) -> None:
         """Whether the notebook's folder is trusted; for a person, also all trusted folders."""
         folder, _ = await self._folder(required=False)
@@ -32,13 +32,13 @@ class TrustHandler(AgentHandler):
         told = str(folder) if folder else None
         self.reply({"folder": told, "trusted": here, "folders": [folder_to_json(one) for one in known]})
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Trust the folder of a notebook.",
-        told.Folder,
+        shapes.Folder,
         body=TrustBody,
         query=PLACE,
-        also={202: told.Pending},
+        also={202: shapes.Pending},
         errors=(404,),
         conditions=NOTEBOOK_NAMED,
     )
@@ -56,10 +56,10 @@ class TrustHandler(AgentHandler):
             return
         self.reply(folder_to_json(await asyncio.to_thread(self.services.runtime.trust.add, folder)))
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Trust a folder no more.",
-        told.TrustRemoved,
+        shapes.TrustRemoved,
         query=PLACE,
         errors=(404,),
         conditions=NOTEBOOK_NAMED,
@@ -74,7 +74,7 @@ class TrustHandler(AgentHandler):
 
     async def _folder(self, *, required: bool = True) -> tuple[Path | None, str]:
         """Return the directory of the notebook and its place. Raises InvalidRequest if there is none."""
-        place = await self.queried_place()
+        place = await self.find_queried_place()
         notebook = "" if place is None or place.startswith(KERNEL) else place
         if not notebook and required:
             raise InvalidRequest("Name the notebook (path) or the kernel whose folder this is about.")

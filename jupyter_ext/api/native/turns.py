@@ -12,8 +12,8 @@ from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
-from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.http.sse import encoded
+from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.http.sse import encode_events
 from jupyter_ext.api.native.request_schemas import (
     CLAIM_ACTIONS,
     CancelBody,
@@ -24,7 +24,7 @@ from jupyter_ext.api.native.request_schemas import (
     RenewBody,
     TurnBody,
 )
-from jupyter_ext.api.schemas import turns as told
+from jupyter_ext.api.schemas import turns as shapes
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.kernels import Kernel
@@ -49,14 +49,14 @@ def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
 class TurnsHandler(AgentHandler):
     """``turns``: turns of the session of the caller's notebook."""
 
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "Start a turn.",
-        told.Started,
+        shapes.Started,
         status=202,
         body=TurnBody,
         query=(IDEMPOTENCY_KEY,),
-        also={200: told.Stored},
+        also={200: shapes.Stored},
         errors=(404, 409, 507),
         conditions=SPEAKS,
     )
@@ -66,9 +66,9 @@ class TurnsHandler(AgentHandler):
             body = body.of_session(session_id)
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
         if key is None:
-            begun = await self._begun(body, "")
+            begun = await self._begin(body, "")
         else:
-            found = await self.services.idempotency.start_once(key, lambda turn: self._begun(body, turn))
+            found = await self.services.idempotency.start_once(key, lambda turn: self._begin(body, turn))
             begun = found[1] if found else None
         if begun is None:
             return
@@ -79,7 +79,7 @@ class TurnsHandler(AgentHandler):
         reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
         self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
 
-    async def _begun(self, body: TurnBody, turn_id: str) -> IdempotentStart | None:
+    async def _begin(self, body: TurnBody, turn_id: str) -> IdempotentStart | None:
         """Start the turn; None if a stored answer was shown instead."""
         caller, admission = self.caller, self.services.turn_admission
         if body.rerun == "show":  # a stored answer may do, which no limit counts
@@ -92,9 +92,9 @@ class TurnsHandler(AgentHandler):
         place = await self.services.notebooks.place(kernel.id) if kernel else None
         opened = await admission.open_session(caller, body.session, place, body.request("", "").last_user_text)
         async with admission.removed_if_refused(caller, opened):
-            return await self._begun_in(opened, body, turn_id, kernel, place)
+            return await self._begin_in(opened, body, turn_id, kernel, place)
 
-    async def _begun_in(
+    async def _begin_in(
         self, opened: OpenedSession, body: TurnBody, turn_id: str, kernel: Kernel | None, place: str | None
     ) -> IdempotentStart | None:
         caller, key = self.caller, opened.key
@@ -107,7 +107,11 @@ class TurnsHandler(AgentHandler):
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
         if body.replaces:
             request = await repeat_request(self.services.runtime.store, key, request, body.replaces)
-        if body.rerun == "show" and body.page in ("", "none") and await self._shown(key, request, body.alive, notebook):
+        if (
+            body.rerun == "show"
+            and body.page in ("", "none")
+            and await self._reply_stored_answer(key, request, body.alive, notebook)
+        ):
             return None
         again = await self._why_again(key, request) if body.rerun == "show" and request.cell else None
         order = TurnSpec(
@@ -134,7 +138,9 @@ class TurnsHandler(AgentHandler):
         why = await self.services.turn_versions.explain_rerun(key, request.cell, asked, parts)
         return {"reason": why[0], "turn": why[1]} if why else None
 
-    async def _shown(self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None) -> bool:
+    async def _reply_stored_answer(
+        self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None
+    ) -> bool:
         """Answer with the stored turn if it is still valid, without calling a model."""
         runtime, versions = self.services.runtime, self.services.turn_versions
         asked = fingerprint(request, runtime.engines.get(request.model).info().model)
@@ -152,10 +158,10 @@ class TurnsHandler(AgentHandler):
 class SessionTurnsHandler(TurnsHandler):
     """``sessions/{id}/turns``."""
 
-    @guarded("read")
+    @guard("read")
     @operation(
         "List the turns of a session, with their events.",
-        told.Turns,
+        shapes.Turns,
         query=(limit(LISTED, MAX_LISTED), Parameter("before", "The turn before which they lie.")),
         errors=(404,),
     )
@@ -169,13 +175,13 @@ class SessionTurnsHandler(TurnsHandler):
 
 
 class TurnHandler(AgentHandler):
-    @guarded("read")
-    @operation("How a turn is doing.", told.State, query=(SESSION,), errors=(404,))
+    @guard("read")
+    @operation("How a turn is doing.", shapes.State, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         try:
             turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
-            await self._stored(turn_id)
+            await self._reply_stored_turn(turn_id)
             return
         end = turn.log.finished
         self.reply(
@@ -190,7 +196,7 @@ class TurnHandler(AgentHandler):
             }
         )
 
-    async def _stored(self, turn_id: str) -> None:
+    async def _reply_stored_turn(self, turn_id: str) -> None:
         turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         self.reply(
             {
@@ -206,7 +212,7 @@ class TurnHandler(AgentHandler):
 
 
 class TurnEventsHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "Follow a turn.",
         streams=TURN_EVENTS,
@@ -224,11 +230,11 @@ class TurnEventsHandler(AgentHandler):
         with contextlib.suppress(TurnNotFound):
             if not kept:
                 live = await self.services.access.turn(self.caller, turn_id)
-                await self.stream(encoded(live.log.follow(after)))
+                await self.stream(encode_events(live.log.follow(after)))
                 return
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         self.set_header("X-Agent-Stored", "1")  # the numbers of these events are not those of the log
-        await self.stream(encoded(replay(self.services.runtime.store, stored, after, media=kept)))
+        await self.stream(encode_events(replay(self.services.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:
         """The query takes precedence: a browser repeats the Last-Event-ID of an earlier connection by itself."""
@@ -238,8 +244,8 @@ class TurnEventsHandler(AgentHandler):
 
 
 class TurnCancelHandler(AgentHandler):
-    @guarded("execute")
-    @operation("Stop a turn.", told.Ended, body=CancelBody, query=(SESSION,), errors=(404,))
+    @guard("execute")
+    @operation("Stop a turn.", shapes.Ended, body=CancelBody, query=(SESSION,), errors=(404,))
     async def post(self, turn_id: str) -> None:
         body = self.parse(CancelBody)
         try:
@@ -252,10 +258,10 @@ class TurnCancelHandler(AgentHandler):
 
 
 class ClaimsHandler(AgentHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "Claim a call that a client is to run, or decline it.",
-        told.Claimed | told.Declined,
+        shapes.Claimed | shapes.Declined,
         body=ClaimBody,
         errors=(404, 409),
     )
@@ -273,10 +279,10 @@ class ClaimsHandler(AgentHandler):
 
 
 class ClaimHandler(AgentHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "Renew a claim, send output, or hand the result over.",
-        told.Nothing,
+        shapes.Nothing,
         body=RenewBody | OutputBody | FinishBody,
         errors=(404, 409),
     )

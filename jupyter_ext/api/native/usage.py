@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from jupyter_ext.api.http.handler import AgentHandler, guarded
-from jupyter_ext.api.schemas import usage as told
+from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.schemas import usage as shapes
 from jupyter_ext.api.schemas.operation import operation
 
 
 class LimitsHandler(AgentHandler):
-    @guarded("read")
-    @operation("The limits of the caller, and how much of them is used.", told.Used)
+    @guard("read")
+    @operation("The limits of the caller, and how much of them is used.", shapes.Used)
     async def get(self) -> None:
         token = self.caller.token
         self.reply(await self.services.user_limits.state(self.caller.namespace, token.id if token else ""))

@@ -11,9 +11,9 @@ from agent_kernel.core.errors import Forbidden
 from agent_kernel.core.session import SessionKey
 from agent_kernel.tools.code.python import SANDBOXED
 from agent_kernel.tools.code.rebuild_variables import RebuildResult, RebuildStep, find_rebuild_steps, rebuild
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body
-from jupyter_ext.api.schemas import turns as told
+from jupyter_ext.api.schemas import turns as shapes
 from jupyter_ext.api.schemas.operation import Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.turns.turns import session_busy
@@ -38,8 +38,8 @@ def piece_to_json(piece: RebuildStep) -> dict[str, Any]:
 
 
 class VariablesHandler(AgentHandler):
-    @guarded("read")
-    @operation("List the variables of a session's sandbox.", told.Variables, errors=(404,))
+    @guard("read")
+    @operation("List the variables of a session's sandbox.", shapes.Variables, errors=(404,))
     async def get(self, session_id: str) -> None:
         """Names, types and shapes; ``lost`` says why there are none any more."""
         key = (await self.services.access.session(self.caller, session_id)).key
@@ -50,7 +50,7 @@ class VariablesHandler(AgentHandler):
 
 
 class VariableHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
     async def get(self, session_id: str, name: str) -> None:
         """A copy as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` describe them. Code
@@ -66,8 +66,8 @@ class VariableHandler(AgentHandler):
 class RebuildHandler(AgentHandler):
     _running: asyncio.Task[RebuildResult] | None = None
 
-    @guarded("execute")
-    @operation("Make variables again that are gone.", told.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
+    @guard("execute")
+    @operation("Make variables again that are gone.", shapes.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
     async def post(self, session_id: str) -> None:
         """Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
         effects besides computing. The answer comes when the code has ended; closing the connection stops it."""

@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Any
 
 from agent_kernel.core.session import MAX_ID
-from jupyter_ext.api.http.allowed_methods import GUARD, guarded_verbs
+from jupyter_ext.api.http.allowed_methods import GUARD, list_verbs
 from jupyter_ext.api.openapi.examples import examples
-from jupyter_ext.api.openapi.limits import LIMITS, told
+from jupyter_ext.api.openapi.limits import LIMITS, describe_limits
 from jupyter_ext.api.openapi.schemas import Schemas
 from jupyter_ext.api.schemas.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
 
@@ -73,7 +73,7 @@ class RouteMethod:
         return self.path.split("/")[1].partition(".")[0]
 
     @property
-    def told(self) -> Operation | None:
+    def operation(self) -> Operation | None:
         return operation_of(self.run)
 
 
@@ -81,7 +81,7 @@ def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[Rout
     """Every verb of every route, in their order."""
     for route, handler in routes:
         path = route.removeprefix(prefix)
-        for method in guarded_verbs(handler):
+        for method in list_verbs(handler):
             yield RouteMethod(path, tuple(GROUP.findall(path)), method, handler, getattr(handler, method))
 
 
@@ -101,7 +101,7 @@ def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str,
             "title": "agent-kernel",
             "version": version,
             "summary": "Agents, sessions, files and permissions of a Jupyter server.",
-            "description": told(),
+            "description": describe_limits(),
         },
         "servers": [{"url": url}],
         "tags": [{"name": tag} for tag in dict.fromkeys(verb.tag for verb in found)],
@@ -119,18 +119,18 @@ class Document:
     paths: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def gather(self, verb: RouteMethod) -> None:
-        told = _told(verb)
+        told = _operation_of(verb)
         if told.body is not None and not isinstance(told.body, Raw):
             self.schemas.want(told.body, sent=True)
         for reply in (told.reply, *told.also.values(), *told.streams):
             if reply is not None and not isinstance(reply, Raw):
-                self.schemas.want(resolved(reply))
+                self.schemas.want(resolve_type(reply))
         for parameter in told.query:
             self.schemas.want(parameter.kind, sent=True)
         self.schemas.want(verb.handler.error_shape)
 
     def add(self, verb: RouteMethod) -> None:
-        told = _told(verb)
+        told = _operation_of(verb)
         action, kernels = getattr(verb.run, GUARD)
         entry: dict[str, Any] = {
             "operationId": verb.id,
@@ -177,7 +177,7 @@ class Document:
         replies = {told.status: told.reply, **told.also}
         responses = {str(status): self._response(status, reply) for status, reply in replies.items()}
         if told.streams:
-            kinds = [self.schemas.of(resolved(kind)) for kind in told.streams]
+            kinds = [self.schemas.of(resolve_type(kind)) for kind in told.streams]
             schema = _event(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
             responses[str(told.status)].setdefault("content", {})[EVENT_STREAM] = {"schema": schema}
         beyond = OF_BODIES if told.body is not None else ()
@@ -192,10 +192,10 @@ class Document:
             return described
         if isinstance(reply, Raw):
             return {**described, "content": _content(reply)}
-        return {**described, "content": {JSON: {"schema": self.schemas.of(resolved(reply))}}}
+        return {**described, "content": {JSON: {"schema": self.schemas.of(resolve_type(reply))}}}
 
 
-def resolved(reply: Any) -> Any:
+def resolve_type(reply: Any) -> Any:
     """A type, or the one that ``package.module:Name`` names: imported here and nowhere before. Those of OpenAI's and
     Anthropic's packages are an object of any kind where these are not installed: what is answered is the same."""
     if not isinstance(reply, str):
@@ -207,8 +207,8 @@ def resolved(reply: Any) -> Any:
         return dict[str, Any]
 
 
-def _told(verb: RouteMethod) -> Operation:
-    told = verb.told
+def _operation_of(verb: RouteMethod) -> Operation:
+    told = verb.operation
     if told is None:
         raise LookupError(f"{verb.method.upper()} {verb.template} says nothing of itself: give it an operation(...).")
     return told

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from agent_kernel.core.version import __version__
-from jupyter_ext.api.http.handler import AgentHandler, guarded
+from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.http.lazy_handlers import load_class
 from jupyter_ext.api.openapi.document import document
 from jupyter_ext.api.openapi.html_page import STYLE_HASH, page
@@ -18,10 +18,10 @@ PREFIX = "/agent/v1"
 
 
 class OpenApiHandler(AgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation("This document.", dict[str, Any])
     async def get(self) -> None:
-        self.finish(await asyncio.to_thread(_written, self.base_url))
+        self.finish(await asyncio.to_thread(_document_bytes, self.base_url))
 
     @staticmethod
     @functools.cache
@@ -39,17 +39,17 @@ class DocsHandler(AgentHandler):
     def content_security_policy(self) -> str:
         return f"{super().content_security_policy}; style-src '{STYLE_HASH}'"
 
-    @guarded("read")
+    @guard("read")
     @operation("This document as a page.", Raw(("text/html",)))
     async def get(self) -> None:
-        self.finish(await asyncio.to_thread(_shown, self.base_url), set_content_type="text/html; charset=utf-8")
+        self.finish(await asyncio.to_thread(_document_page, self.base_url), set_content_type="text/html; charset=utf-8")
 
 
 @functools.cache
-def _written(base_url: str) -> bytes:
+def _document_bytes(base_url: str) -> bytes:
     return json.dumps(OpenApiHandler.document(base_url), ensure_ascii=False).encode()
 
 
 @functools.cache
-def _shown(base_url: str) -> str:
+def _document_page(base_url: str) -> str:
     return page(OpenApiHandler.document(base_url))

@@ -44,5 +44,5 @@ of files have a limit of their own.
 """
 
 
-def told() -> str:
+def describe_limits() -> str:
     return WORDS

@@ -49,9 +49,9 @@ class Schemas:
         made, shared = TypeAdapter.json_schemas(list(self._wanted.values()), ref_template=REFS)
         found = shared.get("$defs", {})
         names = _short_names(found)
-        self._made = {key: _renamed(schema, names) for key, schema in made.items()}
+        self._made = {key: _rename_references(schema, names) for key, schema in made.items()}
         for name, schema in sorted(found.items()):
-            self.definitions[names[name]] = {**_renamed(schema, names), "title": names[name]}
+            self.definitions[names[name]] = {**_rename_references(schema, names), "title": names[name]}
 
     def of(self, kind: Any, *, sent: bool = False) -> dict[str, Any]:
         return self._made[_key(kind, sent)]
@@ -93,10 +93,10 @@ def _word(module: str) -> str:
     return module.title().replace("_", "")
 
 
-def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+def _rename_references(schema: Any, names: Mapping[str, str]) -> Any:
     """With references by these names, and without the titles that pydantic makes of the names of fields."""
     if isinstance(schema, list):
-        return [_renamed(item, names) for item in schema]
+        return [_rename_references(item, names) for item in schema]
     if isinstance(schema, str):
         return _reference(schema, names)
     if not isinstance(schema, dict):
@@ -104,11 +104,11 @@ def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            made[key] = {name: _renamed(field, names) for name, field in value.items()}
+            made[key] = {name: _rename_references(field, names) for name, field in value.items()}
         elif key in VALUES:
             made[key] = value
         elif key != "title":
-            made[key] = _renamed(value, names)
+            made[key] = _rename_references(value, names)
     return made
 
 

@@ -34,7 +34,7 @@ from jupyter_ext.api.responses.output import (
     Said,
     ShellRun,
     Thought,
-    handed,
+    call_for_client,
 )
 from jupyter_ext.api.responses.resource import ResponseFacts, fault_of, usage_of
 
@@ -74,7 +74,7 @@ class ResponsesCodec:
         return [self._event(kind, {"response": self._resource}) for kind in ("response.created", then)]
 
     def feed(self, event: Event) -> Iterator[Frame]:
-        for kind, body in self._told(event):
+        for kind, body in self._translate(event):
             yield self._event(kind, body)
         if isinstance(event.body, TurnFinished):
             yield DONE
@@ -83,7 +83,7 @@ class ResponsesCodec:
         number, self._number = self._number, self._number + 1
         return Frame({"type": kind, "sequence_number": number, **body}, kind)
 
-    def _told(self, event: Event) -> Iterator[Said]:
+    def _translate(self, event: Event) -> Iterator[Said]:
         body = event.body
         match body:
             case TextDelta(text):
@@ -91,14 +91,14 @@ class ResponsesCodec:
             case ReasoningDelta(text):
                 yield from self._reasoning(text)
             case TurnStarted():
-                yield from self._started()
+                yield from self._start()
             case ContextBuilt():
-                yield from self._written("completed")
+                yield from self._end_text("completed")
             case AnswerLogprobs(tokens):
                 self._logprobs(tokens)
             case CallReturned():
-                yield from self._written("completed")
-                yield from handed(self._output, body, self.facts.namespaces)
+                yield from self._end_text("completed")
+                yield from call_for_client(self._output, body, self.facts.namespaces)
             case TurnFinished():
                 yield from self._end(body)
             case _:
@@ -109,12 +109,12 @@ class ResponsesCodec:
         run: Ran | None = None
         match body:
             case CallStarted():
-                yield from self._written("completed", between=True)
+                yield from self._end_text("completed", between=True)
                 if (kind := RUNS.get(body.name)) is not None and (kind is not ShellRun or self.facts.shell):
                     run = self._runs[body.call] = kind(self._output, body)
                     yield from run.begin()
             case CallOutput() if body.call in self._runs:
-                yield from self._runs[body.call].heard(body)
+                yield from self._runs[body.call].add_output(body)
             case CallFinished():
                 run = self._runs.pop(body.call, None)
             case FileProduced(_, file):
@@ -126,21 +126,21 @@ class ResponsesCodec:
         if isinstance(body, CallFinished) and run is not None:
             yield from run.end(body)
 
-    def _started(self) -> Iterator[Said]:
+    def _start(self) -> Iterator[Said]:
         if self._resource["status"] == "queued":
             self._resource = self.facts.resource("in_progress")
             yield "response.in_progress", {"response": self._resource}
 
     def _text(self, text: str) -> Iterator[Said]:
         if self._answer is None:
-            yield from self._written("completed")
+            yield from self._end_text("completed")
             self._answer = AnswerText(self._output)
             yield from self._answer.begin()
         yield from self._answer.say(text)
 
     def _reasoning(self, text: str) -> Iterator[Said]:
         if self._thought is None:
-            yield from self._written("completed")
+            yield from self._end_text("completed")
             self._thought = Thought(self._output)
             yield from self._thought.begin()
         yield from self._thought.say(text)
@@ -150,7 +150,7 @@ class ResponsesCodec:
             return
         self._answer.tokens += [token_logprob(token) for token in tokens]
 
-    def _written(self, status: str, *, between: bool = False) -> Iterator[Said]:
+    def _end_text(self, status: str, *, between: bool = False) -> Iterator[Said]:
         """Ends the text that is being written. ``between``: calls that run here follow."""
         thought, self._thought = self._thought, None
         yield from thought.end(status) if thought is not None else ()
@@ -158,21 +158,21 @@ class ResponsesCodec:
         if answer is None:
             return
         if between:
-            answer.said_between()
+            answer.mark_commentary()
         else:
             answer.files, self._files = self._files, []
         yield from answer.end(status)
 
     def _end(self, end: TurnFinished) -> Iterator[Said]:
         status = _status_of(end)
-        yield from self._written("completed" if status == "completed" else "incomplete")
+        yield from self._end_text("completed" if status == "completed" else "incomplete")
         for run in self._runs.values():
             yield from run.end(None)
         self._runs.clear()
         if self._files and end.finish != "calls" and status in ("completed", "incomplete"):
             self._answer = AnswerText(self._output)  # files that no text follows have to be cited somewhere
             yield from self._answer.begin()
-            yield from self._written("completed")
+            yield from self._end_text("completed")
         fault = _fault(end) if status == "failed" else None
         self._resource = self.facts.resource(
             status,

@@ -40,18 +40,18 @@ def owner_of(caller: Caller) -> ResponseOwner:
     return ResponseOwner(caller.namespace, subject(caller))
 
 
-async def continued(responses: LiveResponses, caller: Caller, body: ResponsesBody) -> Continuation:
+async def find_continuation(responses: LiveResponses, caller: Caller, body: ResponsesBody) -> Continuation:
     """Raises InvalidRequest for what is not there or does not go together, and Conflict for a response that runs."""
     owner = owner_of(caller)
-    items = await _resolved(responses, owner, body.items)
+    items = await _resolve(responses, owner, body.items)
     if body.previous_response_id:
         previous = await _previous(responses, owner, body)
-        names = _called(previous)
+        names = _called_functions(previous)
         kept = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
         return Continuation(kept, previous.facts.session, previous.turn, named=True, names=names)
     if session := body.named or body.session_id:
         return Continuation(items, session, named=True)
-    found = await _said_in(responses, owner, body.items) if body.kept else None
+    found = await _newest_response(responses, owner, body.items) if body.kept else None
     return Continuation(items) if found is None else Continuation(items, found.facts.session)
 
 
@@ -79,12 +79,12 @@ async def _previous(responses: LiveResponses, owner: ResponseOwner, body: Respon
     return dataclasses.replace(found, body=resource)
 
 
-def _called(response: StoredResponse) -> dict[str, str]:
+def _called_functions(response: StoredResponse) -> dict[str, str]:
     calls = [item for item in (response.body or {}).get("output", ()) if item["type"] == "function_call"]
     return {call["call_id"]: ".".join(filter(None, (call.get("namespace"), call["name"]))) for call in calls}
 
 
-async def _resolved(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> list[AnyItem]:
+async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> list[AnyItem]:
     """With what references refer to in their place; each response is read once, each item once."""
     wanted = Counter(item.id for item in items if isinstance(item, ReferenceItem))
     if not wanted:
@@ -111,7 +111,9 @@ async def _resolved(responses: LiveResponses, owner: ResponseOwner, items: Seque
     return [found[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 
-async def _said_in(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> StoredResponse | None:
+async def _newest_response(
+    responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]
+) -> StoredResponse | None:
     """The response that the newest item of ours is of; a client that carries its conversation repeats such items."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
         if id and (found := await responses.find(owner, id)) is not None:
@@ -119,7 +121,7 @@ async def _said_in(responses: LiveResponses, owner: ResponseOwner, items: Sequen
     return None
 
 
-async def carried(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
+async def carry_messages(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
     """``messages`` behind the conversation up to a turn, all of which can be told to another session. The client's
     instructions stay at the beginning. Raises InvalidRequest where the turn is gone."""
     instructions, said = history_merge.split_instructions(messages)
@@ -135,9 +137,9 @@ async def carried(store: SessionStore, key: SessionKey, turn: str, messages: Seq
 
 
 async def _with_bytes(store: SessionStore, key: SessionKey, message: Message) -> Message:
-    async def filled(part: Part) -> Part:
+    async def with_data(part: Part) -> Part:
         if not isinstance(part, Media) or part.data is not None:
             return part
         return dataclasses.replace(part, data=await store.blob(key, part.hash))
 
-    return dataclasses.replace(message, parts=tuple([await filled(part) for part in message.parts]))
+    return dataclasses.replace(message, parts=tuple([await with_data(part) for part in message.parts]))

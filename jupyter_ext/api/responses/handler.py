@@ -16,12 +16,12 @@ from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy
 from agent_kernel.core.messages import Media
 from agent_kernel.core.net.fetch import FILE, Fetcher
 from agent_kernel.core.session import SessionKey
-from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, seen
-from jupyter_ext.api.dialects.handler import raise_failed
+from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, visible_media
+from jupyter_ext.api.dialects.handler import raise_failure
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
-from jupyter_ext.api.http.handler import guarded
-from jupyter_ext.api.responses.continuation import Continuation, carried, continued, owner_of
-from jupyter_ext.api.responses.input import listed, messages_of, served, with_files
+from jupyter_ext.api.http.handler import guard
+from jupyter_ext.api.responses.continuation import Continuation, carry_messages, find_continuation, owner_of
+from jupyter_ext.api.responses.input import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
 from jupyter_ext.api.responses.request import ResponsesBody
@@ -55,7 +55,7 @@ class ResponsesAgentHandler(OpenAIHandler):
         code = (error.get("details") or {}).get("code")
         return super().error_body(status, {**error, "code": code} if code else error)
 
-    async def stored(self, id: str) -> StoredResponse:
+    async def find_response(self, id: str) -> StoredResponse:
         """Raises NotFound, also for a response of somebody else."""
         found = await self.responses.find(owner_of(self.caller), id)
         if found is None:
@@ -64,7 +64,7 @@ class ResponsesAgentHandler(OpenAIHandler):
 
 
 class ResponsesHandler(ResponsesAgentHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "An answer, kept to be fetched and continued, as OpenAI's clients ask for it.",
         "openai.types.responses:Response",
@@ -77,48 +77,48 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def post(self) -> None:
         body = self.parse(ResponsesBody)
         self.detached = bool(body.background)
-        goes_on = await continued(self.responses, self.caller, body)
-        brought = await self._brought(goes_on.items)
-        asked = await self._asked(body, goes_on, brought)
-        call = await self._begun(body, goes_on, asked)
+        goes_on = await find_continuation(self.responses, self.caller, body)
+        brought = await self._bring(goes_on.items)
+        asked = await self._turn_request(body, goes_on, brought)
+        call = await self._begin(body, goes_on, asked)
         if call.replayed and body.kept:
             stored = await self.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
-                await self._told_again(stored, body, call)
+                await self._replay(stored, body, call)
                 return
         live = await self._live(body, goes_on, brought, call)
         if body.background and not body.stream:
             self.reply(live.codec.resource)
             return
         try:
-            await self._told(live, streams=bool(body.stream))
+            await self._answer_live(live, streams=bool(body.stream))
         except Exception:
             await self.responses.drop(live.stored)  # its id was told to nobody
             raise
 
-    async def _told_again(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
+    async def _replay(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
         """The same response, or the same error, for the same request under its key."""
         if body.stream:
-            await self._decided(call.turn)
+            await self._await_decision(call.turn)
             await self.stream(self.responses.stream(stored))
         elif body.background:
             self.reply(await self.responses.resource(stored))
         else:
-            ended = await self.responses.ended(stored)
-            raise_failed(call.turn.log.finished)
+            ended = await self.responses.await_end(stored)
+            raise_failure(call.turn.log.finished)
             self.reply(ended)
 
-    async def _told(self, live: LiveResponse, *, streams: bool) -> None:
+    async def _answer_live(self, live: LiveResponse, *, streams: bool) -> None:
         if streams:
-            await self._decided(live.turn)
+            await self._await_decision(live.turn)
             await self.stream(live.follow())
             return
         await live.ended.wait()
-        raise_failed(live.turn.log.finished)
+        raise_failure(live.turn.log.finished)
         if not self._gone:
             self.reply(live.codec.resource)
 
-    async def _asked(self, body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
+    async def _turn_request(self, body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
         try:
             asked = await asyncio.to_thread(_read, body, goes_on, brought)
         except ValueError as error:
@@ -131,22 +131,22 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def _elsewhere(self, asked: DialectRequest, goes_on: Continuation) -> DialectRequest:
         """In a session of its own that begins with what was said before."""
         key = SessionKey(self.caller.namespace, goes_on.session)
-        messages = await carried(
+        messages = await carry_messages(
             self.services.runtime.store, key, goes_on.after, asked.own_messages or asked.request.messages
         )
         request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
         return dataclasses.replace(asked, request=request, session="", own_messages=())
 
-    async def _begun(self, body: ResponsesBody, goes_on: Continuation, asked: DialectRequest) -> StartedTurn:
+    async def _begin(self, body: ResponsesBody, goes_on: Continuation, asked: DialectRequest) -> StartedTurn:
         """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
         try:
-            return await self.begun(asked)
+            return await self.begin_turn(asked)
         except SessionBusy:
             if goes_on.after and asked.server_tools == () and not body.session_id:
-                return await self.begun(await self._elsewhere(asked, goes_on))
+                return await self.begin_turn(await self._elsewhere(asked, goes_on))
             if goes_on.named or not asked.session:
                 raise
-        return await self.begun(dataclasses.replace(asked, session=""))
+        return await self.begin_turn(dataclasses.replace(asked, session=""))
 
     async def _live(
         self, body: ResponsesBody, goes_on: Continuation, brought: Brought, call: StartedTurn
@@ -162,17 +162,17 @@ class ResponsesHandler(ResponsesAgentHandler):
             shell=body.shell,
         )
 
-        def kept() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-            items = with_files(listed(goes_on.items, facts.stem, brought), call.turn.spec.request.inputs)
+        def redact() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+            items = with_files(items_to_store(goes_on.items, facts.stem, brought), call.turn.spec.request.inputs)
             return redactor.value(body.echo), redactor.value(items)
 
-        echo, items = await asyncio.to_thread(kept)
+        echo, items = await asyncio.to_thread(redact)
         told = dataclasses.replace(facts, echo=echo)
         stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
         is_kept = body.kept and not call.replayed
         return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
-    async def _brought(self, items: Sequence[AnyItem]) -> Brought:
+    async def _bring(self, items: Sequence[AnyItem]) -> Brought:
         """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
         FileNotFound."""
         parts = list(parts_of(items))
@@ -183,7 +183,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         ids = list(dict.fromkeys(part.file_id for part in parts if isinstance(part, InputImage) and part.file_id))
         if len(ids) > MAX_PICTURES:
             raise InvalidRequest(f"input: a request has at most {MAX_PICTURES} pictures", details={"param": "input"})
-        pictures = await self.fetched(links)
+        pictures = await self.fetch_media(links)
         left = MAX_MEDIA - sum(picture.size for picture in pictures.values())
         for file_id in ids:
             pictures[file_id] = await self._picture(file_id, left)
@@ -214,7 +214,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             )
         data = await found.read()
         try:
-            return seen(found.file.mime, data)
+            return visible_media(found.file.mime, data)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 
@@ -223,12 +223,14 @@ def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> Diale
     """With what tools of the server did, for a session that does not have it. Raises ValueError, Unprocessable."""
     items, alone, names = goes_on.items, goes_on.named, goes_on.names
     messages, files = messages_of(items, brought, alone=alone, names=names)
-    spoken = messages_of(items, brought, known=True, alone=alone, names=names)[0] if served(items) else messages
-    return body.asked(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
+    spoken = (
+        messages_of(items, brought, known=True, alone=alone, names=names)[0] if has_server_calls(items) else messages
+    )
+    return body.to_turn(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
 
 
 class ResponseHandler(ResponsesAgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "A response as it stands, or its events.",
         "openai.types.responses:Response",
@@ -241,35 +243,35 @@ class ResponseHandler(ResponsesAgentHandler):
     )
     async def get(self, id: str) -> None:
         """``stream``: its events, behind number ``starting_after``."""
-        stored = await self.stored(id)
+        stored = await self.find_response(id)
         if self.get_argument("stream", "").lower() not in ("true", "1"):
             self.reply(await self.responses.resource(stored))
             return
         after = self.number("starting_after")
         await self.stream(self.responses.stream(stored, -1 if after is None else after))
 
-    @guarded("write")
+    @guard("write")
     @operation(
         "Forget a response, and stop it. The conversation stays in its session, where that is in a list.",
         Deleted,
         errors=(404,),
     )
     async def delete(self, id: str) -> None:
-        await self.responses.delete(await self.stored(id))
+        await self.responses.delete(await self.find_response(id))
         self.reply({"id": id, "object": "response", "deleted": True})
 
 
 class ResponseCancelHandler(ResponsesAgentHandler):
-    @guarded("execute")
+    @guard("execute")
     @operation(
         "Stop a response; one that has ended stays as it is.", "openai.types.responses:Response", errors=(404, 409)
     )
     async def post(self, id: str) -> None:
-        self.reply(await self.responses.cancel(await self.stored(id)))
+        self.reply(await self.responses.cancel(await self.find_response(id)))
 
 
 class InputItemsHandler(ResponsesAgentHandler):
-    @guarded("read")
+    @guard("read")
     @operation(
         "What a response was made from.",
         "openai.types.responses:ResponseItemList",
@@ -283,7 +285,7 @@ class InputItemsHandler(ResponsesAgentHandler):
     )
     async def get(self, id: str) -> None:
         """Newest first, unless ``order`` is asc; ``limit`` of them behind the item ``after``."""
-        stored = await self.stored(id)
+        stored = await self.find_response(id)
         most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
         if order not in ("asc", "desc"):
@@ -295,12 +297,12 @@ class InputItemsHandler(ResponsesAgentHandler):
         start = ids.index(after) + 1 if after else 0
         page = items[start : start + most]
         include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
-        shown = [await self._shown(stored.key, item, images=IMAGES in include) for item in page]
+        shown = [await self._item_with_pictures(stored.key, item, images=IMAGES in include) for item in page]
         first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
         more = start + most < len(items)
         self.reply({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": more})
 
-    async def _shown(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
+    async def _item_with_pictures(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
         """Pictures that came with the request are in the session; they are shown where they were asked for."""
         name = "content" if "content" in item else "output"
         if not isinstance(item.get(name), list):

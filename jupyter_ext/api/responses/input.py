@@ -55,11 +55,11 @@ class Reading:
                 self._answer(_plain(item.content))
             case MessageItem():
                 role: Role = "user" if item.role == "user" else "system"
-                self._add(Message(role, self._said(item.content)))
+                self._add(Message(role, self._parts_of_text(item.content)))
             case FunctionCallItem():
                 self._call(item.call)
             case FunctionResultItem():
-                said, name = self._said(item.output), self.names.get(item.call_id)
+                said, name = self._parts_of_text(item.output), self.names.get(item.call_id)
                 self._add(Message("tool", said, call_id=item.call_id, name=name, status="success"))
             case ShellCallItem() if not self.known:
                 self.shell[item.call_id] = ToolCall(item.call_id, "shell", {"commands": item.action.commands})
@@ -93,7 +93,7 @@ class Reading:
     def _ran(self, call: ToolCall, text: str) -> None:
         self._add(assistant("", [call]), tool_result(call, text, "success"))
 
-    def _said(self, said: Said) -> tuple[Part, ...]:
+    def _parts_of_text(self, said: Said) -> tuple[Part, ...]:
         """Neighbouring texts are one, with an empty line between them."""
         if isinstance(said, str):
             return (Text(said),) if said else ()
@@ -101,13 +101,13 @@ class Reading:
         texts: list[str] = []
         for part in said:
             if isinstance(part, InputFile):
-                self.files.append(part.given(self.brought))
+                self.files.append(part.to_submitted(self.brought))
             elif isinstance(part, InputImage):
-                found += [*_joined(texts), part.medium(self.brought)]
+                found += [*_join(texts), part.medium(self.brought)]
                 texts = []
             elif text := text_of(part):
                 texts.append(text)
-        return (*found, *_joined(texts))
+        return (*found, *_join(texts))
 
 
 def messages_of(
@@ -134,12 +134,12 @@ def messages_of(
     return content.name_results(messages, alone=alone), tuple(reading.files)
 
 
-def served(items: Sequence[AnyItem]) -> bool:
+def has_server_calls(items: Sequence[AnyItem]) -> bool:
     """Whether they tell what tools of the server did."""
     return any(isinstance(item, SERVED) for item in items)
 
 
-def _joined(texts: Sequence[str]) -> list[Part]:
+def _join(texts: Sequence[str]) -> list[Part]:
     return [Text("\n\n".join(texts))] if texts else []
 
 
@@ -150,9 +150,9 @@ def _plain(said: Said) -> str:
 # ---------------------------------------------------------------------------------------------------- listed
 
 
-def listed(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:
+def items_to_store(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:
     """As they are kept and listed: with ids, without the bytes of pictures and files."""
-    return [{**_kept(item, brought), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
+    return [{**_item_to_store(item, brought), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
 
 
 def _id(item: AnyItem, stem: str, at: int) -> str:
@@ -162,7 +162,7 @@ def _id(item: AnyItem, stem: str, at: int) -> str:
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 
 
-def _kept(item: AnyItem, brought: Brought) -> Body:
+def _item_to_store(item: AnyItem, brought: Brought) -> Body:
     match item:
         case MessageItem(role="assistant"):
             text = {"type": "output_text", "text": _plain(item.content), "annotations": [], "logprobs": []}
@@ -172,14 +172,14 @@ def _kept(item: AnyItem, brought: Brought) -> Body:
                 "type": "message",
                 "role": item.role,
                 "status": "completed",
-                "content": _kept_parts(item.content, brought),
+                "content": _parts_to_store(item.content, brought),
             }
         case FunctionCallItem():
             namespace = {"namespace": item.namespace} if item.namespace else {}
             said = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
             return {"type": item.type, **said, **namespace, "status": "completed"}
         case FunctionResultItem():
-            output = item.output if isinstance(item.output, str) else _kept_parts(item.output, brought)
+            output = item.output if isinstance(item.output, str) else _parts_to_store(item.output, brought)
             return {"type": item.type, "call_id": item.call_id, "output": output, "status": "completed"}
         case ReasoningItem():
             return {"type": item.type, "summary": []}
@@ -196,15 +196,15 @@ def _kept(item: AnyItem, brought: Brought) -> Body:
     return {"type": "item_reference"}
 
 
-def _kept_parts(said: Said, brought: Brought) -> list[Body]:
+def _parts_to_store(said: Said, brought: Brought) -> list[Body]:
     if isinstance(said, str):
         return [{"type": "input_text", "text": said}]
     found: list[Body] = []
     for part in said:
         if isinstance(part, InputImage):
-            found.append(part.kept(None if part.link or part.file_id else part.medium(brought)))
+            found.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
         elif isinstance(part, InputFile):
-            found.append(part.kept)
+            found.append(part.to_store())
         else:
             found.append({"type": "input_text", "text": text_of(part)})
     return found

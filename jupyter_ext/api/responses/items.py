@@ -72,7 +72,7 @@ class InputImage(Words):
             self._medium = content.medium(self.image_url or "")
         return self._medium
 
-    def kept(self, medium: Media | None) -> Body:
+    def to_store(self, medium: Media | None) -> Body:
         body: Body = {"type": self.type, "detail": self.detail or "auto", "file_id": self.file_id}
         if self.link:
             return {**body, "image_url": self.link}
@@ -94,16 +94,15 @@ class InputFile(Words):
         if self.file_url and not content.is_link(self.file_url):
             raise ValueError("a file_url is an http address")
         if not self.file_url:
-            self._given = content.file_given(self.file_id, self.filename or "file", self.file_data)
+            self._given = content.make_submitted_file(self.file_id, self.filename or "file", self.file_data)
         return self
 
-    def given(self, brought: Brought) -> SubmittedFile:
+    def to_submitted(self, brought: Brought) -> SubmittedFile:
         if self._given is not None:
             return self._given
         return brought.files[self.file_url or ""]
 
-    @property
-    def kept(self) -> Body:
+    def to_store(self) -> Body:
         """The id of a file that came with the request is known once the file is kept."""
         return {"type": self.type, "file_id": self.file_id, "filename": self.filename, "file_url": self.file_url}
 
@@ -112,7 +111,7 @@ class InputAudio(Words):
     type: Literal["input_audio"]
 
     @model_validator(mode="after")
-    def refused(self) -> InputAudio:
+    def refuse(self) -> InputAudio:
         raise ValueError(content.NO_AUDIO)
 
 
@@ -324,10 +323,12 @@ def parts(said: Said | None) -> Sequence[InputPart]:
 
 def items_of(bodies: Sequence[Mapping[str, Any]]) -> list[AnyItem]:
     """Items that are kept, as if a client had sent them; without pictures, whose bytes are in the session."""
-    return ITEMS.validate_python([{key: _sent(value) for key, value in body.items()} for body in bodies])
+    return ITEMS.validate_python(
+        [{key: _without_stored_media(value) for key, value in body.items()} for body in bodies]
+    )
 
 
-def _sent(value: Any) -> Any:
+def _without_stored_media(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     shown = [part for part in value if not (isinstance(part, dict) and MEDIUM in part)]

@@ -136,13 +136,13 @@ class LiveResponses:
             await asyncio.sleep(AGAIN_PAUSE_S)
         return None
 
-    async def ended(self, stored: StoredResponse) -> Mapping[str, Any]:
+    async def await_end(self, stored: StoredResponse) -> Mapping[str, Any]:
         """The resource once its turn has ended."""
         if (live := self._live.get(stored.id)) is not None:
             await live.ended.wait()
             return live.codec.resource
         stored = await self._newest(stored)
-        return stored.body if stored.body is not None else (await self._made_again(stored, wait=True))[0].resource
+        return stored.body if stored.body is not None else (await self._rebuild(stored, wait=True))[0].resource
 
     async def resource(self, stored: StoredResponse) -> Mapping[str, Any]:
         """As it stands now. One whose server was killed is made from what its turn has left."""
@@ -151,7 +151,7 @@ class LiveResponses:
         stored = await self._newest(stored)
         if stored.body is not None:
             return stored.body
-        codec, _ = await self._made_again(stored, wait=False)
+        codec, _ = await self._rebuild(stored, wait=False)
         return codec.resource
 
     async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
@@ -164,7 +164,7 @@ class LiveResponses:
             return
         told = await self.store.frames(stored.owner, stored.id)
         if not told:
-            _, told = await self._made_again(await self._newest(stored), wait=True)
+            _, told = await self._rebuild(await self._newest(stored), wait=True)
         for frame in told[min(after + 1, max(0, len(told) - LAST)) :]:
             yield frame
 
@@ -226,7 +226,7 @@ class LiveResponses:
             return stored
         return await self.store.get(stored.owner, stored.id) or stored
 
-    async def _made_again(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
+    async def _rebuild(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
         """From the items of its turn. ``wait``: until another server that runs it has ended it."""
         codec = ResponsesCodec(stored.facts)
         frames = encode_frames(codec.begin())
@@ -235,7 +235,7 @@ class LiveResponses:
             turn = await find_turn(store, stored.owner.namespace, stored.turn, stored.facts.session)
         except TurnNotFound:
             error = {"code": "turn_not_found", "message": GONE}
-            failed = Event(1, stored.turn, stored.facts.session, 0, 0.0, _failed(error))
+            failed = Event(1, stored.turn, stored.facts.session, 0, 0.0, _failure(error))
             return codec, frames + encode_frames(codec.feed(failed))
         if turn.state == "open" and not wait:
             return codec, frames
@@ -255,5 +255,5 @@ def responses_of(services: Services) -> LiveResponses:
     )
 
 
-def _failed(error: Mapping[str, Any]) -> TurnFinished:
+def _failure(error: Mapping[str, Any]) -> TurnFinished:
     return TurnFinished("failed", str(error["message"]), 0, {}, error)

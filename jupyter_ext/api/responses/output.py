@@ -38,10 +38,10 @@ class Output:
         self.items.append({"id": f"{prefix}_{self._stem}_{len(self.items)}", **item})
         return len(self.items) - 1
 
-    def added(self, index: int) -> Said:
+    def begin_item(self, index: int) -> Said:
         return "response.output_item.added", {"output_index": index, "item": dict(self.items[index])}
 
-    def done(self, index: int, **last: Any) -> Said:
+    def end_item(self, index: int, **last: Any) -> Said:
         self.items[index] = {**self.items[index], **last}
         return "response.output_item.done", {"output_index": index, "item": dict(self.items[index])}
 
@@ -63,7 +63,7 @@ class AnswerText:
         self._place = {**output.place(self._index), "content_index": 0}
 
     def begin(self) -> Iterator[Said]:
-        yield self._output.added(self._index)
+        yield self._output.begin_item(self._index)
         yield "response.content_part.added", {**self._place, "part": self._part([])}
 
     def say(self, text: str) -> Iterator[Said]:
@@ -83,9 +83,9 @@ class AnswerText:
         plain = [{key: token[key] for key in ("token", "logprob")} | {"top_logprobs": []} for token in self.tokens]
         yield "response.output_text.done", {**self._place, "text": text, "logprobs": plain}
         yield "response.content_part.done", {**self._place, "part": part}
-        yield self._output.done(self._index, status=status, content=[part])
+        yield self._output.end_item(self._index, status=status, content=[part])
 
-    def said_between(self) -> None:
+    def mark_commentary(self) -> None:
         """More work followed it: it was no answer yet."""
         self._output.items[self._index]["phase"] = "commentary"
 
@@ -104,7 +104,7 @@ class Thought:
         self._place = {**output.place(self._index), "content_index": 0}
 
     def begin(self) -> Iterator[Said]:
-        yield self._output.added(self._index)
+        yield self._output.begin_item(self._index)
         yield "response.content_part.added", {**self._place, "part": {"type": "reasoning_text", "text": ""}}
 
     def say(self, text: str) -> Iterator[Said]:
@@ -115,7 +115,7 @@ class Thought:
         part = {"type": "reasoning_text", "text": "".join(self._text)}
         yield "response.reasoning_text.done", {**self._place, "text": part["text"]}
         yield "response.content_part.done", {**self._place, "part": part}
-        yield self._output.done(self._index, status=status, content=[part])
+        yield self._output.end_item(self._index, status=status, content=[part])
 
 
 class Ran(Protocol):
@@ -123,7 +123,7 @@ class Ran(Protocol):
 
     def begin(self) -> Iterator[Said]: ...
 
-    def heard(self, said: CallOutput) -> Iterator[Said]: ...
+    def add_output(self, said: CallOutput) -> Iterator[Said]: ...
 
     def end(self, result: CallFinished | None) -> Iterator[Said]: ...
 
@@ -137,21 +137,21 @@ class CodeRun:
 
     def begin(self) -> Iterator[Said]:
         place = self._output.place(self._index)
-        yield self._output.added(self._index)
+        yield self._output.begin_item(self._index)
         yield "response.code_interpreter_call.in_progress", place
         yield "response.code_interpreter_call_code.delta", {**place, "delta": self._code}
         yield "response.code_interpreter_call_code.done", {**place, "code": self._code}
         yield "response.code_interpreter_call.interpreting", place
 
-    def heard(self, said: CallOutput) -> Iterator[Said]:
+    def add_output(self, said: CallOutput) -> Iterator[Said]:
         """There is no event for it."""
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
         if _ran(result):
             yield "response.code_interpreter_call.completed", self._output.place(self._index)
-        outputs = _printed(result) if OUTPUTS in self._output.include and result is not None else None
-        yield self._output.done(self._index, code=self._code, outputs=outputs, status=_status(result, "failed"))
+        outputs = _logs_and_pictures(result) if OUTPUTS in self._output.include and result is not None else None
+        yield self._output.end_item(self._index, code=self._code, outputs=outputs, status=_status(result, "failed"))
 
 
 class ShellRun:
@@ -174,32 +174,32 @@ class ShellRun:
         self._told: int | None = None
 
     def begin(self) -> Iterator[Said]:
-        yield self._output.added(self._index)
+        yield self._output.begin_item(self._index)
         for number, command in enumerate(self._commands):
             place = {"output_index": self._index, "command_index": number}
             yield "response.shell_call_command.added", {**place, "command": ""}
             yield "response.shell_call_command.delta", {**place, "delta": command}
             yield "response.shell_call_command.done", {**place, "command": command}
-        yield self._output.done(self._index, action=self._action, status="completed")
+        yield self._output.end_item(self._index, action=self._action, status="completed")
 
-    def heard(self, said: CallOutput) -> Iterator[Said]:
-        yield from self._opened()
+    def add_output(self, said: CallOutput) -> Iterator[Said]:
+        yield from self._open_output()
         stream = "stderr" if said.stream == "stderr" else "stdout"
         yield "response.shell_call_output_content.delta", {**self._at, "delta": {stream: said.text}}
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
-        yield from self._opened()
+        yield from self._open_output()
         printed = [_exit_of(result)]
         yield "response.shell_call_output_content.done", {**self._at, "output": printed}
         assert self._told is not None
-        yield self._output.done(self._told, output=printed, status="completed" if _ran(result) else "incomplete")
+        yield self._output.end_item(self._told, output=printed, status="completed" if _ran(result) else "incomplete")
 
-    def _opened(self) -> Iterator[Said]:
+    def _open_output(self) -> Iterator[Said]:
         if self._told is None:
             item = {"type": "shell_call_output", "call_id": self._call, "output": []}
             length = {"max_output_length": self._action["max_output_length"], "status": "in_progress"}
             self._told = self._output.open("sco", item | length)
-            yield self._output.added(self._told)
+            yield self._output.begin_item(self._told)
 
     @property
     def _at(self) -> Body:
@@ -219,24 +219,24 @@ class WebRun:
         )
 
     def begin(self) -> Iterator[Said]:
-        yield self._output.added(self._index)
+        yield self._output.begin_item(self._index)
         yield "response.web_search_call.in_progress", self._output.place(self._index)
         yield "response.web_search_call.searching", self._output.place(self._index)
 
-    def heard(self, said: CallOutput) -> Iterator[Said]:
+    def add_output(self, said: CallOutput) -> Iterator[Said]:
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
         if _ran(result):
             yield "response.web_search_call.completed", self._output.place(self._index)
-        yield self._output.done(self._index, action=self._action(result), status=_status(result, "failed"))
+        yield self._output.end_item(self._index, action=self._action(result), status=_status(result, "failed"))
 
     def _action(self, result: CallFinished | None) -> Body:
         if self._url is not None:
             return {"type": "open_page", "url": self._url}
         action: Body = {"type": "search", "query": self._query, "queries": [self._query]}
         if SOURCES in self._output.include and result is not None:
-            action["sources"] = [{"type": "url", "url": url} for url in found_at(result)]
+            action["sources"] = [{"type": "url", "url": url} for url in source_urls(result)]
         return action
 
 
@@ -249,7 +249,7 @@ RUNS: Mapping[str, type[CodeRun] | type[ShellRun] | type[WebRun]] = {
 """By the name of the tool; others have no item of their own."""
 
 
-def handed(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence[str]]) -> Iterator[Said]:
+def call_for_client(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence[str]]) -> Iterator[Said]:
     """A call that the caller runs, whole. ``namespaces``: by the name of a function, that of its namespace and its own
     there."""
     arguments = arguments_text(call.arguments)
@@ -260,13 +260,13 @@ def handed(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence
         item |= {"namespace": namespace, "name": name}
     index = output.open("fc", item)
     place = output.place(index)
-    yield output.added(index)
+    yield output.begin_item(index)
     yield "response.function_call_arguments.delta", {**place, "delta": arguments}
     yield "response.function_call_arguments.done", {**place, "arguments": arguments, "name": name}
-    yield output.done(index, arguments=arguments, status="completed")
+    yield output.end_item(index, arguments=arguments, status="completed")
 
 
-def found_at(result: CallFinished) -> list[str]:
+def source_urls(result: CallFinished) -> list[str]:
     """The addresses that a search found; where its text was cut, the domains."""
     try:
         found = json.loads(result.text)["output"]
@@ -295,7 +295,7 @@ def _status(result: CallFinished | None, failed: str) -> str:
     return "completed" if result.status == "success" else failed
 
 
-def _printed(result: CallFinished) -> list[Body]:
+def _logs_and_pictures(result: CallFinished) -> list[Body]:
     """What it printed, and its pictures where their bytes came along."""
     printed: list[Body] = [{"type": "logs", "logs": result.text}] if result.text else []
     for medium in result.media:

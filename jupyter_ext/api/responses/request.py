@@ -27,7 +27,7 @@ from jupyter_ext.api.dialects.functions import (
 )
 from jupyter_ext.api.responses.items import AnyItem, Item, MessageItem
 from jupyter_ext.api.responses.output import LOGPROBS
-from jupyter_ext.api.responses.tools import Offered, Tool, offered
+from jupyter_ext.api.responses.tools import Offered, Tool, offer_tools
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
 
 Body: TypeAlias = dict[str, Any]
@@ -138,7 +138,7 @@ class ResponsesBody(Decoding):
         if self.previous_response_id and self.conversation is not None:
             raise ValueError("previous_response_id and conversation are two ways to say what this continues: use one")
         self._form()
-        self._offered = offered(self.tools or [])
+        self._offered = offer_tools(self.tools or [])
         self._chosen = self._choice()
         return self
 
@@ -174,7 +174,7 @@ class ResponsesBody(Decoding):
     def shell(self) -> bool:
         return "shell" in self._offered.groups
 
-    def asked(
+    def to_turn(
         self,
         messages: Sequence[Message],
         files: tuple[SubmittedFile, ...],

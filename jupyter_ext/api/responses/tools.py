@@ -193,7 +193,7 @@ class OtherTool(Words):
     type: str
 
     @model_validator(mode="after")
-    def refused(self) -> OtherTool:
+    def refuse(self) -> OtherTool:
         why = ELSEWHERE.get(self.type, "the types are function, namespace, web_search, code_interpreter and shell")
         raise ValueError(f"a tool of this type is not to be had here: {why}")
 
@@ -236,7 +236,7 @@ class Offered:
     skills: tuple[str, ...] = ()
 
 
-def offered(tools: Sequence[AnyTool]) -> Offered:
+def offer_tools(tools: Sequence[AnyTool]) -> Offered:
     """Raises ValueError for two functions of one name, and for more than MAX_TOOLS."""
     functions: list[Function] = []
     namespaces: dict[str, tuple[str, str]] = {}

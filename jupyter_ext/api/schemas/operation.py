@@ -71,7 +71,7 @@ def operation(
     streams: tuple[Any, ...] = (),
     conditions: str = "",
 ) -> Callable[[V], V]:
-    """Below ``guarded``, whose wrapper carries the mark on."""
+    """Below ``guard``, whose wrapper carries the mark on."""
     told = Operation(says, reply, status, body, query, also or {}, errors, streams, conditions)
 
     def mark(method: V) -> V:

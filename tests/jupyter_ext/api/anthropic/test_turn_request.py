@@ -12,7 +12,7 @@ from agent_kernel.core.protocols import Sampling
 from jupyter_ext.api.anthropic import turn_request
 from jupyter_ext.api.anthropic.conversation import conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
-from jupyter_ext.api.anthropic.token_count import counted
+from jupyter_ext.api.anthropic.token_count import estimate_tokens
 from jupyter_ext.turns.dialect_request import DialectRequest
 
 WEATHER = {
@@ -31,7 +31,7 @@ def body(**more: Any) -> MessagesBody:
 
 def asked(**more: Any) -> DialectRequest:
     read = body(**more)
-    return turn_request.asked(read, conversation(read, {}))
+    return turn_request.build(read, conversation(read, {}))
 
 
 def test_a_plain_request_turns_no_tool_of_the_server_on() -> None:
@@ -247,8 +247,8 @@ def test_words_for_others_say_nothing_here() -> None:
 def test_an_estimate_of_tokens_grows_with_all_that_is_sent_and_says_what_it_is() -> None:
     def count(**more: Any) -> int:
         read = body(**more)
-        told = counted(
-            conversation(read, {}).messages, turn_request.asked(read, conversation(read, {})).request.functions
+        told = estimate_tokens(
+            conversation(read, {}).messages, turn_request.build(read, conversation(read, {})).request.functions
         )
         assert told["estimated"] is True
         tokens: int = told["input_tokens"]

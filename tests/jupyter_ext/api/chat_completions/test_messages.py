@@ -18,7 +18,7 @@ DATA = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 def asked(**body: Any) -> DialectRequest:
     links = body.pop("links", {})
-    return ChatBody.model_validate({"messages": [HI], **body}).asked(links)
+    return ChatBody.model_validate({"messages": [HI], **body}).to_turn(links)
 
 
 def refused(**body: Any) -> tuple[str, str | None]:
@@ -68,7 +68,11 @@ def test_pictures_come_with_their_data_or_as_they_were_fetched() -> None:
     parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in (DATA, link)]
     body = ChatBody.model_validate({"messages": one({"type": "text", "text": "look"}, *parts)})
     assert body.links == [link]
-    assert body.asked({link: fetched}).request.messages[0].parts == (Text("look"), Media.of("image/png", PNG), fetched)
+    assert body.to_turn({link: fetched}).request.messages[0].parts == (
+        Text("look"),
+        Media.of("image/png", PNG),
+        fetched,
+    )
 
 
 def test_a_file_comes_with_its_data() -> None:

@@ -26,7 +26,7 @@ CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 def asked(**body: Any) -> DialectRequest:
     links = body.pop("links", {})
-    return ChatBody.model_validate({"messages": [HI], **body}).asked(links)
+    return ChatBody.model_validate({"messages": [HI], **body}).to_turn(links)
 
 
 def refused(**body: Any) -> tuple[str, str | None]:
@@ -414,7 +414,7 @@ ANYTHING = st.recursive(
 def test_whatever_comes_is_a_request_or_a_mistake_in_words(body: dict[str, Any]) -> None:
     said = ""
     try:
-        said = str(ChatBody.model_validate_json(json.dumps(body)).asked({}).request.messages)
+        said = str(ChatBody.model_validate_json(json.dumps(body)).to_turn({}).request.messages)
     except ValidationError as error:
         said = describe_mistake(error, body, ChatBody)[0]
     except (ValueError, Unprocessable) as error:

@@ -66,10 +66,10 @@ def test_links_are_known(text: str) -> None:
 
 
 def test_a_file_is_named_or_brought() -> None:
-    assert content.file_given("f", None, None) == SubmittedFile(id="f")
-    assert content.file_given("f", "a.txt", None) == SubmittedFile(id="f")
-    assert content.file_given(None, "a.txt", "aGk=") == SubmittedFile(name="a.txt", data=b"hi")
-    assert content.file_given(None, "a.txt", url(b"hi", "text/plain")) == SubmittedFile(
+    assert content.make_submitted_file("f", None, None) == SubmittedFile(id="f")
+    assert content.make_submitted_file("f", "a.txt", None) == SubmittedFile(id="f")
+    assert content.make_submitted_file(None, "a.txt", "aGk=") == SubmittedFile(name="a.txt", data=b"hi")
+    assert content.make_submitted_file(None, "a.txt", url(b"hi", "text/plain")) == SubmittedFile(
         name="a.txt", mime="text/plain", data=b"hi"
     )
 
@@ -79,7 +79,7 @@ def test_a_file_is_named_or_brought() -> None:
 )
 def test_half_a_file_is_none(given: Any) -> None:
     with pytest.raises(ValueError, match="a file has"):
-        content.file_given(*given)
+        content.make_submitted_file(*given)
 
 
 def test_results_get_the_names_of_their_functions() -> None:

@@ -62,7 +62,7 @@ async def test_each_response_and_each_item_is_read_once(monkeypatch: pytest.Monk
     assert len(ids) == 4
     references: list[AnyItem] = [ReferenceItem(id=ids[at % 4]) for at in range(400)]
     reads = Reads(monkeypatch)
-    found = await continuation._resolved(responses, ME, references)
+    found = await continuation._resolve(responses, ME, references)
     assert [item.content for item in found] == ["a", "c", "b", "d"] * 100  # type: ignore[union-attr]
     assert (reads.responses, reads.items) == (2, 4)
 
@@ -72,9 +72,9 @@ async def test_what_is_too_much_is_refused_before_the_rest_is_read(monkeypatch: 
     references: list[AnyItem] = [*[ReferenceItem(id=ids[0])] * 4_000, ReferenceItem(id=ids[1])]
     reads = Reads(monkeypatch)
     with pytest.raises(InvalidRequest, match="characters together"):
-        await continuation._resolved(responses, ME, references)
+        await continuation._resolve(responses, ME, references)
     assert (reads.responses, reads.items) == (1, 1)
-    assert len(await continuation._resolved(responses, ME, references[-4:])) == 4
+    assert len(await continuation._resolve(responses, ME, references[-4:])) == 4
 
 
 async def test_an_item_that_is_not_there_is_named() -> None:
@@ -82,4 +82,4 @@ async def test_an_item_that_is_not_there_is_named() -> None:
     gone = ids[0].replace("_i0", "_i9")
     for id in (gone, "msg_unknown"):
         with pytest.raises(InvalidRequest, match=id):
-            await continuation._resolved(responses, ME, [ReferenceItem(id=ids[0]), ReferenceItem(id=id)])
+            await continuation._resolve(responses, ME, [ReferenceItem(id=ids[0]), ReferenceItem(id=id)])

@@ -28,7 +28,7 @@ async def read_too_early(frames: list[bytes]) -> tuple[LiveResponses, StoredResp
 @pytest.mark.parametrize("frames", [TOLD, []], ids=["with its stream", "whose stream was too long"])
 async def test_one_that_ended_meanwhile_stays_as_it_was_told(frames: list[bytes]) -> None:
     responses, stored = await read_too_early(frames)
-    for body in (await responses.resource(stored), await responses.ended(stored)):
+    for body in (await responses.resource(stored), await responses.await_end(stored)):
         assert body["status"] == "completed"
     told = [frame async for frame in responses.stream(stored, 0)]
     assert told == frames[1:] if frames else told

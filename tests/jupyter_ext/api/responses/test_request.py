@@ -18,7 +18,7 @@ from agent_kernel.core.messages import Media, Message, Text, assistant
 from jupyter_ext.api.dialects import content
 from jupyter_ext.api.dialects.content import MAX_TEXT
 from jupyter_ext.api.responses import input
-from jupyter_ext.api.responses.input import Reading, listed, messages_of, with_files
+from jupyter_ext.api.responses.input import Reading, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.items import Brought
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ResponseFacts, response_id
@@ -37,7 +37,7 @@ def body(**fields: Any) -> ResponsesBody:
 
 def asked(**fields: Any) -> DialectRequest:
     it = body(**fields)
-    return it.asked(*messages_of(it.items, Brought()))
+    return it.to_turn(*messages_of(it.items, Brought()))
 
 
 def said(*items: Any, known: bool = False, alone: bool = False, brought: Brought | None = None) -> list[Message]:
@@ -181,7 +181,7 @@ def test_a_picture_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for known in (False, True):
         (message,) = messages_of(it.items, Brought(), known=known)[0]
         assert message.media == (Media.of("image/png", PNG),)
-    assert listed(it.items, "0" * 48, Brought())[0]["content"][0]["medium"]["hash"] == message.media[0].hash
+    assert items_to_store(it.items, "0" * 48, Brought())[0]["content"][0]["medium"]["hash"] == message.media[0].hash
     assert decoded == [picture["image_url"]]
 
 
@@ -195,7 +195,7 @@ def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
     it = body(input=[{"role": "user", "content": parts}])
     _, files = messages_of(it.items, Brought(files={url: fetched}))
     assert files == (SubmittedFile(id="file-1"), SubmittedFile(name="a.txt", mime="text/plain", data=b"hello"), fetched)
-    kept = with_files(listed(it.items, "s", Brought()), ["file-1", "file-2", "file-3"])
+    kept = with_files(items_to_store(it.items, "s", Brought()), ["file-1", "file-2", "file-3"])
     assert [part["file_id"] for part in kept[0]["content"]] == ["file-1", "file-2", "file-3"]
 
 
@@ -238,11 +238,11 @@ def test_a_function_comes_flat_or_nested(tool: Any) -> None:
 def test_functions_of_a_namespace_are_flattened_and_free_text_tools_left_out() -> None:
     inner = [WEATHER | {"name": "spawn_agent"}, {"type": "custom", "name": "shell"}]
     it = body(tools=[{"type": "namespace", "name": "multi_agent_v1", "tools": inner}, {"type": "custom", "name": "c"}])
-    assert [spec.name for spec in it.asked([], ()).request.functions] == ["multi_agent_v1.spawn_agent"]
+    assert [spec.name for spec in it.to_turn([], ()).request.functions] == ["multi_agent_v1.spawn_agent"]
     assert it.namespaces == {"multi_agent_v1.spawn_agent": ("multi_agent_v1", "spawn_agent")}
     chosen = {"type": "function", "name": "spawn_agent", "namespace": "multi_agent_v1"}
     it = body(tools=[{"type": "namespace", "name": "multi_agent_v1", "tools": inner}], tool_choice=chosen)
-    assert it.asked([], ()).request.tool_choice == "multi_agent_v1.spawn_agent"
+    assert it.to_turn([], ()).request.tool_choice == "multi_agent_v1.spawn_agent"
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_search_2025_08_26"])
@@ -468,7 +468,7 @@ def test_any_input_is_taken_or_is_a_mistake_in_words(given: list[Any]) -> None:
     with contextlib.suppress(ValueError):
         it = body(input=given)
         messages_of(it.items, Brought(), alone=True)
-        assert all(kept["id"] for kept in listed(it.items, "s", Brought()))
+        assert all(kept["id"] for kept in items_to_store(it.items, "s", Brought()))
 
 
 def test_listed_items_are_those_of_openai() -> None:
@@ -481,7 +481,7 @@ def test_listed_items_are_those_of_openai() -> None:
             {"type": "reasoning", "id": "rs_1", "summary": []},
         ]
     )
-    kept = listed(it.items, "s", Brought())
+    kept = items_to_store(it.items, "s", Brought())
     assert [ITEM.validate_python(item).type for item in kept] == [
         "message",
         "message",
