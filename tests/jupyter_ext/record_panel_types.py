@@ -1,12 +1,12 @@
 """Write the TypeScript types of the API for the panel: ``python -m tests.jupyter_ext.record_panel_types``.
 
-They are those of the classes from which the OpenAPI document is generated, and of the messages of the WebSocket.
+They are those of the classes from which the OpenAPI document is generated, and of the messages of the WebSocket. The
+descriptions stay there: otherwise every changed docstring would change the panel.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +22,8 @@ from tests.server import ROOT
 
 FILE = ROOT / "ui" / "src" / "wire" / "schema.ts"
 HEAD = """\
-/** Written by `python -m tests.jupyter_ext.record_panel_types`; do not edit. A test compares it with the server. */
+/** Types of the API, described in its OpenAPI document. Written by `python -m tests.jupyter_ext.record_panel_types`; a
+ * test compares them with the server. */
 /* eslint-disable max-lines */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Facts = Record<string, Json>;
@@ -57,16 +58,14 @@ def panel_types() -> str:
 
 
 def _declaration(name: str, schema: Mapping[str, Any]) -> str:
-    comment = re.sub(r"``([^`]*)``", r"`\1`", schema.get("description", "")).replace("\n", "\n * ").replace(" \n", "\n")
-    lines = [f"/** {comment} */"] if comment else []
     if "properties" not in schema:
-        return "\n".join([*lines, f"export type {name} = {_type(schema)};", ""])
+        return f"export type {name} = {_type(schema)};\n"
     required = schema.get("required", ())
     fields = (
         f"  {_key(field)}{'' if field in required else '?'}: {_type(kind)};"
         for field, kind in schema["properties"].items()
     )
-    return "\n".join([*lines, f"export interface {name} {{", *fields, "}", ""])
+    return "\n".join([f"export interface {name} {{", *fields, "}", ""])
 
 
 def _key(field: str) -> str:

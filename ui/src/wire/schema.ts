@@ -1,35 +1,17 @@
-/** Written by `python -m tests.jupyter_ext.record_panel_types`; do not edit. A test compares it with the server. */
+/** Types of the API, described in its OpenAPI document. Written by `python -m tests.jupyter_ext.record_panel_types`; a
+ * test compares them with the server. */
 /* eslint-disable max-lines */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Facts = Record<string, Json>;
 
-/** Where the numbers of the answer come from.
- *
- * `numbers` lists the numbers of the last text of the turn in order, each `{start, end, text, status}`; those that
- * come from a call also have `{call, line, shown}` (`turn/number_check/check.py`). Sent just before the end of a
- * turn, in conversations in which tools ran. */
 export interface AnswerChecked {
   numbers: Facts[];
 }
 
-/** The tokens of the text of one model call in order, each `{text, logprob}`.
- *
- * `top` holds the likeliest tokens at that position if they were requested. The event is sent only if log
- * probabilities were requested, the engine provides them, and no secret was removed from the text. */
 export interface AnswerLogprobs {
   tokens: Facts[];
 }
 
-/** A person must decide about a call before it runs.
- *
- * `code` is exactly what will run, in a form that a person can read: every character in `code` and `label` that
- * would be invisible is replaced by its code point (`mark_invisible`), whoever constructs this value, and `unseen`
- * lists these code points. `arguments` are the arguments of the call, unchanged. `target` is where it runs.
- *
- * `shown` is the hash of name, target and arguments. A decision repeats it, so that the decision cannot apply to
- * another call. `remember` lists the decisions that may outlast this call (session, never; for a path also folder).
- * `until` is when the call is denied automatically (seconds since the epoch); None waits without a limit. `again`
- * explains why an earlier approval does not apply here. */
 export interface ApprovalRequired {
   approval: string;
   call: string;
@@ -73,8 +55,6 @@ export interface Arrival {
   files?: number;
 }
 
-/** Why the stored answer `turn` of a cell does not stand, in words; or `variables`: they are not what its code
- * left in the kernel, which knows them. */
 export interface AskedAgain {
   reason: string;
   turn: string;
@@ -102,10 +82,6 @@ export interface Binding {
   environment: Record<string, string>;
 }
 
-/** One path through the tree of turns.
- *
- * Items up to `since` are shared with `parent` (empty for the first branch). `head` is the seq of its newest
- * item, and `turns` the number of turns on it. */
 export interface Branch {
   name: string;
   parent: string;
@@ -121,8 +97,6 @@ export interface Branches {
   revision: number;
 }
 
-/** What everybody of the namespace may see of a session. Times are seconds since the epoch. `turns` counts
- * those of all branches, `head` is the seq of the newest item; what was taken back does not count. */
 export interface Brief {
   id: string;
   title: string;
@@ -137,10 +111,6 @@ export interface Brief {
   private: boolean;
 }
 
-/** A client runs the call.
- *
- * The event is repeated when that client reports another `where` (empty: as in `call.started`) or another
- * `state`: running, or waiting for an answer of the person at the client. */
 export interface CallClaimed {
   call: string;
   client: string;
@@ -148,11 +118,6 @@ export interface CallClaimed {
   state: string;
 }
 
-/** A tool call has ended.
- *
- * `text` is what the model reads. `media` are `{mime, hash, size, data}` with data in base64, without `data`
- * if the client that ran the call has already displayed them. `details` are facts for programs and depend on the
- * tool; `files` are file ids. */
 export interface CallFinished {
   call: string;
   name: string;
@@ -164,7 +129,6 @@ export interface CallFinished {
   files: string[];
 }
 
-/** Clients of this notebook may claim and run the call; `call.claimed` follows at most once for each claim. */
 export interface CallOffered {
   call: string;
   name: string;
@@ -177,16 +141,12 @@ export interface CallOutput {
   stream: string;
 }
 
-/** A call of a function that the caller declared and runs itself.
- *
- * The turn ends; the caller's next turn brings the result under the same id. */
 export interface CallReturned {
   call: string;
   name: string;
   arguments: Facts;
 }
 
-/** A tool call starts; `where` is the place that runs it: live, draft, sandbox, server or client. */
 export interface CallStarted {
   call: string;
   name: string;
@@ -194,16 +154,11 @@ export interface CallStarted {
   where: string;
 }
 
-/** `window` 0: unknown. */
 export interface Context {
   tokens: number;
   window: number;
 }
 
-/** What the model sees in this round.
- *
- * `messages` is the number of messages, `dropped` how many older ones did not fit, and `shortened` how many tool
- * results lost their middle. `summary` is true if a summary replaces the beginning of the conversation. */
 export interface ContextBuilt {
   messages: number;
   dropped: number;
@@ -221,7 +176,6 @@ export interface Cost {
   estimated: boolean;
 }
 
-/** `problem` says why it can not be used. */
 export interface CurrentEngine {
   model: string;
   local: boolean;
@@ -243,7 +197,6 @@ export interface EndedTurn {
   prompt: string;
 }
 
-/** `context_length` 0: unknown. `host` is where conversations go when the engine is not local. */
 export interface Engine {
   model: string;
   local: boolean;
@@ -254,7 +207,6 @@ export interface Engine {
   details: Facts;
 }
 
-/** `code` is a word for programs, `message` and `hint` are for people; `request_id` is in the log too. */
 export interface ErrorFacts {
   code: string;
   message: string;
@@ -263,7 +215,6 @@ export interface ErrorFacts {
   request_id: string;
 }
 
-/** `seq` counts within its turn from 1; `round` is the request to the model that it belongs to. */
 export interface Event {
   seq: number;
   turn: string;
@@ -298,9 +249,6 @@ export interface EventBodies {
   "turn.finished": TurnFinished;
 }
 
-/** A file is stored with the session.
- *
- * `file` is `File.to_json`, with the body (`text` or `data_base64`) if the file is small. */
 export interface FileProduced {
   call: string;
   file: Facts;
@@ -320,16 +268,12 @@ export interface Follow {
   number?: number;
 }
 
-/** `searched`: all sessions of the namespace, or only the caller's own. */
 export interface Found {
   hits: Hit[];
   searched: "all" | "own";
   seconds: number;
 }
 
-/** Calls of `tool` of this `kind` run without a question, or never (`deny`).
- *
- * For the kind `path` the tool is the path that may be opened: `read:PATH` or `write:PATH`. */
 export interface Grant {
   kind: string;
   tool: string;
@@ -361,7 +305,6 @@ export interface KernelVariables {
   problem: string;
 }
 
-/** `notebooks` are told to a person only. */
 export interface Listed {
   id: string;
   title: string;
@@ -378,7 +321,6 @@ export interface Listed {
   notebooks?: string[];
 }
 
-/** As OpenAI's clients list it, with mistral.rs's names and ours; of what is unknown before it is asked: null. */
 export interface ListedModel {
   id: string;
   object: "model";
@@ -401,7 +343,6 @@ export interface Lost {
   kernel: string;
 }
 
-/** `tools` counts those that are offered, `left_out` says of the others why not. */
 export interface McpServerState {
   name: string;
   state: "starting" | "connected" | "failed";
@@ -421,7 +362,6 @@ export interface Meanwhile {
   problems: string[];
 }
 
-/** `data` is base64, and there only for media that the store does not have yet. */
 export interface Medium {
   mime: string;
   hash: string;
@@ -429,7 +369,6 @@ export interface Medium {
   data?: string;
 }
 
-/** `state`: ready, missing, or why it is broken. */
 export interface Model {
   name: string;
   title: string;
@@ -445,7 +384,6 @@ export interface Model {
   path: string | null;
 }
 
-/** The engine loads its model; `fraction` is 0 to 1, or None while it is unknown. */
 export interface ModelLoading {
   model: string;
   stage: string;
@@ -462,7 +400,6 @@ export interface ModelSource {
   download_bytes: number;
 }
 
-/** `data` is what requests may name; `models` are the catalog, here or not. */
 export interface Models {
   object: "list";
   data: ListedModel[];
@@ -481,13 +418,11 @@ export interface NamedEngine {
   refused: boolean;
 }
 
-/** One line for the person to read: a limit was reached, a save failed, a layer is missing. */
 export interface Notice {
   level: string;
   text: string;
 }
 
-/** As in a notebook's file. */
 export interface Outputs {
   turn: string;
   session: string;
@@ -505,7 +440,6 @@ export interface Ping {
   do: "ping";
 }
 
-/** A step of a download, by its `stage`; the last one is `done` or `failed`. */
 export interface PullEvent {
   stage: string;
   done?: number | null;
@@ -515,7 +449,6 @@ export interface PullEvent {
   error?: Facts;
 }
 
-/** The turn waits for another turn of this session, or for the engine; `position` is at least 1. */
 export interface Queued {
   position: number;
   reason: string;
@@ -542,8 +475,6 @@ export interface Server {
   url: string;
 }
 
-/** `imported` describes the document that the session was imported from: `id` and `revision` that it had
- * there, `sha256` of the document. Null: the session began here. No request changes it; a fork has it too. */
 export interface Session {
   id: string;
   title: string;
@@ -584,7 +515,6 @@ export interface ShownTurn {
   events: Event[];
 }
 
-/** At most SNIPPET_CHARS characters of a message around the first matching word. */
 export interface Snippet {
   seq: number;
   turn: string;
@@ -594,7 +524,6 @@ export interface Snippet {
   time: number;
 }
 
-/** `asked_again` comes with `rerun` "show", for a cell that was asked before. */
 export interface Started {
   turn: string;
   session: string;
@@ -606,12 +535,10 @@ export interface Started {
   asked_again?: AskedAgain | null;
 }
 
-/** Variables that the conversation refers to no longer exist. */
 export interface StateLost {
   reason: string;
 }
 
-/** The answer that is kept still holds: no model was asked. */
 export interface Stored {
   turn: string;
   session: string;
@@ -645,11 +572,6 @@ export interface Trust {
   folders: Folder[];
 }
 
-/** The last event of every turn.
- *
- * `error` is `{code, message, hint, details}` if the state is failed. `finish` is why the last model call of a
- * committed turn ended: stop, length, or calls (the caller runs them). `stopped` is the stop sequence that ended the
- * text, if one did and the engine reports it. */
 export interface TurnFinished {
   state: "open" | "committed" | "cancelled" | "failed" | "interrupted";
   reason: string;
@@ -660,9 +582,6 @@ export interface TurnFinished {
   stopped: string;
 }
 
-/** The turn has begun.
- *
- * `host` is the machine that receives the conversation when the engine is not `local`; empty if no machine does. */
 export interface TurnStarted {
   model: string;
   local: boolean;
@@ -670,11 +589,6 @@ export interface TurnStarted {
   host: string;
 }
 
-/** A cell was run again, so this turn is a new version of an earlier one.
- *
- * It is version `number` of `count` and stands on `branch` in place of the turn `replaces`. The replaced turn
- * stays on the branch `kept_on`, with the `later` turns that followed it. `changed` is true if the prompt was
- * edited, false for a plain retry. */
 export interface TurnVersion {
   branch: string;
   number: number;
@@ -685,16 +599,12 @@ export interface TurnVersion {
   changed: boolean;
 }
 
-/** `older`: there are more before them. `waiting`: turns that were asked for and have not begun, in the order
- * in which they run; they are not stored yet. */
 export interface Turns {
   turns: ShownTurn[];
   older: boolean;
   waiting: ShownTurn[];
 }
 
-/** `prompt` is the removed user message. `ran` names the calls that ran: their effects (variables, files, sent
- * data) remain, since a store does not know them. */
 export interface UndoResult {
   turn: string;
   items: number;
@@ -722,7 +632,6 @@ export interface Usage {
   context: Context;
 }
 
-/** Watch or unwatch a session or a kernel. */
 export interface Watch {
   do: "watch" | "unwatch";
   session?: string;
