@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.events import Notice, StateLost
@@ -13,6 +12,7 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec,
 from agent_kernel.core.request import Note
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookRunner
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.code.execution_environment import SandboxEnvironment, SandboxEnvironments, format_result
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
@@ -22,9 +22,7 @@ NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, 
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
 """Limit for values in the details for programs."""
-PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {"type": "object", "properties": {"code": CODE}, "required": ["code"], "additionalProperties": False}
-)
+PARAMETERS = parameters(["code"], code=CODE)
 LIVE = ToolSpec(
     "python",
     "Run Python code in the person's notebook kernel: it sees and changes their variables. Printed text, the value of "
@@ -46,19 +44,14 @@ SANDBOXED = ToolSpec(
     "Run Python code in an isolated session: no network, files only in its work directory. Variables persist between "
     "calls. Printed text, the value of the last expression and figures come back. packages('name') lists what is "
     "installed.",
-    {
-        "type": "object",
-        "properties": {"code": CODE, "outputs": OUTPUTS},
-        "required": ["code"],
-        "additionalProperties": False,
-    },
+    parameters(["code"], code=CODE, outputs=OUTPUTS),
     kind="python.sandbox",
     where="sandbox",
 )
 RESET = ToolSpec(
     "reset_python",
     "Start Python again: all its variables and imports go, files in its work directory stay.",
-    {"type": "object", "properties": {}, "additionalProperties": False},
+    parameters(),
     kind="python.sandbox",
     where="sandbox",
 )

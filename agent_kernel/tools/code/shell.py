@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec, Work
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.execution_environment import (
     TEXT_CHARS,
@@ -26,17 +27,13 @@ SHELL = ToolSpec(
     "Run shell commands (sh) in an isolated session: no network, files only in its work directory, which Python "
     "shares. The commands are the lines of one script, which ends at the first that fails; directory and variables are "
     "not kept for the next call, files are. Output and exit code come back.",
-    {
-        "type": "object",
-        "properties": {
-            "commands": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "Lines to run"},
-            "timeout_ms": {"type": "integer", "minimum": 1},
-            "max_output_length": {"type": "integer", "minimum": 1, "description": "Characters of each stream"},
-            "outputs": OUTPUTS,
-        },
-        "required": ["commands"],
-        "additionalProperties": False,
-    },
+    parameters(
+        ["commands"],
+        commands={"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "Lines to run"},
+        timeout_ms={"type": "integer", "minimum": 1},
+        max_output_length={"type": "integer", "minimum": 1, "description": "Characters of each stream"},
+        outputs=OUTPUTS,
+    ),
     kind="shell",
     where="sandbox",
 )

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, WorkdirSnapshot, requested_outputs
 
-PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {"outputs": {**OUTPUTS, "minItems": 1, "maxItems": 64}},
-        "required": ["outputs"],
-        "additionalProperties": False,
-    }
-)
+PARAMETERS = parameters(["outputs"], outputs={**OUTPUTS, "minItems": 1, "maxItems": 64})
 
 
 class SurfaceOutputs:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.files import File
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.tools.base.parameters import parameters
 
 LISTED = 100
 """Maximum number of files; the newest are listed."""
-PARAMETERS: Mapping[str, Any] = MappingProxyType({"type": "object", "properties": {}, "additionalProperties": False})
+PARAMETERS = parameters()
 
 
 class ListFiles:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from agent_kernel.core import safe_path
@@ -18,6 +17,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.files import clean_name, format_of, is_text, mime_of
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.files.document_text import FORMATS, Documents
 
 MAX_SLICE = 65_536
@@ -25,21 +25,15 @@ SLICE = 6_000
 """Characters that are returned if no end is given."""
 MAX_TEXT = 256 << 20
 CHUNK = 1 << 20
-PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            "file_id": {"type": "string", "description": "Id of a file of this conversation"},
-            "path": {"type": "string", "description": "Instead of an id: a file in the work directory, relative"},
-            "start": {"type": "integer", "minimum": 0, "description": "First character, from 0"},
-            "end": {
-                "type": "integer",
-                "minimum": 0,
-                "description": f"Behind the last character; without it {SLICE} characters, at most {MAX_SLICE}",
-            },
-        },
-        "additionalProperties": False,
-    }
+PARAMETERS = parameters(
+    file_id={"type": "string", "description": "Id of a file of this conversation"},
+    path={"type": "string", "description": "Instead of an id: a file in the work directory, relative"},
+    start={"type": "integer", "minimum": 0, "description": "First character, from 0"},
+    end={
+        "type": "integer",
+        "minimum": 0,
+        "description": f"Behind the last character; without it {SLICE} characters, at most {MAX_SLICE}",
+    },
 )
 
 

@@ -12,6 +12,7 @@ import jsonschema
 
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.mcp.connection import McpConnection, McpServerUnavailable
 from agent_kernel.tools.mcp.results import output_of, read_output
 
@@ -78,12 +79,7 @@ class McpResources:
             shorten_description(
                 f"Read a resource of {server.name} by its URI ({patterns}). There are:\n{here or '(none listed)'}"
             ),
-            {
-                "type": "object",
-                "properties": {"uri": {"type": "string", "description": "URI of the resource"}},
-                "required": ["uri"],
-                "additionalProperties": False,
-            },
+            parameters(["uri"], uri={"type": "string", "description": "URI of the resource"}),
             kind=KIND,
             shared_state=False,
             source="mcp",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import Conflict, InvalidRequest
@@ -17,6 +16,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
 from agent_kernel.tools.base.notebook_access import NotebookRunner
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, one, read, select_cells
 from agent_kernel.tools.notebook.live_document import NotebookView, ReadCellsMemory, VisibleNotebook
 
@@ -34,17 +34,12 @@ BELOW = {
 }
 
 
-def _schema(*required: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return MappingProxyType(schema)
-
-
 INSERT = ToolSpec(
     "insert_cell",
     "Insert a cell into the person's open notebook; it does not run. Without 'below' it comes after the cell that you "
     "inserted last, else below the cell where the person is.",
-    _schema(
-        "source",
+    parameters(
+        ["source"],
         source={"type": "string"},
         type={"type": "string", "enum": ["code", "markdown", "raw"], "description": "code if left out"},
         below=BELOW,
@@ -56,21 +51,21 @@ EDIT_CELL = ToolSpec(
     "edit_cell",
     "Change a cell of the person's open notebook: 'find' (exact text that is in it once) and 'replace', or a whole new "
     "'source'. Read the cell first. It does not run.",
-    _schema("cell", cell=CELL, find={"type": "string"}, replace={"type": "string"}, source={"type": "string"}),
+    parameters(["cell"], cell=CELL, find={"type": "string"}, replace={"type": "string"}, source={"type": "string"}),
     kind=EDIT,
     where="client",
 )
 DELETE = ToolSpec(
     "delete_cell",
     "Delete a cell of the person's open notebook. Read the cell first.",
-    _schema("cell", cell=CELL),
+    parameters(["cell"], cell=CELL),
     kind=EDIT,
     where="client",
 )
 MOVE = ToolSpec(
     "move_cell",
     "Move a cell of the person's open notebook below another one.",
-    _schema("cell", "below", cell=CELL, below=BELOW),
+    parameters(["cell", "below"], cell=CELL, below=BELOW),
     kind=EDIT,
     where="client",
 )
@@ -78,7 +73,7 @@ RUN = ToolSpec(
     "run_cells",
     "Run code cells of the person's open notebook in their kernel, one after the other until one fails. The person "
     "sees them run; their outputs come to you.",
-    _schema("cells", cells={"type": "string", "description": "Numbers or ids, as '3, 5-8'"}),
+    parameters(["cells"], cells={"type": "string", "description": "Numbers or ids, as '3, 5-8'"}),
     kind="notebook.run",
     where="live",
 )

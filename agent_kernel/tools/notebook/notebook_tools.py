@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
@@ -15,6 +14,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, edit_tools
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read_whole, select_cells
@@ -27,22 +27,17 @@ EXECUTIONS = "executions"
 MAX_NUMBERS = 20
 
 
-def _schema(required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return MappingProxyType(schema)
-
-
 CELLS = ToolSpec(
     "notebook_cells",
     "List the cells of the person's notebook: number, id, type, first line, errors; and what ran in its kernel.",
-    _schema(start={"type": "integer", "minimum": 0, "description": "The first cell to list, from 0"}),
+    parameters([], start={"type": "integer", "minimum": 0, "description": "The first cell to list, from 0"}),
     kind="notebook.read",
 )
 READ = ToolSpec(
     "read_cells",
     "Read cells of the person's notebook with their outputs.",
-    _schema(
-        ("cells",),
+    parameters(
+        ["cells"],
         cells={"type": "string", "description": "Numbers or ids, as '3, 5-8'; 'In[4]' is what ran as number 4"},
     ),
     kind="notebook.read",
@@ -51,14 +46,14 @@ VARIABLES = ToolSpec(
     "variables",
     "List the variables of the person's kernel with types and sizes; with a name: that one closely (columns, missing "
     "values, first rows).",
-    _schema(name={"type": "string", "description": "One variable"}),
+    parameters([], name={"type": "string", "description": "One variable"}),
     kind="notebook.read",
     where="live",
 )
 LAST_ERROR = ToolSpec(
     "last_error",
     "The last cell of the person that failed: its source and traceback.",
-    _schema(),
+    parameters([]),
     kind="notebook.read",
     where="live",
 )
@@ -66,14 +61,15 @@ RUN_CELL = ToolSpec(
     "run_cell",
     "Run one code cell of the notebook, as it was last saved, in the person's kernel. The result comes to you; the "
     "cell in the notebook stays as it is.",
-    _schema(("cell",), cell={"type": "string", "description": "Its number or id"}),
+    parameters(["cell"], cell={"type": "string", "description": "Its number or id"}),
     kind="notebook.run",
     where="live",
 )
 RUNNING = ToolSpec(
     "running",
     "What you started in the person's kernel and still runs: its output so far. Waits for it, or stops it.",
-    _schema(
+    parameters(
+        [],
         job={"type": "string", "description": "For example j1; without it the newest"},
         wait_s={"type": "number", "minimum": 0, "maximum": 60},
         stop={"type": "boolean"},

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core import safe_path
@@ -16,6 +15,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.request import Note
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.skills.mounts import SKILLS, MountedSkill, SkillMounts, assign_folders
 from agent_kernel.tools.skills.package import inspect_folder
@@ -30,17 +30,11 @@ MAX_FILE = 4 << 20
 MOST = 20
 """Maximum number of skills of a turn."""
 REMEMBERED = 1000
-PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            "skill": {"type": "string", "description": "Name of the skill, as listed"},
-            "path": {"type": "string", "description": f"File of the skill; {MAIN} if left out"},
-            "start": {"type": "integer", "minimum": 0, "description": "First character to read (0)"},
-        },
-        "required": ["skill"],
-        "additionalProperties": False,
-    }
+PARAMETERS = parameters(
+    ["skill"],
+    skill={"type": "string", "description": "Name of the skill, as listed"},
+    path={"type": "string", "description": f"File of the skill; {MAIN} if left out"},
+    start={"type": "integer", "minimum": 0, "description": "First character to read (0)"},
 )
 
 

@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import Forbidden
 from agent_kernel.core.net.fetch import PAGE, Fetcher, FetchLimits
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.web.article_text import TYPES, ArticleReader, ArticleText
 from agent_kernel.tools.web.options import WebOptions, domain_of
 
-PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            "url": {"type": "string", "minLength": 1, "description": "Its http or https address"},
-            "start": {"type": "integer", "minimum": 0, "description": "Read on from this character of a long page"},
-        },
-        "required": ["url"],
-        "additionalProperties": False,
-    }
+PARAMETERS = parameters(
+    ["url"],
+    url={"type": "string", "minLength": 1, "description": "Its http or https address"},
+    start={"type": "integer", "minimum": 0, "description": "Read on from this character of a long page"},
 )
 SPEC = ToolSpec(
     "fetch_page", "Read one page of the web, by its URL, as text.", PARAMETERS, kind="web", shared_state=False

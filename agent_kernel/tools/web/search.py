@@ -8,25 +8,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
+from agent_kernel.tools.base.parameters import parameters
 from agent_kernel.tools.web import ranking
 from agent_kernel.tools.web.fetch_page import SEARCHED, FetchPage
 from agent_kernel.tools.web.options import WebOptions, domain_of
 from agent_kernel.tools.web.providers import RESULTS, SearchProvider, SearchResult, WebQuery
 
-PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {"query": {"type": "string", "minLength": 1, "description": "What to look for, in a few words"}},
-        "required": ["query"],
-        "additionalProperties": False,
-    }
+PARAMETERS = parameters(
+    ["query"], query={"type": "string", "minLength": 1, "description": "What to look for, in a few words"}
 )
 SPEC = ToolSpec(
     "web_search",
