@@ -81,13 +81,13 @@ class SessionSnapshot:
         turn."""
         names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
         for name in names:
-            turns, items = self.shown(name)
+            turns, items = self.select_branch(name)
             if any(one.id == turn for one in turns):
                 last = max((item.seq for item in items if item.turn == turn), default=0)
                 return tuple(item for item in items if item.seq <= last)
         return None
 
-    def shown(self, branch: str | None = None) -> tuple[tuple[Turn, ...], tuple[Item, ...]]:
+    def select_branch(self, branch: str | None = None) -> tuple[tuple[Turn, ...], tuple[Item, ...]]:
         """Return the turns and items of a branch (None = the current one), in order; both empty for an unknown
         branch."""
         if not self.branches:

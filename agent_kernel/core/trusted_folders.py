@@ -70,7 +70,7 @@ class TrustStore:
         made = TrustedFolder(
             real, time.time(), {name: digest for name in WATCHED if (digest := file_digest(real / name))}
         )
-        with self._locked():
+        with self._lock():
             body = self._read()
             body[str(real)] = {"since": made.since, "files": dict(made.files)}
             self._write(body)
@@ -78,7 +78,7 @@ class TrustStore:
 
     def remove(self, folder: Path) -> bool:
         """Return whether the folder itself was trusted, and not one above it."""
-        with self._locked():
+        with self._lock():
             body = self._read()
             found = {str(folder), os.path.realpath(folder)} & set(body)
             for name in found:
@@ -87,7 +87,7 @@ class TrustStore:
                 self._write(body)
         return bool(found)
 
-    def _locked(self) -> FileLock:
+    def _lock(self) -> FileLock:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return FileLock(f"{self._path}.lock")
 

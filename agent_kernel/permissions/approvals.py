@@ -99,12 +99,12 @@ class Approvals:
         answer = replace(answer, shown=waiting.required.shown)
         async with waiting.saving:
             if waiting.answer is not None:
-                return _agreed(waiting.answer, answer)
-            kept = to_answer(await self._kept(waiting, answer))
+                return _confirm_answer(waiting.answer, answer)
+            kept = to_answer(await self._store_answer(waiting, answer))
             waiting.answer = kept  # may be an earlier answer whose caller was cancelled while it was being stored
             if not waiting.verdict.done():
                 waiting.verdict.set_result(to_verdict(kept))
-            return _agreed(kept, answer)
+            return _confirm_answer(kept, answer)
 
     def fail(self, id: str, reason: str) -> None:
         """Deny the call, whether or not the answer can be stored."""
@@ -116,7 +116,7 @@ class Approvals:
         """Mark the server as stopping: turns cancelled from now on were interrupted while they waited."""
         self._stopping = True
 
-    def interrupted(self, turn: str) -> bool:
+    def was_interrupted(self, turn: str) -> bool:
         """Return whether the turn ended because the server stopped before its question was answered."""
         return turn in self._unanswered
 
@@ -132,10 +132,10 @@ class Approvals:
                 if not waiting.verdict.done():
                     waiting.answer = silence
                     waiting.verdict.set_result(to_verdict(silence))
-                    await self._kept(waiting, silence)
+                    await self._store_answer(waiting, silence)
         return waiting.verdict.result()
 
-    async def _kept(self, waiting: PendingQuestion, answer: Answer) -> ApprovalQuestion:
+    async def _store_answer(self, waiting: PendingQuestion, answer: Answer) -> ApprovalQuestion:
         question = replace(
             waiting.question,
             outcome=answer.decision,
@@ -149,7 +149,7 @@ class Approvals:
         """Compare an answer with the stored one of a question that is not open here."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
-        return _agreed(to_answer(kept), answer)
+        return _confirm_answer(to_answer(kept), answer)
 
 
 def to_answer(kept: ApprovalQuestion) -> Answer:
@@ -167,7 +167,7 @@ def _check(waiting: PendingQuestion, answer: Answer) -> None:
         raise InvalidRequest(f"For this call {answer.remember!r} cannot be remembered; possible values: {can}.")
 
 
-def _agreed(first: Answer, again: Answer) -> Answer:
+def _confirm_answer(first: Answer, again: Answer) -> Answer:
     if (first.decision, first.remember) == (again.decision, again.remember):
         return first
     raise Conflict(

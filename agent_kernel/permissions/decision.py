@@ -49,7 +49,7 @@ def to_verdict(answer: Answer) -> Verdict:
     return Verdict(False, f"denied: {answer.message}" if answer.message else "denied", answer.remember)
 
 
-def shown_hash(name: str, target: str, arguments: Mapping[str, Any]) -> str:
+def hash_shown_call(name: str, target: str, arguments: Mapping[str, Any]) -> str:
     """Return the SHA-256 in hex of ``{"arguments", "name", "target"}`` as JSON with sorted keys and without spaces."""
     body = {"name": name, "target": target, "arguments": dict(arguments)}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)

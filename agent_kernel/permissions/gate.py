@@ -26,7 +26,7 @@ from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions.admin_policy import NO_ADMIN_POLICY, AdminPolicy
 from agent_kernel.permissions.approvals import Approvals
-from agent_kernel.permissions.decision import Answer, Verdict, shown_hash
+from agent_kernel.permissions.decision import Answer, Verdict, hash_shown_call
 from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
 
 log = logging.getLogger(__name__)
@@ -75,35 +75,35 @@ class Gate:
         if ruling.permission == "deny":
             return Verdict(False, f"{spec.name} was denied by policy: {ruling.because}")
         try:
-            return await self._permitted(spec, context, ruling)
+            return await self._apply_ruling(spec, context, ruling)
         except StoreError as error:
             return Verdict(False, f"denied: the question could not be kept ({error.message})")
 
-    async def _permitted(self, spec: ToolSpec, context: ToolContext, ruling: Ruling) -> Verdict:
-        granted = await self._granted(spec, context)
+    async def _apply_ruling(self, spec: ToolSpec, context: ToolContext, ruling: Ruling) -> Verdict:
+        granted = await self._find_decision(spec, context)
         if granted == "deny":
             return Verdict(False, f"denied: {NEVER}", "never")
         if ruling.permission == "auto":
             return Verdict(True, f"allowed by {ruling.because}")
-        again = self._again(spec, context)
+        again = self._reason_to_ask_again(spec, context)
         if granted == "approve" and self.remembered and not ruling.firm and not again:
             return Verdict(True, "a person allowed it for this session", "session")
         wanted = {"*"} if again else {spec.kind, "*"}
         if self.ask is None and not self.answers & wanted:
             return Verdict(False, f"{spec.name} ({spec.where}) needs a person's yes, and nobody can answer here{again}")
-        return await self._asked(spec, context, ruling, again)
+        return await self._ask_person(spec, context, ruling, again)
 
-    async def _granted(self, spec: ToolSpec, context: ToolContext) -> Decision | None:
+    async def _find_decision(self, spec: ToolSpec, context: ToolContext) -> Decision | None:
         for grant in await self.approvals.grants.grants(context.key):
             if (grant.kind, grant.tool) == (spec.kind, spec.name):
                 return grant.decision
         return None
 
-    def _again(self, spec: ToolSpec, context: ToolContext) -> str:
+    def _reason_to_ask_again(self, spec: ToolSpec, context: ToolContext) -> str:
         """Return why an earlier approval does not count: text from strangers may have caused this call."""
         return f" ({context.foreign})" if spec.kind in LIVE and context.foreign else ""
 
-    async def _asked(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:
+    async def _ask_person(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:
         question = create_question(spec, context)
         required = ApprovalRequired(
             question.id,
@@ -164,7 +164,7 @@ class Gate:
 
 def create_question(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:
     call = context.call
-    shown = shown_hash(spec.name, spec.where, call.arguments)
+    shown = hash_shown_call(spec.name, spec.where, call.arguments)
     id = f"appr_{secrets.token_hex(16)}"
     return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
-from agent_kernel.permissions.decision import Answer, shown_hash
+from agent_kernel.permissions.decision import Answer, hash_shown_call
 from agent_kernel.permissions.gate import Gate, create_question
 
 KIND = "path"
@@ -32,10 +32,10 @@ class ApprovedPaths:
         if ruling.permission == "deny" or ruling.firm or not self._gate.remembered:
             return (), ()
         granted = [grant for grant in await self._grants() if grant.decision == "approve"]
-        return tuple(self._still(granted, "read:")), tuple(self._still(granted, "write:"))
+        return tuple(self._select_valid(granted, "read:")), tuple(self._select_valid(granted, "write:"))
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:
-        real = _resolved(path, there=not write)
+        real = _resolve(path, there=not write)
         if real is None:
             return None
         spec = replace(PATH, name=path_scope(real, write=write))
@@ -48,13 +48,13 @@ class ApprovedPaths:
             return None
         if self._gate.ask is None and not self._gate.answers & {KIND, "*"}:
             return None
-        return await self._asked(spec, real, firm=ruling.firm)
+        return await self._ask_person(spec, real, firm=ruling.firm)
 
-    async def _asked(self, spec: ToolSpec, real: Path, *, firm: bool) -> Path | None:
+    async def _ask_person(self, spec: ToolSpec, real: Path, *, firm: bool) -> Path | None:
         write = spec.name.startswith("write:")
         question = replace(create_question(spec, self._context), tool=spec.name, shown=_hash(spec, real))
         folder = ("folder",) if self._may_be_given(real, real.parent) else ()
-        required = _required(self._gate, question, real, () if firm else ("session", *folder, "never"))
+        required = _create_request(self._gate, question, real, () if firm else ("session", *folder, "never"))
 
         def grant(answer: Answer) -> Grant:
             chosen = real.parent if answer.remember == "folder" else real
@@ -69,7 +69,7 @@ class ApprovedPaths:
         found = await self._gate.approvals.grants.grants(self._context.key)
         return [grant for grant in found if grant.kind == KIND]
 
-    def _still(self, grants: list[Grant], access: str) -> list[Path]:
+    def _select_valid(self, grants: list[Grant], access: str) -> list[Path]:
         paths = [Path(grant.tool.removeprefix(access)) for grant in grants if grant.tool.startswith(access)]
         return [path for path in paths if _leads_where_it_says(path) and not self._is_hidden(path)]
 
@@ -87,7 +87,7 @@ def path_scope(path: Path, *, write: bool) -> str:
     return f"{'write' if write else 'read'}:{path}"
 
 
-def _required(gate: Gate, question: ApprovalQuestion, real: Path, remember: tuple[str, ...]) -> ApprovalRequired:
+def _create_request(gate: Gate, question: ApprovalQuestion, real: Path, remember: tuple[str, ...]) -> ApprovalRequired:
     access = question.tool.partition(":")[0]
     return ApprovalRequired(
         question.id,
@@ -105,14 +105,14 @@ def _required(gate: Gate, question: ApprovalQuestion, real: Path, remember: tupl
 
 
 def _hash(spec: ToolSpec, real: Path) -> str:
-    return shown_hash(KIND, spec.where, {"path": str(real), "access": spec.name.partition(":")[0]})
+    return hash_shown_call(KIND, spec.where, {"path": str(real), "access": spec.name.partition(":")[0]})
 
 
 def _leads_where_it_says(path: Path) -> bool:
-    return _resolved(path, there=False) == path
+    return _resolve(path, there=False) == path
 
 
-def _resolved(path: Path, *, there: bool) -> Path | None:
+def _resolve(path: Path, *, there: bool) -> Path | None:
     try:
         return path.resolve(strict=there)
     except (OSError, RuntimeError, ValueError):  # the path does not exist, a link leads to itself, or it contains NUL

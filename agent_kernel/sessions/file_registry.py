@@ -136,9 +136,9 @@ class FileRegistry:
         return StoredFile(file, file.to_json())
 
     async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
-        """Copy the bytes. Raises what ``_arrived`` raises. When cancelled, the copy stops at its next block and is
-        removed."""
-        copy = asyncio.ensure_future(asyncio.to_thread(self._arrived, produced, budget))
+        """Copy the bytes. Raises what ``_read_received`` raises. When cancelled, the copy ends at its next block
+        and is removed."""
+        copy = asyncio.ensure_future(asyncio.to_thread(self._read_received, produced, budget))
         try:
             return await asyncio.shield(copy)
         except asyncio.CancelledError:
@@ -147,7 +147,7 @@ class FileRegistry:
             await asyncio.wait([copy], timeout=STOP_S)
             raise
 
-    def _arrived(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
+    def _read_received(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
         data = produced.data
         if isinstance(data, bytes):
             return spool.receive_chunks(iter([data]), self._directory, self._output_bytes)
@@ -222,7 +222,7 @@ class FileRegistry:
         FileNotProduced, and what ``add_files`` raises."""
         if (known := await self._store.file(key, id)) is not None and await self._is_current(key, known):
             return known
-        file, body = await self.opened(source, id)
+        file, body = await self.open(source, id)
         session = await self._store.info(key)
         file = replace(file, turn=session.turns if session else 0)
         await self._store.add_files(key, [(file, body)])
@@ -241,7 +241,7 @@ class FileRegistry:
             raise FileNotFound(f"There is no file {id[:80]!r} in this session.", details={"file": id[:200]})
         return file
 
-    async def opened(self, key: SessionKey, id: str) -> tuple[File, bytes | Path]:
+    async def open(self, key: SessionKey, id: str) -> tuple[File, bytes | Path]:
         """Return a file with its bytes or their path. Raises FileNotFound; FileGone if its bytes no longer exist;
         FileNotProduced if they never did."""
         file = await self.file(key, id)

@@ -120,7 +120,7 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
     here = whole.session.branch
     best: tuple[tuple[int, bool], str, list[Item], Splice] | None = None
     for name in (here, *[other for other in reversed(heads) if other != here][:MOST_BRANCHES]):
-        items = [item for item in whole.shown(name)[1] if item.turn not in failed]
+        items = [item for item in whole.select_branch(name)[1] if item.turn not in failed]
         found = splice([item.message for item in items], incoming)
         rank = (found.agreed, found.kept == len(items))
         if best is None or rank > best[0]:

@@ -176,22 +176,22 @@ class Agent:
                 await self._rounds(turn)
                 await self._check(turn)
         except asyncio.CancelledError as stop:
-            ended: TurnState = "interrupted" if self._gate.approvals.interrupted(opened.turn.id) else "cancelled"
+            ended: TurnState = "interrupted" if self._gate.approvals.was_interrupted(opened.turn.id) else "cancelled"
             await await_uncancelled(self._finish(turn, ended, str(stop) or "stopped"))
             raise
         except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
             if isinstance(error, Conflict):
-                await self._observers.conflict(self.key.id, error)
+                await self._observers.notify_conflict(self.key.id, error)
             return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))
         result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
-        self._post_turn_tasks.turn_ended(
+        self._post_turn_tasks.note_end(
             AnsweredTurn(self.key, first, request.last_user_text, turn.text, turn.share), self._engine
         )
         return result
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
-        await self._titled(request)
+        await self._ensure_session(request)
         info = self._engine.info()
         record = self._metadata | {"permission": request.permission, "local": info.local, "host": info.host}
         if request.notes:
@@ -202,7 +202,7 @@ class Agent:
         turn = Turn(turn_id, self.key, cell=request.cell, epoch=request.epoch, where=request.where, model=info.model)
         return await self._writer.begin(replace(turn, record=record))
 
-    async def _titled(self, request: TurnRequest) -> None:
+    async def _ensure_session(self, request: TurnRequest) -> None:
         """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
         stays."""
         title = self._post_turn_tasks.title(self._writer.redactor.text(request.last_user_text))
@@ -210,16 +210,16 @@ class Agent:
         if title and not session.title and not session.turns:
             session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
         self._imported = "" if session.imported is None else IMPORTED
-        self._post_turn_tasks.opened(session, title)
+        self._post_turn_tasks.note_begin(session, title)
 
     async def _rounds(self, turn: ActiveTurn) -> None:
         """Alternate model calls and tool calls until the model calls no tool or has used all its rounds."""
         info = self._engine.info()
         turn.emit(TurnStarted(info.model, info.local, turn.request.where, info.host))
-        offered = await self._offered(turn)
+        offered = await self._gather_tools(turn)
         noted = replace(turn.request, notes=(*turn.request.notes, *offered.notes))
         prepared = await self._history.prepare(noted, turn.opened.head, offered.page)
-        await self._observers.loaded(turn.opened.turn.id, self.key.id, len(prepared.history))
+        await self._observers.notify_load(turn.opened.turn.id, self.key.id, len(prepared.history))
         for news in self._post_turn_tasks.news(self.key):
             turn.emit(news)
         if prepared.lost:
@@ -241,7 +241,7 @@ class Agent:
             turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
             theirs = frozenset(spec.name for spec in toolbox.of_caller)
-            request = self._asked(turn, await self._with_media(turn, view), tools)
+            request = self._build_request(turn, await self._with_media(turn, view), tools)
             calls, handed = await model_call(self._engine, request, turn, theirs, self._writer.redactor)
             if turn.rounds == 0:
                 self._tell_unseen(turn)
@@ -257,7 +257,7 @@ class Agent:
                 await toolbox.end(place, turn.emit)
                 return
 
-    async def _offered(self, turn: ActiveTurn) -> OfferedTools:
+    async def _gather_tools(self, turn: ActiveTurn) -> OfferedTools:
         """Collect the tools of the turn: the agent's own and those of its sources.
 
         If no tool may run here, only the caller's functions are offered. Raises InvalidRequest if a function of the
@@ -287,9 +287,9 @@ class Agent:
         turn.tools = tuple(tool.spec.name for tool in tools)
         return OfferedTools(tools, offered.notes, offered.page)
 
-    def _asked(self, turn: ActiveTurn, view: ModelView, tools: tuple[ToolSpec, ...]) -> EngineRequest:
+    def _build_request(self, turn: ActiveTurn, view: ModelView, tools: tuple[ToolSpec, ...]) -> EngineRequest:
         request = turn.request
-        owed = turn.owed(tools)
+        owed = turn.owed_tools(tools)
         tools = owed or tools
         bound = tools and (turn.rounds == 0 or request.tool_choice == "none" or owed)
         return EngineRequest(
@@ -305,7 +305,7 @@ class Agent:
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:
         """Load the bytes of earlier media that the model is shown; the store keeps them separately from the items."""
 
-        async def filled(part: Part) -> Part:
+        async def load(part: Part) -> Part:
             if not isinstance(part, Media) or part.data is not None:
                 return part
             if part.hash not in turn.media:
@@ -313,7 +313,7 @@ class Agent:
             return replace(part, data=turn.media[part.hash] or None)
 
         messages = [
-            replace(message, parts=tuple([await filled(part) for part in message.parts])) if message.media else message
+            replace(message, parts=tuple([await load(part) for part in message.parts])) if message.media else message
             for message in view.messages
         ]
         return replace(view, messages=tuple(messages))
@@ -357,7 +357,7 @@ class Agent:
             turn.emit(Notice("warning", problem))
         finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
         turn.emit(TurnFinished(state, reason, turn.rounds, turn.usage.to_json(), fault, finish, stopped))
-        await self._observers.saved(turn.opened.turn.id, self.key.id, turn.saved)
+        await self._observers.notify_save(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
     async def _keep_prompt(self, turn: ActiveTurn) -> None:

@@ -73,13 +73,13 @@ class Compactor:
     async def due(self, key: SessionKey, share: float) -> bool:
         """Return whether to summarise after a turn that used ``share`` of the model's tokens."""
         policy = self.policy
-        if not policy.auto or share < policy.threshold or self.given_up(key):
+        if not policy.auto or share < policy.threshold or self.has_given_up(key):
             return False
         made = (await self._store.summaries(key))[-1:]
         turns = await self._store.turns(key, policy.turns_between)
         return not made or (len(turns) == policy.turns_between and all(turn.opened > made[0].time for turn in turns))
 
-    def given_up(self, key: SessionKey) -> bool:
+    def has_given_up(self, key: SessionKey) -> bool:
         return self._failures[key] >= self.policy.failures
 
     async def compact(self, key: SessionKey, engine: Engine, reason: str = ASKED) -> Summary | None:
@@ -122,7 +122,7 @@ class Compactor:
             raise Conflict("A summary of this session is being written already.", details={"session": key.id})
         try:
             earlier = (await self._store.summaries(key))[-1:]
-            text, usage = await self._written(key, engine, earlier[0].text if earlier else "", items)
+            text, usage = await self._write(key, engine, earlier[0].text if earlier else "", items)
             summary = Summary(key, items[-1].seq, text, engine.info().model, usage.to_json(), reason)
             return await await_uncancelled(self._add(summary))
         except BaseException:
@@ -132,10 +132,10 @@ class Compactor:
     async def _add(self, summary: Summary) -> Summary:
         added = await self._store.add_summary(summary, self._owner)
         if self._ledger.transcripts is not None:
-            await self._ledger.transcripts.summarised(added)
+            await self._ledger.transcripts.append_summary(added)
         return added
 
-    async def _written(self, key: SessionKey, engine: Engine, earlier: str, items: Sequence[Item]) -> tuple[str, Usage]:
+    async def _write(self, key: SessionKey, engine: Engine, earlier: str, items: Sequence[Item]) -> tuple[str, Usage]:
         tokens = _summary_tokens(engine.info().context_length)
         room = _material_chars(engine.info().context_length)
         prompt = _prompt(earlier, shorten(_material(items), room), tokens)

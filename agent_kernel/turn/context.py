@@ -91,20 +91,21 @@ class ContextBuilder:
         history = responses_items.to_model_history(history)
         both = [*history, *current]
         both = (
-            _newest_shown(both, self._pictures)
+            _keep_newest_pictures(both, self._pictures)
             if self._sees
             else [replace_media_with_note(message) for message in both]
         )
         both = [_readable(message) for message in both]
         pictures = int(min(self._pictures, _weight(both)) * PICTURE_TOKENS * CHARS_PER_TOKEN)
-        seen = _fitted(both[: len(history)], token_estimate.total_chars(both[len(history) :]) + pictures, self._room)
+        taken = token_estimate.total_chars(both[len(history) :]) + pictures
+        seen = _fit_history(both[: len(history)], taken, self._room)
         head = [*self._head, _note(seen.dropped)] if seen.dropped else self._head
         asked = token_estimate.total_chars(self._head) + token_estimate.total_chars(both) + pictures
         share = asked / self._budget if self._budget else 0.0
         return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
 
 
-def _fitted(history: Sequence[Message], taken: int, room: int) -> ModelView:
+def _fit_history(history: Sequence[Message], taken: int, room: int) -> ModelView:
     """Return the messages of ``history`` that fit into ``room`` beside ``taken`` characters (room 0 = all of them).
 
     History and the current turn together only grow, so the first recent turn moves on in whole steps; what is kept
@@ -180,7 +181,7 @@ def _counts(medium: Media) -> int:
     return VIDEO if medium.mime.startswith("video/") else 1
 
 
-def _newest_shown(messages: Sequence[Message], pictures: int) -> list[Message]:
+def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Message]:
     """Keep the last ``pictures`` images. Older ones leave in steps of half that number, as older turns do, so that the
     beginning of the prompt stays the same for some turns."""
     step = max(1, pictures // 2)

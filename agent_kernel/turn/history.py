@@ -87,20 +87,20 @@ class ConversationHistory:
         # The window moves in steps, so that the beginning of the prompt stays the same.
         window = HISTORY_ITEMS + head % HISTORY_STEP if limit is None else limit
         if request.after and not await self._is_newest(request.after):
-            placed = await self._behind(request.after, incoming)
+            placed = await self._plan_continuation(request.after, incoming)
             summary = None
         elif not request.after and history_merge.mode(incoming, request.history) == "replay":
-            placed = await self._replayed(incoming)
+            placed = await self._plan_replay(incoming)
             summary = None
         elif page is not None:
             placed = history_merge.plan_append(await self._of_page(page), incoming)
             summary = None
         else:
-            whole = limit is not None or self._hook is not None or _answers(incoming)
+            whole = limit is not None or self._hook is not None or _begins_with_results(incoming)
             summary = None if whole else await self._summary()
-            placed = await self._appended(incoming, window, summary)
-        lost = await self._kernel_changed(request.epoch)
-        prepared = await self._shaped(placed, _notes(request, lost), window)
+            placed = await self._plan_append(incoming, window, summary)
+        lost = await self._has_kernel_changed(request.epoch)
+        prepared = await self._apply_hook(placed, _notes(request, lost), window)
         told = "\n\n".join(message.text for message in instructions if message.text)
         return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
 
@@ -112,8 +112,8 @@ class ConversationHistory:
         placed = bool(request.messages or request.after)
         return [] if self._hook is not None or placed else _incoming(request)
 
-    async def _appended(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> MergePlan:
-        items = await self._store.latest(self._key, None if _answers(incoming) else window, failed=False)
+    async def _plan_append(self, incoming: Sequence[Message], window: int, summary: Summary | None) -> MergePlan:
+        items = await self._store.latest(self._key, None if _begins_with_results(incoming) else window, failed=False)
         since = summary.last if summary else 0
         return history_merge.plan_append([item for item in items if item.seq > since], incoming)
 
@@ -122,7 +122,7 @@ class ConversationHistory:
         ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
         return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
 
-    async def _behind(self, turn: str, incoming: Sequence[Message]) -> MergePlan:
+    async def _plan_continuation(self, turn: str, incoming: Sequence[Message]) -> MergePlan:
         """Place the messages after an earlier turn. Raises TurnNotFound for an unknown turn, InvalidRequest for a
         failed one."""
         whole = await self._store.whole(self._key)
@@ -136,7 +136,7 @@ class ConversationHistory:
         if turn in failed:
             raise InvalidRequest("The turn that `after` names failed, so it cannot be continued.")
         placed = history_merge.plan_append([item for item in before if item.turn not in failed], incoming)
-        newest = whole.shown()[1][-1:]
+        newest = whole.select_branch()[1][-1:]
         at_end = bool(newest) and newest[0].seq == before[-1].seq
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
@@ -151,16 +151,16 @@ class ConversationHistory:
             if turn is None:
                 texts += [cell.text] if cell.text else []
                 continue
-            items += [*_shown_cells(texts), *await self._store.of_turn(turn)]
+            items += [*_cells_to_items(texts), *await self._store.of_turn(turn)]
             texts = []
-        return [*items, *_shown_cells(texts)]
+        return [*items, *_cells_to_items(texts)]
 
     async def _summary(self) -> Summary | None:
         """Return the newest summary. Callers that select the history themselves, with a limit or a hook, do not use
         it."""
         return next(reversed(await self._store.summaries(self._key)), None)
 
-    async def _replayed(self, incoming: Sequence[Message]) -> MergePlan:
+    async def _plan_replay(self, incoming: Sequence[Message]) -> MergePlan:
         whole = await self._store.whole(self._key)
         assert whole is not None, "a turn of it is open"
         clean = incoming if self._clean is None else await self._clean(incoming)
@@ -174,7 +174,7 @@ class ConversationHistory:
         )
         return replace(placed, carried=carried, added=added)
 
-    async def _shaped(self, placed: MergePlan, notes: Sequence[Message], window: int) -> PreparedTurn:
+    async def _apply_hook(self, placed: MergePlan, notes: Sequence[Message], window: int) -> PreparedTurn:
         """Apply the input hook to what the model sees and what is stored.
 
         Exchanges that the client already had become turns of their own, unless the hook changed them.
@@ -194,18 +194,18 @@ class ConversationHistory:
             return PreparedTurn(before, now, said, placed.behind, earlier)
         return PreparedTurn(before, now, history_merge.drop_unpaired(shaped.said), placed.behind)
 
-    async def _kernel_changed(self, epoch: str) -> bool:
+    async def _has_kernel_changed(self, epoch: str) -> bool:
         """Return whether the newest earlier turn with a kernel ran in a different life of the kernel than ``epoch``."""
         earlier = [turn.epoch for turn in await self._store.turns(self._key, 20) if turn.epoch and turn.state != "open"]
         return bool(epoch and earlier and earlier[-1] != epoch)
 
 
-def _shown_cells(texts: Sequence[str]) -> list[Item]:
+def _cells_to_items(texts: Sequence[str]) -> list[Item]:
     """Wrap cell texts as an item that belongs to no turn: it is part of the notebook, not of the session."""
     return [Item(0, "", user("\n\n".join([CELLS, *texts]), hidden=True), 0.0)] if texts else []
 
 
-def _answers(incoming: Sequence[Message]) -> bool:
+def _begins_with_results(incoming: Sequence[Message]) -> bool:
     """Return whether the messages begin with tool results; their calls may be anywhere in the history."""
     return incoming[0].role == "tool"
 

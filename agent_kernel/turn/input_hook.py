@@ -43,7 +43,8 @@ def check_hook(hook: Any) -> InputHook | None:
 
 async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> ShapedInput:
     """Call the hook. Raises InvalidRequest if it does not return a list of messages, and whatever the hook raises."""
-    given_history, given_new = list(map(_copied, history)), list(map(_copied, new))
+    # A message that occurs in two places gets two copies.
+    given_history, given_new = ([copy.deepcopy(message) for message in part] for part in (history, new))
     owners = _Owners(given_history, given_new)
     answer: Any = hook(given_history, given_new)
     seen = await answer if inspect.isawaitable(answer) else answer
@@ -79,11 +80,6 @@ class _Owners:
             return known or unused[content] >= 0
 
         return [id(message) in self._new or not is_history(message) for message in seen]
-
-
-def _copied(message: Message) -> Message:
-    """Copy a message. A message that occurs in two places gets two copies."""
-    return copy.deepcopy(message)
 
 
 def _content(message: Message) -> str:

@@ -34,14 +34,14 @@ async def model_call(
         async with aclosing(engine.stream(request)) as chunks:
             async for chunk in chunks:
                 reply.add(chunk)
-                if (body := _announced(engine, chunk)) is not None:
+                if (body := _to_event(engine, chunk)) is not None:
                     turn.emit(body)
     finally:
         if reply.end is not None:
             turn.usage += reply.end.usage
             turn.context = max(turn.context, reply.end.usage.prompt_tokens + reply.end.usage.completion_tokens)
             turn.share = max(turn.share, _in_use(engine, turn.context))
-            handed = _handed(reply, theirs)
+            handed = _take_callers_calls(reply, theirs)
         elif reply.chars:
             turn.usage += estimate_usage(request.messages, reply.chars, time.monotonic() - began)
         if reply.worth_saving and (handed is None or reply.calls):
@@ -54,7 +54,7 @@ async def model_call(
     return reply.calls, handed
 
 
-def _handed(reply: Reply, theirs: frozenset[str]) -> Message | None:
+def _take_callers_calls(reply: Reply, theirs: frozenset[str]) -> Message | None:
     """Remove the caller's calls from the reply. Their message includes the text of the reply, unless calls that run
     here stay with it."""
     calls = [replace(call, id=new_id("call")) for call in reply.calls if call.name in theirs]
@@ -84,7 +84,7 @@ def _in_use(engine: Engine, tokens: int) -> float:
     return tokens / length if length else 0.0
 
 
-def _announced(engine: Engine, chunk: Chunk) -> EventBody | None:
+def _to_event(engine: Engine, chunk: Chunk) -> EventBody | None:
     match chunk:
         case TextChunk(text):
             return TextDelta(text)

@@ -57,17 +57,17 @@ class Observers:
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = tuple(observers)
 
-    async def loaded(self, run_id: str, session_id: str, message_count: int) -> None:
+    async def notify_load(self, run_id: str, session_id: str, message_count: int) -> None:
         await self._tell("on_session_load", run_id, session_id, message_count)
 
-    async def saved(self, run_id: str, session_id: str, message_count: int) -> None:
+    async def notify_save(self, run_id: str, session_id: str, message_count: int) -> None:
         await self._tell("on_session_save", run_id, session_id, message_count)
 
-    async def expired(self, session: Session) -> None:
+    async def notify_expire(self, session: Session) -> None:
         """Notify the observers. Await this before the session is removed, so that they can still read it."""
         await self._tell("on_session_expire", session)
 
-    async def conflict(self, session_id: str, error: Exception) -> None:
+    async def notify_conflict(self, session_id: str, error: Exception) -> None:
         await self._tell("on_conflict", session_id, error)
 
     async def _tell(self, event: str, *facts: Any) -> None:

@@ -55,7 +55,7 @@ class PostTurnTasks:
         """Create an instance that does nothing automatically except for titles by rule."""
         return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
 
-    def turn_ended(self, answered: AnsweredTurn, engine: Engine) -> None:
+    def note_end(self, answered: AnsweredTurn, engine: Engine) -> None:
         if self.compactor.policy.auto or answered.key in self._ruled:
             self._errands.start(answered.key, self._follow(answered, engine))
 
@@ -76,7 +76,7 @@ class PostTurnTasks:
         """Return the title of a session that begins with this text; empty if titles are off."""
         return "" if self._titles == "off" else title_from_text(said)
 
-    def opened(self, session: Session, title: str) -> None:
+    def note_begin(self, session: Session, title: str) -> None:
         """Record that a turn of the session begins. The model may replace ``title``, since no person chose it."""
         if self._titles == "engine" and title and not session.turns and session.title == title:
             self._ruled[session.key] = title
@@ -101,7 +101,7 @@ class PostTurnTasks:
         except Conflict:
             return  # another server writes a summary, or the branch changed; the next turn tries again
         except Exception as error:  # noqa: BLE001  nobody waits for a summary, and nothing is lost without
-            self._failed(answered.key, error)
+            self._record_failure(answered.key, error)
 
     async def _compact(self, answered: AnsweredTurn, engine: Engine) -> None:
         key = answered.key
@@ -112,8 +112,8 @@ class PostTurnTasks:
             self._news[key] = Notice("info", SUMMARISED.format(reason=reason))
             self.told(key, "compacted")
 
-    def _failed(self, key: SessionKey, error: Exception) -> None:
+    def _record_failure(self, key: SessionKey, error: Exception) -> None:
         code = error.code if isinstance(error, AgentKernelError) else type(error).__name__
         log.warning("session %s could not be summarised: %s", key.id, code)
-        if self.compactor.given_up(key):
+        if self.compactor.has_given_up(key):
             self._news[key] = Notice("warning", FAILED.format(times=self.compactor.policy.failures))

@@ -59,7 +59,7 @@ RECOVER_EVERY_S = 30.0
 SWEEP_EVERY_S = 3600.0
 
 
-def _scripted(settings: Settings) -> Engine:
+def _create_scripted_engine(settings: Settings) -> Engine:
     if not settings.script:
         raise InvalidRequest("The scripted engine needs a script.", hint="Set script (AGENT_KERNEL_SCRIPT) to a file.")
     from agent_kernel.engines.scripted import ScriptedEngine
@@ -67,7 +67,7 @@ def _scripted(settings: Settings) -> Engine:
     return ScriptedEngine(Path(settings.script))
 
 
-def _local(settings: Settings) -> Engine:
+def _create_local_engine(settings: Settings) -> Engine:
     python = functools.partial(interpreter, settings.worker_python, settings.data_dir)
     return LocalEngine(
         settings.model,
@@ -88,7 +88,7 @@ def _local(settings: Settings) -> Engine:
     )
 
 
-def _openai_api(settings: Settings) -> Engine:
+def _create_openai_engine(settings: Settings) -> Engine:
     if not is_url(settings.model):
         raise InvalidRequest(
             "The engine openai_api needs a URL.", hint="Set model to URL#MODEL, or to a name from engines."
@@ -109,7 +109,7 @@ def _quota(settings: Settings) -> Quota:
 
 
 ENGINES: Mapping[str, Callable[[Settings], Engine]] = MappingProxyType(
-    {"local": _local, "openai_api": _openai_api, "scripted": _scripted}
+    {"local": _create_local_engine, "openai_api": _create_openai_engine, "scripted": _create_scripted_engine}
 )
 STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
     {
@@ -129,10 +129,10 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
         return table[name](settings)
     if ":" not in name:
         raise InvalidRequest(f"{name!r} is unknown. Use {', '.join(table)}, or package.module:Class.")
-    return _found(name)(settings)
+    return _import_class(name)(settings)
 
 
-def _found(name: str) -> Any:
+def _import_class(name: str) -> Any:
     """Import what ``package.module:Class`` names. Raises InvalidRequest."""
     module, _, attribute = name.partition(":")
     try:
@@ -147,7 +147,7 @@ def _observers(settings: Settings) -> Observers:
     found: list[Observer] = []
     for name in names:
         try:
-            found.append(_found(name)())
+            found.append(_import_class(name)())
         except TypeError as error:
             raise InvalidRequest(f"The observer {name!r} cannot be created: {error}.") from error
     return Observers(found)
@@ -171,9 +171,9 @@ class Runtime:
         self.settings = settings
         self.exits = EgressPolicy(settings.local_only)
         self.engine = engine
-        self.engines = NamedEngines(settings, engine, _local)
+        self.engines = NamedEngines(settings, engine, _create_local_engine)
         self.observers = _observers(settings)
-        told = [self.observers.expired] if settings.observers else ()
+        told = [self.observers.notify_expire] if settings.observers else ()
         self.store = limit_store(with_private(store), RetentionLimits.of(settings), told)
         self.sandbox = sandbox
         self.ledger = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
@@ -205,7 +205,7 @@ class Runtime:
             self.trust,
             self.skills,
             root=lambda: self.root,
-            load=_found,
+            load=_import_class,
         )
 
     @property
@@ -223,7 +223,7 @@ class Runtime:
             hidden=[settings.data_dir],
             exits=EgressPolicy(settings.local_only),
         )
-        engine: Engine = engine_of(settings, _local) or build_by_name(ENGINES, settings.engine, settings)
+        engine: Engine = engine_of(settings, _create_local_engine) or build_by_name(ENGINES, settings.engine, settings)
         return cls(settings, engine, build_by_name(STORES, settings.store, settings), sandbox)
 
     async def start(self) -> None:
@@ -315,7 +315,7 @@ class Runtime:
             denied=request.denied,
         )
 
-    async def offered(
+    async def list_tools(
         self,
         key: SessionKey,
         request: TurnRequest,

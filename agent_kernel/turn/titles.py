@@ -41,11 +41,11 @@ async def retitle(
         async for chunk in chunks:
             if isinstance(chunk, TextChunk):
                 written.append(chunk.text)
-    if title := _cleaned("".join(written)):
+    if title := _clean_title("".join(written)):
         await store.describe(key, SessionUpdate(title=title, instead_of=instead_of))
 
 
-def _cleaned(written: str) -> str:
+def _clean_title(written: str) -> str:
     """Return the first non-empty line without the characters that models put around titles."""
     around = " \t#*_\"'`“”„«»"
     lines = [line.strip(around).removeprefix("Title:").strip(around) for line in written.splitlines()]

@@ -83,9 +83,9 @@ class Toolbox:
         """Yield the result of every call as soon as it exists. Calls that share state run in order, all others in
         parallel."""
         alone = [call for call in calls if self._shares_state(call)]
-        tasks = [asyncio.create_task(self._finished(call, place, emit)) for call in calls if call not in alone]
+        tasks = [asyncio.create_task(self._run_call(call, place, emit)) for call in calls if call not in alone]
         try:
-            waiting = (self._finished(call, place, emit) for call in alone)
+            waiting = (self._run_call(call, place, emit) for call in alone)
             for ending in itertools.chain(waiting, asyncio.as_completed(tasks)):
                 result, finished = await ending
                 try:
@@ -101,32 +101,32 @@ class Toolbox:
         tool = self._tools.get(call.name)
         return tool is None or tool.spec.shared_state
 
-    async def _finished(self, call: ToolCall, place: RoundPosition, emit: Emit) -> tuple[Message, CallFinished]:
+    async def _run_call(self, call: ToolCall, place: RoundPosition, emit: Emit) -> tuple[Message, CallFinished]:
         work = WorkTime()
 
-        def noted(body: EventBody) -> None:
+        def note_event(body: EventBody) -> None:
             work.note(body)
             emit(body)
 
         tool = self._tools.get(call.name)
-        context = ToolContext(place.key, place.turn, place.round, call, noted, place.ordinal, self._foreign)
+        context = ToolContext(place.key, place.turn, place.round, call, note_event, place.ordinal, self._foreign)
         context = replace(context, paths=ApprovedPaths(self._gate, context))
         emit(CallStarted(call.id, call.name, dict(call.arguments), tool.spec.where if tool else "server"))
         output = await self._output(tool, context)
         output = replace(output, text=shorten(output.text, tool.spec.result_chars if tool else RESULT_CHARS))
-        files = await self._kept(output, context)
+        files = await self._store_files(output, context)
         if output.files and self._files is not None:
             output = replace(output, text=f"{output.text}\n{describe_files((*files, *_absent(output)))}")
         if output.status != "success":
             self._failures[f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"] += 1
-        media, ids = tuple(_shown(output)), tuple(file.id for file in files)
+        media, ids = tuple(_media_to_json(output)), tuple(file.id for file in files)
         details = dict(output.details)
         ended = CallFinished(call.id, call.name, output.status, output.text, 0.0, media, details, ids)
         work.note(ended)
         result = tool_result(call, output.text, output.status, output.media)
         return result, replace(ended, seconds=work.seconds)
 
-    async def _kept(self, output: ToolOutput, context: ToolContext) -> list[File]:
+    async def _store_files(self, output: ToolOutput, context: ToolContext) -> list[File]:
         """Store the files of a call. A requested file that this call did not produce may come from a later one; ``end``
         records the missing ones."""
         if not output.files or self._files is None:
@@ -197,7 +197,7 @@ def _invalid(call: ToolCall, spec: ToolSpec) -> str:
     return f"The arguments of {call.name} do not fit: {error.message}." if error else ""
 
 
-def _shown(output: ToolOutput) -> list[dict[str, object]]:
+def _media_to_json(output: ToolOutput) -> list[dict[str, object]]:
     """Describe the media of a call. Data that the client has already displayed is omitted; other readers find it in the
     store."""
     return [

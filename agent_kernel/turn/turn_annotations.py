@@ -61,9 +61,9 @@ class TurnAnnotations:
                 self._open[call] = {"call": call, "at": self._blocks, "where": where}
                 self._blocks += 1
             case ApprovalRequired() | ApprovalResolved():
-                self._asked(body)
+                self._note_approval(body)
             case CallFinished():
-                self._finished(body)
+                self._note_result(body)
             case Notice(level, text):
                 self._notice(level, text)
             case StateLost(reason):
@@ -79,12 +79,12 @@ class TurnAnnotations:
         kept = {name: value for name, value in told.items() if value}
         return {ANNOTATIONS: kept} if kept else {}
 
-    def _asked(self, body: ApprovalRequired | ApprovalResolved) -> None:
+    def _note_approval(self, body: ApprovalRequired | ApprovalResolved) -> None:
         known = self._open.get(body.call, {}).setdefault("approval", {})
         names = _ASKED if isinstance(body, ApprovalRequired) else _ANSWERED
         known |= {name: self._redactor.value(getattr(body, name)) for name in names}
 
-    def _finished(self, body: CallFinished) -> None:
+    def _note_result(self, body: CallFinished) -> None:
         told = self._open.pop(body.call, {"call": body.call}) | {"seconds": body.seconds}
         if body.files:
             told["files"] = list(body.files)
@@ -116,11 +116,11 @@ class StoredAnnotations:
         for call in kept.get("calls") or ():
             self._calls[str(call.get("call", ""))].append(call)
 
-    def began(self, call: str) -> Mapping[str, Any]:
-        """Return the annotations of a call that begins; ``ended`` removes them."""
+    def peek(self, call: str) -> Mapping[str, Any]:
+        """Return the annotations of a call that begins; ``take`` removes them."""
         return self._calls[call][0] if self._calls[call] else {}
 
-    def ended(self, call: str) -> Mapping[str, Any]:
+    def take(self, call: str) -> Mapping[str, Any]:
         return self._calls[call].popleft() if self._calls[call] else {}
 
     def notices(self, blocks: int | None = None) -> list[tuple[str, str]]:

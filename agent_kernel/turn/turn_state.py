@@ -65,7 +65,7 @@ class ActiveTurn:
         }
         return known | kept.to_record(self.numbers)
 
-    def owed(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    def owed_tools(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools that still have to be called.
 
         These are the functions that the request declares, if ``tool_choice`` is required and none of them has been

@@ -72,7 +72,7 @@ class TurnWriter:
         """Open a turn and take the session's lease. Raises SessionBusy, SessionNotFound, StoreError."""
         await self.settle(turn.key)
         try:
-            opened = await await_uncancelled(self._opened(turn))
+            opened = await await_uncancelled(self._open(turn))
             session = await await_uncancelled(self.store.info(turn.key))
         except asyncio.CancelledError:
             await await_uncancelled(self.end(TurnEnd(turn, "cancelled", "stopped before it began", Usage())))
@@ -82,7 +82,7 @@ class TurnWriter:
             raise
         return OpenTurn(self, opened, session.head if session else 0)
 
-    async def _opened(self, turn: Turn) -> Turn:
+    async def _open(self, turn: Turn) -> Turn:
         """Open the turn. A session that a dead server left busy is freed first, so that nobody waits for the next
         recovery."""
         try:
@@ -104,7 +104,7 @@ class TurnWriter:
             return error
         self._unclosed.pop(ending.turn.id, None)
         if self.transcripts is not None:
-            await self.transcripts.ended(ending.turn, ending.to_json())
+            await self.transcripts.append_end(ending.turn, ending.to_json())
         return None
 
     async def append_once(
@@ -135,15 +135,15 @@ class TurnWriter:
         if not self.redactor.is_on:
             return messages
         if sum(len(message.text) for message in messages) < LONG_TEXT:
-            return self._cleaned(messages)
-        return await asyncio.to_thread(self._cleaned, messages)
+            return self._clean_all(messages)
+        return await asyncio.to_thread(self._clean_all, messages)
 
     async def copy(self, key: SessionKey, items: Sequence[Item]) -> None:
         """Append items to the live transcript, if there is one."""
         if self.transcripts is not None:
-            await self.transcripts.entries(key, items)
+            await self.transcripts.append_items(key, items)
 
-    def _cleaned(self, messages: Sequence[Message]) -> list[Message]:
+    def _clean_all(self, messages: Sequence[Message]) -> list[Message]:
         return [self.redactor.message(message) for message in messages]
 
     async def settle(self, key: SessionKey | None = None) -> None:

@@ -137,18 +137,18 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
                 yield from notices(blocks)
                 yield delta
                 blocks += 1
-            for call in sorted(message.calls, key=lambda call: asides.began(call.id).get("at", blocks + MAX_CALLS)):
+            for call in sorted(message.calls, key=lambda call: asides.peek(call.id).get("at", blocks + MAX_CALLS)):
                 if call.id in returned:
                     yield CallReturned(call.id, call.name, call.arguments)
                     continue
                 yield from notices(blocks)
-                known = asides.began(call.id)
+                known = asides.peek(call.id)
                 yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
                 yield from _approval_events(call, known) if whole else ()
                 blocks += 1
             rounds += any(call.id not in returned for call in message.calls)
         elif message.role == "tool" and message.call_id not in returned:
-            yield _call_finished(turn, message, asides.ended(message.call_id or ""))
+            yield _call_finished(turn, message, asides.take(message.call_id or ""))
     yield from notices(None)
     if checked := from_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))

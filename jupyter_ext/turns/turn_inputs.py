@@ -30,7 +30,7 @@ class AccessibleFile:
 
     async def read(self) -> bytes:
         """Return the bytes of the file. Raises FileGone, FileNotProduced."""
-        _, body = await self.registry.opened(self.key, self.file.id)
+        _, body = await self.registry.open(self.key, self.file.id)
         return body if isinstance(body, bytes) else await asyncio.to_thread(body.read_bytes)
 
 

@@ -176,7 +176,7 @@ async def test_a_stopped_turn_takes_its_question_back() -> None:
         await asked.task
     assert asked.gate.approvals.waiting == []
     assert [body.decision for body in asked.resolved] == ["cancelled"]
-    assert not asked.gate.approvals.interrupted("t")
+    assert not asked.gate.approvals.was_interrupted("t")
 
 
 async def test_a_server_that_stops_leaves_the_question_unanswered() -> None:
@@ -188,7 +188,7 @@ async def test_a_server_that_stops_leaves_the_question_unanswered() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asked.task
     assert [body.decision for body in asked.resolved] == ["interrupted"]
-    assert asked.gate.approvals.interrupted("t")
+    assert asked.gate.approvals.was_interrupted("t")
 
 
 async def test_silence_is_no_where_nobody_is_waited_for() -> None:

@@ -61,7 +61,7 @@ def arrived(registry: FileRegistry, *chunks: bytes) -> ReceivedFile:
 
 
 async def body(registry: FileRegistry, key: SessionKey, id: str) -> bytes:
-    _, found = await registry.opened(key, id)
+    _, found = await registry.open(key, id)
     return found.read_bytes() if isinstance(found, Path) else found
 
 
@@ -143,7 +143,7 @@ async def test_what_can_not_be_kept_is_a_file_that_says_why(
     assert not bad.wire.keys() & {"text", "data_base64"}
     assert good.wire["text"] == "fine"
     with pytest.raises(FileNotProduced):
-        await registry.opened(KEY, bad.file.id)
+        await registry.open(KEY, bad.file.id)
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
@@ -219,7 +219,7 @@ def test_what_a_crashed_process_left_goes_after_a_while(tmp_path: Path) -> None:
 async def test_a_file_is_read_in_its_own_session_only_until_it_is_attached_to_another(registry: FileRegistry) -> None:
     file = await registry.receive(KEY, "a.txt", arrived(registry, b"hello"))
     with pytest.raises(FileNotFound):
-        await registry.opened(OTHER, file.id)
+        await registry.open(OTHER, file.id)
     for _ in range(2):
         assert (await registry.attach(OTHER, KEY, file.id)).id == file.id
     assert await registry.remove(KEY, file.id)
@@ -235,7 +235,7 @@ async def test_a_file_whose_bytes_are_gone_says_so(registry: FileRegistry, tmp_p
         if path.is_file():
             path.unlink()
     with pytest.raises(FileGone, match="no longer available"):
-        await registry.opened(KEY, kept.file.id)
+        await registry.open(KEY, kept.file.id)
 
 
 async def test_a_store_without_files_has_no_registry(tmp_path: Path) -> None:
@@ -302,10 +302,10 @@ async def test_a_file_goes_by_itself_when_its_time_has_come(store: SqliteStore, 
     assert (brief.expires, lasting.expires) == (1_060.0, 0.0)
     assert [file.expires for file in await store.files(KEY)] == [1_060.0, 0.0], "it is kept with the file"
     now[0] = 1_059.9
-    assert (await registry.opened(KEY, brief.id))[0] == brief
+    assert (await registry.open(KEY, brief.id))[0] == brief
     now[0] = 1_060.0
     with pytest.raises(FileNotFound):
-        await registry.opened(KEY, brief.id)
+        await registry.open(KEY, brief.id)
     assert [file.id for file in await registry.files(KEY)] == [lasting.id]
     assert [file.id for _, file in await registry.everywhere("local", None, None)] == [lasting.id]
     assert [file.id for file in await store.files(KEY)] == [lasting.id], "nothing of it is left in the store"

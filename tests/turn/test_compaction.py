@@ -218,7 +218,7 @@ async def test_after_three_failures_in_a_row_only_a_person_can_try_again(store: 
             await compactor.compact(KEY, broken, "full")
     assert not await compactor.due(KEY, 0.9)
     await compactor.compact(KEY, writer("at last"))
-    assert not compactor.given_up(KEY)
+    assert not compactor.has_given_up(KEY)
 
 
 async def test_off_is_off(store: MemoryStore) -> None:

@@ -554,12 +554,12 @@ async def _agrees(store: MemoryStore, client: list[Message], said_in_all: int) -
     whole = await store.whole(KEY)
     assert whole is not None
     assert len(whole.items) == said_in_all
-    shown = {item.seq for branch in whole.branches for item in whole.shown(branch.name)[1]}
+    shown = {item.seq for branch in whole.branches for item in whole.select_branch(branch.name)[1]}
     assert shown == {item.seq for item in whole.items}
     for branch in whole.branches:
-        said = [item.message for item in whole.shown(branch.name)[1]]
+        said = [item.message for item in whole.select_branch(branch.name)[1]]
         assert history_merge.drop_unpaired(said) == said
-    current = [item.message for item in whole.shown()[1]]
+    current = [item.message for item in whole.select_branch()[1]]
     visible = [message_hash.comparison_form(current[at]) for at in message_hash.visible_indices(current)]
     assert visible == [message_hash.comparison_form(message) for message in client]
     assert await store.verify() == []

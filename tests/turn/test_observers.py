@@ -46,10 +46,10 @@ class Rude(SessionObserver):
 async def test_plain_and_asynchronous_observers_hear_everything() -> None:
     diary, error = Diary(), ValueError("x")
     told = Observers([diary])
-    await told.loaded("t1", "s1", 4)
-    await told.saved("t1", "s1", 6)
-    await told.expired(SESSION)
-    await told.conflict("s1", error)
+    await told.notify_load("t1", "s1", 4)
+    await told.notify_save("t1", "s1", 6)
+    await told.notify_expire(SESSION)
+    await told.notify_conflict("s1", error)
     assert diary.entries == [
         ("load", "t1", "s1", 4),
         ("save", "t1", "s1", 6),
@@ -65,9 +65,9 @@ async def test_one_that_raises_or_hangs_is_logged_without_content_and_the_next_i
     diary = Diary()
     told = Observers([Rude(), diary])
     with caplog.at_level(logging.ERROR):
-        await told.loaded("t1", "s1", 4)
-        await told.saved("t1", "s1", 6)
-        await told.expired(SESSION)
+        await told.notify_load("t1", "s1", 4)
+        await told.notify_save("t1", "s1", 6)
+        await told.notify_expire(SESSION)
     assert [entry[0] for entry in diary.entries] == ["load", "save", "expire"]
     assert len(caplog.records) == 3
     assert "secret" not in caplog.text
@@ -76,12 +76,12 @@ async def test_one_that_raises_or_hangs_is_logged_without_content_and_the_next_i
 
 async def test_what_an_observer_does_not_override_is_nothing() -> None:
     told = Observers([SessionObserver()])
-    await told.loaded("t1", "s1", 0)
-    await told.expired(SESSION)
+    await told.notify_load("t1", "s1", 0)
+    await told.notify_expire(SESSION)
 
 
 async def test_a_turn_that_is_stopped_while_an_observer_is_told_stops() -> None:
-    task = asyncio.create_task(Observers([Rude()]).expired(SESSION))
+    task = asyncio.create_task(Observers([Rude()]).notify_expire(SESSION))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

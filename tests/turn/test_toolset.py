@@ -61,7 +61,7 @@ async def test_every_tool_goes_over_the_wire_to_a_model_and_has_a_schema(runtime
         functions=(SHOUT,),
         web={},
     )
-    specs = await runtime.offered(SessionKey("local", "s"), request, lambda line: None)
+    specs = await runtime.list_tools(SessionKey("local", "s"), request, lambda line: None)
     names = [spec.name for spec in specs]
     assert {"python", "shell", "web_search", "fetch_page", "recall", "shout", "variables", "surface_outputs"} <= {
         *names

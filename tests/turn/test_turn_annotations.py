@@ -46,12 +46,12 @@ def call(id: str, seconds: float, **told: object) -> list[EventBody]:
 def test_a_turn_that_told_nothing_keeps_nothing() -> None:
     assert TurnAnnotations().record == {}
     kept = StoredAnnotations({})
-    assert (kept.began("c"), kept.ended("c"), kept.notices(), kept.context) == ({}, {}, [], {})
+    assert (kept.peek("c"), kept.take("c"), kept.notices(), kept.context) == ({}, {}, [], {})
 
 
 def test_ids_that_come_again_in_a_later_round_are_other_calls() -> None:
     kept = noted(*call("c1", 1.0), TextDelta("Again."), *call("c1", 2.0))
-    assert [kept.ended("c1").get("seconds") for _ in range(3)] == [1.0, 2.0, None]
+    assert [kept.take("c1").get("seconds") for _ in range(3)] == [1.0, 2.0, None]
 
 
 def test_notices_stand_before_the_block_that_followed_them() -> None:
@@ -72,7 +72,7 @@ def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
         CallFinished("c1", "python", "denied", "", 4.0),
     )
     assert kept.context == {"messages": 5, "dropped": 2, "shortened": 1, "summary": True}
-    decided = kept.ended("c1")["approval"]
+    decided = kept.take("c1")["approval"]
     assert (decided["kind"], decided["decision"], decided["reason"]) == ("python.live", "deny", "not now")
     assert "secret" not in str(decided)
 

@@ -56,7 +56,7 @@ class RecordedTurn:
 
 def parse_turns(document: Transcript) -> list[RecordedTurn]:
     """Return the answered turns of the current branch in order."""
-    turns, items = document.shown()
+    turns, items = document.select_branch()
     answered: list[RecordedTurn] = []
     earlier: list[Message] = []
     for turn in turns:

@@ -79,11 +79,11 @@ class Fetcher:
 
     async def get(self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web") -> FetchResult:
         """Return the complete response. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed."""
-        async with self.opened(url, bounds, purpose=purpose) as (answer, pieces):
+        async with self.open(url, bounds, purpose=purpose) as (answer, pieces):
             return replace(answer, data=b"".join([piece async for piece in pieces]))
 
     @asynccontextmanager
-    async def opened(
+    async def open(
         self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web"
     ) -> AsyncIterator[tuple[FetchResult, AsyncGenerator[bytes, None]]]:
         """Yield the response headers and the body as it arrives.
@@ -91,7 +91,10 @@ class Fetcher:
         The time limit covers the whole block. Raises what ``get`` raises, also while the body is read.
         """
         try:
-            async with asyncio.timeout(bounds.total_s), self._arrived(url, bounds, purpose) as (place, response):
+            async with (
+                asyncio.timeout(bounds.total_s),
+                self._follow_redirects(url, bounds, purpose) as (place, response),
+            ):
                 answer = _describe_response(place, response)
                 _check(answer, response, bounds)
                 async with aclosing(_iterate_body(answer, response, bounds)) as pieces:
@@ -100,14 +103,14 @@ class Fetcher:
             raise FetchFailed(f"{_shorten_url(url)} did not arrive within {bounds.total_s:g} s.") from None
 
     @asynccontextmanager
-    async def _arrived(
+    async def _follow_redirects(
         self, url: str, bounds: FetchLimits, purpose: str
     ) -> AsyncIterator[tuple[FetchTarget, httpx.Response]]:
         """Follow redirects and yield the first other response."""
         for _ in range(REDIRECTS + 1):
             self._exits.check(url, purpose)
             place = await self._guard.check(url)
-            async with self._answered(place, bounds) as response:
+            async with self._send_request(place, bounds) as response:
                 if response.status_code not in MOVED or "location" not in response.headers:
                     yield place, response
                     return
@@ -115,7 +118,7 @@ class Fetcher:
         raise FetchFailed(f"{_shorten_url(url)} was redirected more than {REDIRECTS} times.")
 
     @asynccontextmanager
-    async def _answered(self, place: FetchTarget, bounds: FetchLimits) -> AsyncIterator[httpx.Response]:
+    async def _send_request(self, place: FetchTarget, bounds: FetchLimits) -> AsyncIterator[httpx.Response]:
         """Send the request over a new connection: one made for another name has not verified this name's
         certificate."""
         client = await self._client(place, bounds)

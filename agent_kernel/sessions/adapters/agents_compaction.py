@@ -57,10 +57,10 @@ class Suffix:
     async def replace(self, messages: Sequence[Message], record: dict[str, Any]) -> bool:
         """Replace in a turn with this ``record``. Returns False if the suffix changed, or while another turn of the
         session runs."""
-        before = await self._before()
+        before = await self._read_before()
         if before is None or self._splits_pair:
             return False
-        expired = self._expired(before)
+        expired = self._count_expired(before)
         fresh = [*(item.message for item in before[expired:] if expired), *self._rest, *messages]
         if not fresh:
             return await self._store.rewind(self._key, [*before, *self._tail] if expired else self._tail)
@@ -68,13 +68,13 @@ class Suffix:
             return await self._branch_off(fresh, record, expired)
         return False
 
-    async def _before(self) -> list[Item] | None:
+    async def _read_before(self) -> list[Item] | None:
         """Return the items of the current branch before the suffix, or None if the suffix is no longer its end."""
         said = await self._store.latest(self._key, failed=False)
         count = len(said) - len(self._tail)
         return said[:count] if count >= 0 and said[count:] == self._tail else None
 
-    def _expired(self, before: Sequence[Item]) -> int:
+    def _count_expired(self, before: Sequence[Item]) -> int:
         """Return the number of expired items at the beginning of the history."""
         if self._is_expired is None:
             return 0
@@ -90,8 +90,8 @@ class Suffix:
         turn = await self._store.open_turn(Turn(new_id("turn"), self._key, record=record), owner)
         replaced = False
         try:
-            before, session = await self._before(), await self._store.info(self._key)
-            if before is None or session is None or self._expired(before) != expired:
+            before, session = await self._read_before(), await self._store.info(self._key)
+            if before is None or session is None or self._count_expired(before) != expired:
                 return False
             behind = before[-1].seq if before and not expired else 0
             await self._store.append_at(turn, owner, fresh, session.head, behind=behind)

@@ -72,7 +72,7 @@ class AgentsSession:
         self.db_path = place if isinstance(place, str | Path) else None
         self._namespace = namespace
         self._durable = durable
-        self._clean = clean or _unchanged
+        self._clean = clean or _keep
         self._closed = False
         self._given: SessionStore | None = None
         self._file: OpenFile | None = None
@@ -225,7 +225,7 @@ def _message(item: Mapping[str, Any]) -> Message:
     return responses_items.message_of(item)
 
 
-def _unchanged(message: Message) -> Message:
+def _keep(message: Message) -> Message:
     return message
 
 

@@ -25,14 +25,14 @@ async def test_a_binding_is_of_a_namespace_a_root_and_a_path(store: SessionStore
     assert await store.bound("ann", "/r1", "Untitled.ipynb") == "two"
 
 
-async def bound_to(store: SessionStore, *places: str) -> None:
+async def bind_places(store: SessionStore, *places: str) -> None:
     await store.create(KEY)
     for place in places:
         await store.bind("local", "/r", place, "s")
 
 
 async def test_moving_a_file_moves_its_binding(store: SessionStore) -> None:
-    await bound_to(store, "a.ipynb", "a.ipynb.bak")
+    await bind_places(store, "a.ipynb", "a.ipynb.bak")
     assert await store.move("/r", "a.ipynb", "x/b.ipynb") == 1
     assert await store.paths("/r", KEY) == ["a.ipynb.bak", "x/b.ipynb"]
     assert await store.move("/r", "a.ipynb", "c.ipynb") == 0
@@ -40,14 +40,14 @@ async def test_moving_a_file_moves_its_binding(store: SessionStore) -> None:
 
 
 async def test_moving_a_directory_moves_what_is_inside_and_nothing_beside_it(store: SessionStore) -> None:
-    await bound_to(store, "a/b/1", "a/b/c/2", "a/bc/3", "a/b", "a/B/4", "a/%/5", "a/_b/6")
+    await bind_places(store, "a/b/1", "a/b/c/2", "a/bc/3", "a/b", "a/B/4", "a/%/5", "a/_b/6")
     assert await store.move("/r", "a/b", "z") == 3
     assert await store.paths("/r", KEY) == ["a/%/5", "a/B/4", "a/_b/6", "a/bc/3", "z", "z/1", "z/c/2"]
     assert await store.move("/r", "a/%", "y") == 1
 
 
 async def test_a_move_replaces_what_was_bound_there(store: SessionStore) -> None:
-    await bound_to(store, "old")
+    await bind_places(store, "old")
     await store.create(SessionKey("local", "t"))
     await store.bind("local", "/r", "new", "t")
     assert await store.move("/r", "old", "new") == 1
@@ -56,7 +56,7 @@ async def test_a_move_replaces_what_was_bound_there(store: SessionStore) -> None
 
 
 async def test_a_move_into_a_longer_or_the_same_path_loses_nothing(store: SessionStore) -> None:
-    await bound_to(store, "a/1", "a/2")
+    await bind_places(store, "a/1", "a/2")
     assert await store.move("/r", "a", "a/a") == 2
     assert await store.move("/r", "a", "a") == 2
     assert await store.paths("/r", KEY) == ["a/a/1", "a/a/2"]

@@ -21,7 +21,7 @@ from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionUpdate, Tu
 from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, whole_turns
 
 
-async def said(store: SessionStore, branch: str | None = None) -> str:
+async def join_texts(store: SessionStore, branch: str | None = None) -> str:
     """What the items of a branch say, with spaces between."""
     return " ".join(item.message.text for item in await store.latest(KEY, branch=branch))
 
@@ -50,8 +50,8 @@ async def test_a_branch_has_everything_before_a_turn_and_is_current(store: Sessi
     await whole_turns(store, 3)
     made = await store.branch(KEY, before="t2", name="edit")
     assert (made.name, made.parent, made.since, made.head, made.turns, made.current) == ("edit", MAIN, 2, 2, 1, True)
-    assert await said(store) == "u1 a1"
-    assert await said(store, MAIN) == "u1 a1 u2 a2 u3 a3"
+    assert await join_texts(store) == "u1 a1"
+    assert await join_texts(store, MAIN) == "u1 a1 u2 a2 u3 a3"
     assert [turn.id for turn in await store.turns(KEY)] == ["t1"]
     assert [turn.id for turn in await store.turns(KEY, branch=MAIN)] == ["t1", "t2", "t3"]
     assert await current(store) == "edit"
@@ -62,12 +62,12 @@ async def test_what_is_said_on_a_branch_is_said_there_only(store: SessionStore) 
     await store.branch(KEY, before="t2", name="edit")
     [question, _] = await store.add_turn(Turn("t3", KEY), [user("u3"), assistant("a3")])
     assert question.seq == 5
-    assert await said(store) == "u1 a1 u3 a3"
+    assert await join_texts(store) == "u1 a1 u3 a3"
     await store.switch(KEY, MAIN)
-    assert await said(store) == "u1 a1 u2 a2"
+    assert await join_texts(store) == "u1 a1 u2 a2"
     await store.add_turn(Turn("t4", KEY), [user("u4")])
-    assert await said(store) == "u1 a1 u2 a2 u4"
-    assert await said(store, "edit") == "u1 a1 u3 a3"
+    assert await join_texts(store) == "u1 a1 u2 a2 u4"
+    assert await join_texts(store, "edit") == "u1 a1 u3 a3"
     assert [(branch.name, branch.head, branch.turns) for branch in await store.branches(KEY)] == [
         (MAIN, 7, 3),
         ("edit", 6, 2),
@@ -78,7 +78,7 @@ async def test_a_branch_before_the_first_turn_is_empty_and_can_be_switched_to(st
     await whole_turns(store, 2)
     made = await store.branch(KEY, before="t1")
     assert (made.since, made.head, made.turns) == (0, 0, 0)
-    assert await said(store) == ""
+    assert await join_texts(store) == ""
     await store.switch(KEY, MAIN)
     assert (await store.switch(KEY, made.name)).current
     assert await store.turns(KEY) == []
@@ -88,8 +88,8 @@ async def test_a_branch_of_everything_goes_on_by_itself(store: SessionStore) -> 
     await whole_turns(store, 2)
     assert (await store.branch(KEY)).since == 4
     await store.add_turn(Turn("t3", KEY), [user("u3")])
-    assert await said(store) == "u1 a1 u2 a2 u3"
-    assert await said(store, MAIN) == "u1 a1 u2 a2"
+    assert await join_texts(store) == "u1 a1 u2 a2 u3"
+    assert await join_texts(store, MAIN) == "u1 a1 u2 a2"
 
 
 async def test_branches_without_a_name_get_different_ones(store: SessionStore) -> None:
@@ -173,7 +173,7 @@ async def test_the_tree_stays_as_it_is_while_a_turn_is_open(store: SessionStore,
     await talk.say(user("u3"), calls("c"), result("c"))
     await talk.close()
     await store.switch(KEY, MAIN)
-    assert await said(store, "edit") == "u1 a1 u3  2"
+    assert await join_texts(store, "edit") == "u1 a1 u3  2"
 
 
 async def test_a_turn_that_recovery_closes_stays_on_its_branch(store: SessionStore, clock: Clock) -> None:
@@ -186,7 +186,7 @@ async def test_a_turn_that_recovery_closes_stays_on_its_branch(store: SessionSto
     [closed] = await store.recover()
     assert (await store.turns(KEY))[-1] == closed
     assert len(await store.latest(KEY)) == 5
-    assert await said(store, MAIN) == "u1 a1 u2 a2"
+    assert await join_texts(store, MAIN) == "u1 a1 u2 a2"
 
 
 async def test_dropping_a_branch_takes_only_what_nobody_shares(store: SessionStore) -> None:
@@ -196,9 +196,9 @@ async def test_dropping_a_branch_takes_only_what_nobody_shares(store: SessionSto
     with pytest.raises(Conflict):
         await store.drop_branch(KEY, "edit")
     await store.switch(KEY, MAIN)
-    before = await said(store)
+    before = await join_texts(store)
     await store.drop_branch(KEY, "edit")
-    assert await said(store) == before
+    assert await join_texts(store) == before
     assert await names(store) == [MAIN]
     assert await store.latest(KEY, branch="edit") == []
     assert await store.turn("local", "t3") is None
@@ -213,11 +213,11 @@ async def test_dropping_a_branch_in_the_middle_of_the_tree_keeps_what_goes_throu
     await store.branch(KEY, before="t4", name="leaf")
     await store.add_turn(Turn("t5", KEY), [user("u5")])
     await store.drop_branch(KEY, "middle")
-    assert await said(store) == "u1 a1 u3 a3 u5"
+    assert await join_texts(store) == "u1 a1 u3 a3 u5"
     assert [turn.id for turn in await store.turns(KEY)] == ["t1", "t3", "t5"]
     assert await store.turn("local", "t4") is None
     await store.drop_branch(KEY, MAIN)
-    assert await said(store) == "u1 a1 u3 a3 u5"
+    assert await join_texts(store) == "u1 a1 u3 a3 u5"
     turns, items = await store.everything(KEY)
     assert [turn.id for turn in turns] == ["t1", "t3", "t5"]
     assert [item.seq for item in items] == [1, 2, 5, 6, 9]
@@ -232,7 +232,7 @@ async def test_clearing_takes_every_branch(store: SessionStore) -> None:
     assert await current(store) == MAIN
     assert await store.blob(KEY, PNG.hash) is None
     await store.add_turn(Turn("t1", KEY), [user("anew")])
-    assert await said(store) == "anew"
+    assert await join_texts(store) == "anew"
 
 
 # ------------------------------------------------------------------------------------------------- siblings
@@ -294,7 +294,7 @@ async def test_a_fork_is_a_copy_of_the_first_turns(store: SessionStore) -> None:
     assert [turn.id for turn in await store.turns(target)] == ["t1", "t2"]
     assert await store.blob(target, PNG.hash) == PNG.data
     await store.add_turn(Turn("t3", target), [user("on its own")])
-    assert await said(store) == "u1 a1 u2 a2 u3 a3"
+    assert await join_texts(store) == "u1 a1 u2 a2 u3 a3"
     await store.delete(KEY)
     assert await store.blob(target, PNG.hash) == PNG.data
 

@@ -102,7 +102,7 @@ async def test_words_that_utf_8_can_not_hold_are_refused_and_the_question_waits(
     assert await store.question("local", QUESTION.id) == QUESTION
 
 
-async def asked(store: GrantingStore, owner: Owner) -> Talk:
+async def open_question(store: GrantingStore, owner: Owner) -> Talk:
     """A turn that waits for an answer about c1, while c2 runs and c0 is answered."""
     talk = await Talk.begin(store, owner)
     await talk.say(user("hi"), calls("c0", "c1", "c2"), result("c0"))
@@ -116,14 +116,14 @@ async def asked(store: GrantingStore, owner: Owner) -> Talk:
 async def test_a_turn_that_is_interrupted_says_which_call_was_never_answered_for(
     store: GrantingStore, owner: Owner
 ) -> None:
-    talk = await asked(store, owner)
+    talk = await open_question(store, owner)
     assert await talk.close("interrupted", "the server was stopped")
     assert (await talk.texts())[-2:] == [UNANSWERED, "the server was stopped"]
     assert await _outcomes(store) == {"appr_0": "approve", "appr_1": "interrupted"}
 
 
 async def test_a_turn_that_is_stopped_takes_its_questions_with_it(store: GrantingStore, owner: Owner) -> None:
-    talk = await asked(store, owner)
+    talk = await open_question(store, owner)
     assert await talk.close("cancelled", "stopped by the person")
     assert (await talk.texts())[-2:] == ["stopped by the person", "stopped by the person"]
     assert await _outcomes(store) == {"appr_0": "approve", "appr_1": "cancelled"}

@@ -22,15 +22,17 @@ LONG = 1_000_000
 def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
     """Searches right after something was said, or when all of it was taken in."""
 
-    async def found(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
+    async def find_hits(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
         if request.param == "folded":
             assert await store.fold(LONG) == 0
         return await store.search(namespace, replace(SessionQuery(text), **where))
 
-    return found
+    return find_hits
 
 
-async def _said(store: SessionStore, id: str, *texts: str | Message, namespace: str = "local", turn: str = "t") -> None:
+async def _store_texts(
+    store: SessionStore, id: str, *texts: str | Message, namespace: str = "local", turn: str = "t"
+) -> None:
     """One turn of a session that may be new; texts alternate between the person and the model."""
     messages = [
         text if isinstance(text, Message) else (assistant if at % 2 else user)(text) for at, text in enumerate(texts)
@@ -43,35 +45,37 @@ def _ids(hits: list[SearchHit]) -> list[str]:
 
 
 async def test_any_word_is_enough_and_more_of_them_are_better(store: SessionStore, find: Find) -> None:
-    await _said(store, "s1", "the weather is nice", "it is")
-    await _said(store, "s2", "a billing discrepancy", "let me see")
-    await _said(store, "s3", "billing", "yes")
+    await _store_texts(store, "s1", "the weather is nice", "it is")
+    await _store_texts(store, "s2", "a billing discrepancy", "let me see")
+    await _store_texts(store, "s3", "billing", "yes")
     assert _ids(await find("billing discrepancy")) == ["s2", "s3"]
     assert await find("topaz") == []
 
 
 async def test_a_hit_has_the_counts_of_its_session(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "the weather is nice", "it is")
-    await _said(store, "s", "and tomorrow", "rain", turn="t2")
+    await _store_texts(store, "s", "the weather is nice", "it is")
+    await _store_texts(store, "s", "and tomorrow", "rain", turn="t2")
     (hit,) = await find("weather")
     assert (hit.session.turn_count, hit.session.last_seq) == (2, 4)
 
 
 async def test_a_word_is_found_inside_of_words(store: SessionStore, find: Find) -> None:
-    await _said(store, "long", "crystallography of minerals", "これは石英の結晶です")
+    await _store_texts(store, "long", "crystallography of minerals", "これは石英の結晶です")
     for part in ("cryst", "graph", "minerals", "石英", "石英の結", "晶"):
         assert _ids(await find(part)) == ["long"], part
 
 
 async def test_case_is_ignored_outside_of_ascii_too(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "Das Café in der Hauptstraße", "ÉTÉ, ВЕСНА und ÅNGSTRÖM")
+    await _store_texts(store, "s", "Das Café in der Hauptstraße", "ÉTÉ, ВЕСНА und ÅNGSTRÖM")
     for word in ("cafÉ", "CAFÉ", "été", "весна", "HAUPTSTRASSE", "hauptstraße", "ångström", "das", "cafe\u0301"):
         assert _ids(await find(word)) == ["s"], word
 
 
 async def test_nothing_in_a_query_means_anything_but_itself(store: SessionStore, find: Find) -> None:
-    await _said(store, "plain", "alpha beta gamma", "NEAR the end OR not")
-    await _said(store, "signs", '100% of a_b "quoted" x* (y) col:z -w ^v back\\slash', "it's; DROP TABLE items; --")
+    await _store_texts(store, "plain", "alpha beta gamma", "NEAR the end OR not")
+    await _store_texts(
+        store, "signs", '100% of a_b "quoted" x* (y) col:z -w ^v back\\slash', "it's; DROP TABLE items; --"
+    )
     for sign in ("%", "_", '"', '"quoted"', "x*", "(y)", "col:z", "-w", "^v", "back\\slash", "0%", "a_b", "'s;", "--"):
         assert _ids(await find(sign)) == ["signs"], sign
     for word in ("alph*", "al%a", "al_ha", '"alpha beta"', "alpha+beta", "NOT(beta)"):
@@ -81,7 +85,7 @@ async def test_nothing_in_a_query_means_anything_but_itself(store: SessionStore,
 
 async def test_only_what_people_and_models_said_is_searched(store: SessionStore, find: Find) -> None:
     call = ToolCall("c", "python", {"code": "garnet = 1"})
-    await _said(
+    await _store_texts(
         store,
         "s",
         system("garnet"),
@@ -99,9 +103,9 @@ async def test_only_what_people_and_models_said_is_searched(store: SessionStore,
 
 async def test_the_number_of_messages_decides_and_rarity_breaks_ties(store: SessionStore, find: Find) -> None:
     for filler in range(8):
-        await _said(store, f"filler{filler}", "common words", "nothing")
-    await _said(store, "thrice", "common", "common", "common")
-    await _said(store, "rare", "unobtainium", "nothing")
+        await _store_texts(store, f"filler{filler}", "common words", "nothing")
+    await _store_texts(store, "thrice", "common", "common", "common")
+    await _store_texts(store, "rare", "unobtainium", "nothing")
     best = await find("common unobtainium", limit=3)
     assert _ids(best)[:2] == ["thrice", "rare"]
     assert best[1].score > best[2].score
@@ -111,19 +115,19 @@ async def test_the_number_of_messages_decides_and_rarity_breaks_ties(store: Sess
 async def test_equal_sessions_come_newest_first(store: SessionStore, find: Find, clock: Clock) -> None:
     for id in ("b", "a", "c"):
         clock.now += 1
-        await _said(store, id, "quartz")
+        await _store_texts(store, id, "quartz")
     assert _ids(await find("quartz")) == ["c", "a", "b"]
 
 
 async def test_the_limit_is_of_sessions(store: SessionStore, find: Find) -> None:
     for number in range(6):
-        await _said(store, f"s{number}", "quartz", "quartz", "quartz")
+        await _store_texts(store, f"s{number}", "quartz", "quartz", "quartz")
     assert [len(await find("quartz", limit=limit)) for limit in (0, 3, 10)] == [0, 3, 6]
     assert len(await find("quartz")) == 5
 
 
 async def test_an_empty_query_finds_nothing(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "quartz")
+    await _store_texts(store, "s", "quartz")
     assert await find("") == await find(" \n\t") == []
 
 
@@ -146,7 +150,7 @@ async def test_a_query_that_makes_no_sense_is_refused(store: SessionStore, find:
 
 async def test_a_namespace_is_never_a_prefix(store: SessionStore, find: Find) -> None:
     for namespace in ("a", "a:b", "ab", "A", "%"):
-        await _said(store, f"of {namespace}", "quartz", namespace=namespace)
+        await _store_texts(store, f"of {namespace}", "quartz", namespace=namespace)
     for namespace in ("a", "a:b", "ab", "A", "%"):
         assert _ids(await find("quartz", namespace)) == [f"of {namespace}"]
     assert await find("quartz", "other") == []
@@ -154,7 +158,7 @@ async def test_a_namespace_is_never_a_prefix(store: SessionStore, find: Find) ->
 
 async def test_a_notebook_is_its_session(store: SessionStore, find: Find) -> None:
     for id in ("here", "there"):
-        await _said(store, id, "quartz")
+        await _store_texts(store, id, "quartz")
     await store.bind("local", "/root", "n.ipynb", "here")
     assert _ids(await find("quartz", root="/root", path="n.ipynb")) == ["here"]
     assert await find("quartz", root="/other", path="n.ipynb") == []
@@ -163,14 +167,14 @@ async def test_a_notebook_is_its_session(store: SessionStore, find: Find) -> Non
 
 async def test_a_query_can_name_its_sessions(store: SessionStore, find: Find) -> None:
     for id in ("s1", "s2", "s3"):
-        await _said(store, id, "quartz")
+        await _store_texts(store, id, "quartz")
     assert sorted(_ids(await find("quartz", sessions=frozenset({"s1", "s3", "none"})))) == ["s1", "s3"]
     assert await find("quartz", sessions=frozenset()) == []
 
 
 async def test_a_query_can_name_who_said_it(store: SessionStore, find: Find) -> None:
-    await _said(store, "asked", "quartz", "what?")
-    await _said(store, "answered", "what?", "quartz")
+    await _store_texts(store, "asked", "quartz", "what?")
+    await _store_texts(store, "answered", "what?", "quartz")
     assert _ids(await find("quartz", role="user")) == ["asked"]
     assert _ids(await find("quartz", role="assistant")) == ["answered"]
 
@@ -178,7 +182,7 @@ async def test_a_query_can_name_who_said_it(store: SessionStore, find: Find) -> 
 async def test_a_query_can_name_when_it_was_said(store: SessionStore, find: Find, clock: Clock) -> None:
     began = clock.now
     for number in range(3):
-        await _said(store, f"s{number}", "quartz")
+        await _store_texts(store, f"s{number}", "quartz")
         clock.now += 60
     assert _ids(await find("quartz", since=began + 60)) == ["s2", "s1"]
     assert _ids(await find("quartz", until=began + 60)) == ["s1", "s0"]
@@ -189,7 +193,7 @@ async def test_sessions_that_are_not_used_any_more_can_be_left_out(
     store: SessionStore, find: Find, clock: Clock
 ) -> None:
     for id in ("old", "read", "new"):
-        await _said(store, id, "quartz")
+        await _store_texts(store, id, "quartz")
         clock.now += 60
     await store.touch(SessionKey("local", "read"))
     assert _ids(await find("quartz", used=clock.now - 60, limit=1)) == ["new"]
@@ -197,7 +201,7 @@ async def test_sessions_that_are_not_used_any_more_can_be_left_out(
 
 
 async def test_a_snippet_is_a_line_around_the_word(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "ß " * 300 + "before\n\nTOPAZ behind " + "x" * 600)
+    await _store_texts(store, "s", "ß " * 300 + "before\n\nTOPAZ behind " + "x" * 600)
     ((hit,),) = [await find("topaz")]
     (snippet,) = hit.snippets
     assert "before TOPAZ behind x" in snippet.text
@@ -208,7 +212,7 @@ async def test_a_snippet_is_a_line_around_the_word(store: SessionStore, find: Fi
 
 
 async def test_snippets_are_few_and_in_order(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", *[f"topaz {number}" for number in range(8)], "topaz and beryl", *["topaz"] * 3)
+    await _store_texts(store, "s", *[f"topaz {number}" for number in range(8)], "topaz and beryl", *["topaz"] * 3)
     (hit,) = await find("topaz beryl")
     seqs = [snippet.seq for snippet in hit.snippets]
     assert len(seqs) == MAX_SNIPPETS
@@ -218,16 +222,16 @@ async def test_snippets_are_few_and_in_order(store: SessionStore, find: Find) ->
 
 
 async def test_all_branches_are_searched(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "which stone?", "topaz", turn="t1")
+    await _store_texts(store, "s", "which stone?", "topaz", turn="t1")
     await store.branch(KEY, before="t1")
-    await _said(store, "s", "which stone?", "beryl", turn="t2")
+    await _store_texts(store, "s", "which stone?", "beryl", turn="t2")
     (hit,) = await find("topaz")
     assert [snippet.turn for snippet in hit.snippets] == ["t1"]
     assert len((await find("stone"))[0].snippets) == 2
 
 
 async def test_what_is_taken_back_is_found_no_more(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "garnet", "topaz", "beryl")
+    await _store_texts(store, "s", "garnet", "topaz", "beryl")
     assert _ids(await find("beryl")) == ["s"]
     await store.pop(KEY)
     assert await find("beryl") == []
@@ -238,21 +242,21 @@ async def test_what_is_taken_back_is_found_no_more(store: SessionStore, find: Fi
 
 async def test_what_is_cleared_or_deleted_is_found_no_more(store: SessionStore, find: Find) -> None:
     for id in ("cleared", "deleted", "kept"):
-        await _said(store, id, "garnet")
+        await _store_texts(store, id, "garnet")
     assert len(await find("garnet")) == 3
     await store.clear(SessionKey("local", "cleared"))
     await store.delete(SessionKey("local", "deleted"))
     assert _ids(await find("garnet")) == ["kept"]
-    await _said(store, "cleared", "opal", turn="t2")
-    await _said(store, "deleted", "opal")
+    await _store_texts(store, "cleared", "opal", turn="t2")
+    await _store_texts(store, "deleted", "opal")
     assert _ids(await find("garnet")) == ["kept"]
     assert sorted(_ids(await find("opal"))) == ["cleared", "deleted"]
 
 
 async def test_what_only_a_dropped_branch_said_is_found_no_more(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "garnet", turn="t1")
+    await _store_texts(store, "s", "garnet", turn="t1")
     await store.branch(KEY, name="side")
-    await _said(store, "s", "topaz", turn="t2")
+    await _store_texts(store, "s", "topaz", turn="t2")
     await store.switch(KEY, "main")
     assert _ids(await find("topaz")) == ["s"]
     await store.drop_branch(KEY, "side")
@@ -261,7 +265,7 @@ async def test_what_only_a_dropped_branch_said_is_found_no_more(store: SessionSt
 
 
 async def test_a_fork_is_a_session_of_its_own(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "garnet", "yes")
+    await _store_texts(store, "s", "garnet", "yes")
     await find("garnet")
     await store.fork(KEY, SessionKey("local", "copy"))
     assert sorted(_ids(await find("garnet"))) == ["copy", "s"]
@@ -280,14 +284,14 @@ async def test_what_an_open_turn_said_is_found_as_it_grows(store: SessionStore, 
 
 
 async def test_characters_that_few_texts_have_do_no_harm(store: SessionStore, find: Find) -> None:
-    await _said(store, "s", "nul\0inside topaz", "half \ud83d of a pair beryl", "\U0001f600 smile")
+    await _store_texts(store, "s", "nul\0inside topaz", "half \ud83d of a pair beryl", "\U0001f600 smile")
     for word in ("topaz", "beryl", "\U0001f600", "inside"):
         assert _ids(await find(word)) == ["s"], word
     assert await find("\0") == []
 
 
 async def test_folding_goes_in_steps_and_tells_what_is_left(store: SessionStore) -> None:
-    await _said(store, "s", *["garnet"] * 30)
+    await _store_texts(store, "s", *["garnet"] * 30)
     left = await store.fold(0)
     assert await store.fold(10) <= left <= 30
     while await store.fold(10):

@@ -249,7 +249,7 @@ async def test_rewind_needs_a_session_without_an_open_turn(store: SessionStore, 
 
 
 async def test_a_session_counts_the_turns_and_items_that_there_are(store: SessionStore) -> None:
-    async def counted() -> tuple[int, int]:
+    async def count_stored() -> tuple[int, int]:
         session = await store.info(KEY)
         assert session is not None
         [listed] = [one for one in await store.list(KEY.namespace) if one.key == KEY]
@@ -257,14 +257,14 @@ async def test_a_session_counts_the_turns_and_items_that_there_are(store: Sessio
         return session.turn_count, session.last_seq
 
     await whole_turns(store, 3)
-    assert await counted() == (3, 6)
+    assert await count_stored() == (3, 6)
     await store.rewind(KEY, await store.latest(KEY, 2))
-    assert await counted() == (2, 4)
+    assert await count_stored() == (2, 4)
     await store.branch(KEY, before="t2", name="edit")
     await store.add_turn(Turn("t4", KEY), [user("again"), assistant("yes")])
-    assert await counted() == (3, 8), "on all branches"
+    assert await count_stored() == (3, 8), "on all branches"
     await store.rewind(KEY, await store.latest(KEY, 2))
-    assert await counted() == (2, 4)
+    assert await count_stored() == (2, 4)
     session = await store.info(KEY)
     assert session is not None
     assert session.head == 8, "no number is given twice"

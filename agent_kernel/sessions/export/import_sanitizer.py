@@ -72,7 +72,7 @@ def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, in
     updated = min(session.updated, now) or now
     return replace(
         transcript,
-        blobs=_used_blobs(charts.blobs, items, transcript.files),
+        blobs=_select_used_blobs(charts.blobs, items, transcript.files),
         session=replace(
             session,
             title=_CONTROL.sub(" ", session.title)[:MAX_TITLE].encode("utf-8", "replace").decode(),
@@ -90,7 +90,7 @@ def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, in
     )
 
 
-def _used_blobs(blobs: Mapping[str, bytes], items: Sequence[Item], files: Sequence[File]) -> dict[str, bytes]:
+def _select_used_blobs(blobs: Mapping[str, bytes], items: Sequence[Item], files: Sequence[File]) -> dict[str, bytes]:
     """Return the bytes of the imported media and files."""
     hashes = {medium.hash for item in items for medium in item.message.media} | {file.hash for file in files}
     return {digest: data for digest, data in blobs.items() if digest in hashes}
@@ -150,13 +150,13 @@ def _note_missing_media(message: Message, blobs: Mapping[str, bytes], left_out: 
     if all(medium.hash in blobs for medium in message.media):
         return message
 
-    def known(part: Part) -> Part:
+    def replace_missing(part: Part) -> Part:
         if not isinstance(part, Media) or part.hash in blobs:
             return part
         left_out["media without bytes"] = left_out.get("media without bytes", 0) + 1
         return Text(f"[{part.mime} that did not come along]")
 
-    return replace(message, parts=tuple(known(part) for part in message.parts))
+    return replace(message, parts=tuple(replace_missing(part) for part in message.parts))
 
 
 def _mark_missing_file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now: float) -> File:

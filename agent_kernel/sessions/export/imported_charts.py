@@ -44,10 +44,10 @@ class ImportedCharts:
             return part
         place = part.mime, part.hash
         if place not in self._known:
-            self._known[place] = self._checked(part, self.blobs[part.hash])
+            self._known[place] = self._check_chart(part, self.blobs[part.hash])
         return self._known[place]
 
-    def _checked(self, medium: Media, data: bytes) -> Part:
+    def _check_chart(self, medium: Media, data: bytes) -> Part:
         try:
             safe = self._bundle(data) if medium.mime == BUNDLE else _chart(medium.mime, data)
         except chart_validation.NotShown as why:

@@ -60,15 +60,15 @@ class LiveTranscripts:
             return True
         return False
 
-    async def entries(self, key: SessionKey, items: Sequence[Item]) -> None:
+    async def append_items(self, key: SessionKey, items: Sequence[Item]) -> None:
         lines = [{"seq": item.seq, "turn": item.turn, "time": item.time, **item.message.to_json()} for item in items]
         await self._write(key, [{"type": "entry", **line} for line in lines])
 
-    async def ended(self, turn: Turn, ending: Mapping[str, Any]) -> None:
+    async def append_end(self, turn: Turn, ending: Mapping[str, Any]) -> None:
         body = {"type": "turn", "turn": turn.id, "time": time.time(), "model": turn.model, **ending}
         await self._write(turn.key, [body])
 
-    async def summarised(self, summary: Summary) -> None:
+    async def append_summary(self, summary: Summary) -> None:
         body = {"type": "compact_boundary", "last": summary.last, "time": summary.time, "model": summary.model}
         await self._write(summary.key, [{**body, "content": summary.text}])
 

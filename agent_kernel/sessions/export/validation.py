@@ -100,13 +100,13 @@ class TranscriptValidator:
     def _check_cuts(self) -> None:
         """Check that no branch begins between a call and its results."""
         seqs = {at: [item.seq for item in grown] for at, grown in self._items.items()}
-        complete = {at: [whole for _, whole in self._paired(grown)] for at, grown in self._items.items()}
+        complete = {at: [whole for _, whole in self._pair_results(grown)] for at, grown in self._items.items()}
         for segment in self._whole.tree.segments:
             shown = bisect_right(seqs.get(segment.parent, ()), segment.since)
             if shown and not complete[segment.parent][shown - 1]:
                 self._place.refuse("a branch begins between a call and its results")
 
-    def _paired(self, grown: list[Item]) -> Iterator[tuple[Item, bool]]:
+    def _pair_results(self, grown: list[Item]) -> Iterator[tuple[Item, bool]]:
         waiting: dict[str, str] = {}
         turn = ""
         for item in grown:

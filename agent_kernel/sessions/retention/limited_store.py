@@ -75,24 +75,24 @@ class LimitedStore:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
         if name in EMPTY_READS or name in GUARDED_WRITES or name in CREATING_WRITES:
-            method = self._guarded(name, method)
+            method = self._guard_expired(name, method)
             setattr(self, name, method)
         return method
 
-    def _guarded(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def making(first: Any, *given: Any, **options: Any) -> Any:
+    def _guard_expired(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def run_creating(first: Any, *given: Any, **options: Any) -> Any:
             async with self.retention.room_for(_key_of(first)):
-                self.retention.worked(_key_of(first))
+                self.retention.note_work(_key_of(first))
                 return await method(first, *given, **options)
 
-        async def guarded(first: Any, *given: Any, **options: Any) -> Any:
+        async def run_guarded(first: Any, *given: Any, **options: Any) -> Any:
             if await self.info(_key_of(first)) is not None:
                 return await method(first, *given, **options)
             if name in GUARDED_WRITES:
-                raise _session_not_found(_key_of(first))
+                raise _session_error(_key_of(first))
             return EMPTY_READS[name]()
 
-        return making if name in CREATING_WRITES else guarded
+        return run_creating if name in CREATING_WRITES else run_guarded
 
     def start(self) -> None:
         self.retention.start()
@@ -105,7 +105,7 @@ class LimitedStore:
 
     async def create(self, key: SessionKey, title: str = "") -> Session:
         async with self.retention.room_for(key):
-            self.retention.worked(key)
+            self.retention.note_work(key)
             return await self._store.create(key, title)
 
     async def info(self, key: SessionKey) -> Session | None:
@@ -113,7 +113,7 @@ class LimitedStore:
         return None if session is None else await self._unless_expired(session)
 
     async def _unless_expired(self, session: Session) -> Session | None:
-        return None if await self.retention.expired(session) else self.retention.as_used(session)
+        return None if await self.retention.is_expired(session) else self.retention.apply_touch(session)
 
     async def list(self, namespace: str, limit: int | None = 50) -> Sessions:
         return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
@@ -129,14 +129,14 @@ class LimitedStore:
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
         await self._require(key)
         async with self.retention.room_for(target):
-            self.retention.worked(target)
+            self.retention.note_work(target)
             return await self._store.fork(key, target, turns)
 
     # ------------------------------------------------------------------------------------------- turns
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
         await self._require(turn.key)
-        self.retention.worked(turn.key)
+        self.retention.note_work(turn.key)
         return await self._store.open_turn(turn, owner)
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
@@ -168,7 +168,7 @@ class LimitedStore:
         serialization.validate_limit(limit)
         if await self.info(key) is None:
             if before:
-                raise _turn_not_found(before)
+                raise _turn_error(before)
             return []
         if not self._turns or limit == 0:
             return await self._store.turns(key, limit, branch=branch, before=before)
@@ -176,31 +176,31 @@ class LimitedStore:
         if before:
             place = next((at for at, turn in enumerate(seen) if turn.id == before), None)
             if place is None:
-                raise _turn_not_found(before)
+                raise _turn_error(before)
             seen = seen[:place]
         return seen if limit is None else seen[-limit:]
 
     async def _visible_turns(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> Turns:
         """Return the newest turns within the limit, and the running one."""
 
-        async def shown(turn: Turn) -> Turn | None:
+        async def keep_turn(turn: Turn) -> Turn | None:
             return turn if failed or turn.state != "failed" else None
 
         async def newest(count: int | None) -> Turns:
             return (await self._store.turns(key, count, branch=branch))[::-1]
 
-        found = await _read_enough(self._turns + 1, newest, shown)
+        found = await _read_enough(self._turns + 1, newest, keep_turn)
         runs = bool(found) and found[0].state == "open"
         return found[: self._turns + runs][::-1]
 
     # ------------------------------------------------------------------------------------------- finding
 
     async def search(self, namespace: str, query: SessionQuery) -> Hits:
-        async def found(count: int | None) -> Hits:
+        async def read_hits(count: int | None) -> Hits:
             return await self._search(namespace, replace(query, limit=count or 0))
 
         await self.retention.write_touches()
-        return await _read_enough(query.limit, found, self._visible_hit)
+        return await _read_enough(query.limit, read_hits, self._visible_hit)
 
     async def _visible_hit(self, hit: SearchHit) -> SearchHit | None:
         """Return the hit without snippets of hidden turns."""
@@ -219,7 +219,7 @@ class LimitedStore:
         """Remove an expired match and search again, since it may hide another one."""
         while found := await self._store.match(namespace, scope, chain):
             session = await self._store.info(found.key)
-            if session is not None and not await self.retention.expired(session):
+            if session is not None and not await self.retention.is_expired(session):
                 return found
             if session is None or not await self.retention.remove(session):
                 return None
@@ -234,13 +234,13 @@ class LimitedStore:
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
     ) -> Owned:
-        async def found(count: int | None) -> Owned:
+        async def read_files(count: int | None) -> Owned:
             return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
 
-        async def shown(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
+        async def keep_file(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
             return None if await self.info(one[0]) is None else one
 
-        return await _read_enough(limit, found, shown)
+        return await _read_enough(limit, read_files, keep_file)
 
     # ------------------------------------------------------------------------------------------- bindings
 
@@ -257,7 +257,7 @@ class LimitedStore:
 
     async def _require(self, key: SessionKey) -> None:
         if await self.info(key) is None:
-            raise _session_not_found(key)
+            raise _session_error(key)
 
 
 def limit_store(
@@ -306,9 +306,9 @@ def _key_of(first: Any) -> SessionKey:
     return key
 
 
-def _turn_not_found(turn: str) -> TurnNotFound:
+def _turn_error(turn: str) -> TurnNotFound:
     return TurnNotFound(f"There is no turn {turn!r} on this branch.", details={"turn": turn})
 
 
-def _session_not_found(key: SessionKey) -> SessionNotFound:
+def _session_error(key: SessionKey) -> SessionNotFound:
     return SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})

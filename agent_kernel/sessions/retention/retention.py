@@ -80,15 +80,15 @@ class Retention:
 
     # ------------------------------------------------------------------------------------------- what is used
 
-    async def expired(self, session: Session) -> bool:
+    async def is_expired(self, session: Session) -> bool:
         return self._too_old(session) and not await self._has_open_turn(session.key)
 
-    def as_used(self, session: Session) -> Session:
+    def apply_touch(self, session: Session) -> Session:
         """Return the session with the touch that is not written yet."""
         touched = self._touched.get(session.key, 0.0)
         return replace(session, accessed=touched) if touched > session.accessed else session
 
-    def worked(self, key: SessionKey) -> None:
+    def note_work(self, key: SessionKey) -> None:
         """Record that this server worked with the session, so that its callbacks run at shutdown."""
         if self._on_expire:
             self._used_here.add(key)
@@ -126,7 +126,7 @@ class Retention:
 
         If all have running turns, or with several processes, the limit may be exceeded until the next sweep."""
         session = await self._store.info(key)
-        if session is not None and not await self.expired(session):
+        if session is not None and not await self.is_expired(session):
             yield
             return
         async with self._creation_lock:

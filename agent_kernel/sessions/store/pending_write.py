@@ -77,18 +77,18 @@ class PendingWrite:
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:
-            raise self._changed()
+            raise self._conflict()
         if head == self.expect_seq:
             return None
         seqs = [item.seq for item in batch]
         actual = _digest(serialization.encode(item.message) for item in batch)
         if seqs != list(range(self.expect_seq + 1, self.expect_seq + 1 + self.count)) or actual != self.batch:
-            raise self._changed()
+            raise self._conflict()
         if batch and batch[-1].turn != self.turn:
-            raise self._changed()
+            raise self._conflict()
         return batch
 
-    def _changed(self) -> Conflict:
+    def _conflict(self) -> Conflict:
         return Conflict(
             "The history has changed since this write was prepared.",
             hint="Read the session, and decide what is still to be appended.",

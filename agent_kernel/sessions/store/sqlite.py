@@ -95,11 +95,11 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a write that creates a session or a turn, after checking the quota."""
 
-        def guarded(db: sqlite3.Connection) -> T:
+        def run_within_quota(db: sqlite3.Connection) -> T:
             self._guard.check(db, key, self._clock())
             return work(db)
 
-        return await self._database.write(guarded)
+        return await self._database.write(run_within_quota)
 
     # ------------------------------------------------------------------------------------------- sessions
 

@@ -180,7 +180,7 @@ class SessionCheck:
             self._seqs.add(seq)
             message = _message(body)
             if (segment, turn) != last or message is None or message.role != "tool":
-                yield from self._unanswered(unit, waiting, turns.get(last[1], ""))
+                yield from self._check_results(unit, waiting, turns.get(last[1], ""))
                 unit, waiting, last = [], set(), (segment, turn)
             if turn not in turns:
                 yield self._fault("no_turn", f"item {seq} is of turn {turn}, which is not there", turn=turn)
@@ -199,9 +199,9 @@ class SessionCheck:
                 unit.append((rowid, seq))
             else:
                 yield self._fault("no_call", f"item {seq} is a result of no call", rowids=[rowid])
-        yield from self._unanswered(unit, waiting, turns.get(last[1], ""))
+        yield from self._check_results(unit, waiting, turns.get(last[1], ""))
 
-    def _unanswered(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[LocatedFault]:
+    def _check_results(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[LocatedFault]:
         """Yield calls without results, unless the turn is still open."""
         if waiting and state != "open":
             seqs = ", ".join(str(seq) for _, seq in unit)

@@ -45,9 +45,9 @@ class QuotaGuard:
             return
         held = self._holds(db, key.namespace, now, more)
         if quota.bytes and (held.bytes >= quota.bytes or held.bytes + more > quota.bytes):
-            raise _exceeded(f"{quota.bytes / 2**30:g} GiB of messages, media and files", "quota_gb", held)
+            raise _quota_error(f"{quota.bytes / 2**30:g} GiB of messages, media and files", "quota_gb", held)
         if quota.sessions and held.sessions >= quota.sessions and not _session_exists(db, key):
-            raise _exceeded(f"{quota.sessions} sessions", "quota_sessions", held)
+            raise _quota_error(f"{quota.sessions} sessions", "quota_sessions", held)
 
     def _holds(self, db: sqlite3.Connection, namespace: str, now: float, more: int) -> _CountedUsage:
         quota, held = self._quota, self._held.get(namespace)
@@ -67,7 +67,7 @@ def _session_exists(db: sqlite3.Connection, key: SessionKey) -> bool:
     return row is not None
 
 
-def _exceeded(what: str, setting: str, held: _CountedUsage) -> QuotaExceeded:
+def _quota_error(what: str, setting: str, held: _CountedUsage) -> QuotaExceeded:
     return QuotaExceeded(
         f"The limit of {what} is reached.",
         hint=f"Delete some (agent-kernel sessions expire, delete), or raise {setting}.",

@@ -160,10 +160,10 @@ def _group_stored_together(said: tuple[Item, ...]) -> Iterator[list[Item]]:
 
 
 def _fill_media(message: Message, blobs: Mapping[str, bytes]) -> Message:
-    def filled(medium: Media) -> Media:
+    def fill_media(medium: Media) -> Media:
         return replace(medium, data=blobs.get(medium.hash))
 
-    parts = tuple(filled(part) if isinstance(part, Media) else part for part in message.parts)
+    parts = tuple(fill_media(part) if isinstance(part, Media) else part for part in message.parts)
     return replace(message, parts=parts)
 
 

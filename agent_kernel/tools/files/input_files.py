@@ -51,7 +51,7 @@ async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) 
     inputs: list[MountedInput] = []
     for id in dict.fromkeys(ids):
         try:
-            inputs.append(MountedInput(*await files.opened(key, id)))
+            inputs.append(MountedInput(*await files.open(key, id)))
         except (FileGone, FileNotProduced) as error:
             inputs.append(MountedInput(await files.file(key, id), problem=error.message))
     return inputs

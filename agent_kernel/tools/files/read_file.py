@@ -101,7 +101,7 @@ class ReadFile:
             raise InvalidRequest("Give a file_id or a path, one of them.", hint="list_files has the ids.")
         if path:
             return await asyncio.to_thread(self._in_workdir, path)
-        file, body = await self._files.opened(context.key, id)
+        file, body = await self._files.open(context.key, id)
         opened = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
         return OpenTextFile(file.id, file.name, file.format or format_of(file.name), file.mime, opened, (file.hash,))
 

@@ -72,7 +72,7 @@ def check(
     ``outputs``, ``given`` and ``code`` are ordered from oldest to newest. Counts of 0, 1 and 2 are ignored, and so are
     years without an origin.
     """
-    wanted = list(_wanted(answer[:MAX_ANSWER]))
+    wanted = list(_select_numbers(answer[:MAX_ANSWER]))
     if not wanted:
         return ()
     known: dict[Status, NumberIndex] = {
@@ -82,7 +82,7 @@ def check(
     }
     found = []
     for number in wanted:
-        made = replace(_placed(number, known), text=answer[number.start : number.end])
+        made = replace(_find_origin(number, known), text=answer[number.start : number.end])
         if made.status != "open" or not prose_filter.may_be_year(number):
             found.append(made)
     return tuple(found)
@@ -107,7 +107,7 @@ def claims(found: Iterable[CheckedNumber]) -> list[CheckedNumber]:
     return [number for number in found if number.status != "given"]
 
 
-def _wanted(answer: str) -> Iterator[ParsedNumber]:
+def _select_numbers(answer: str) -> Iterator[ParsedNumber]:
     count = 0
     for number in parse_numbers(prose_filter.blank_non_prose(answer)):
         if prose_filter.is_small_count(number):
@@ -118,7 +118,7 @@ def _wanted(answer: str) -> Iterator[ParsedNumber]:
             return
 
 
-def _placed(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> CheckedNumber:
+def _find_origin(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> CheckedNumber:
     for status, texts in known.items():
         place = texts.find(number)
         if place is not None:

@@ -79,14 +79,14 @@ def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
     """
     text = blank_non_numbers(text)
     for match in NUMBER.finditer(text):
-        found = _written(text, match, program=lists)
+        found = _parse_match(text, match, program=lists)
         if found is not None:
             yield found
         if "," in match["digits"] and (lists or found is None) and not _continues(text, match):
-            yield from _listed(match)
+            yield from _parse_list(match)
 
 
-def _listed(match: re.Match[str]) -> Iterator[ParsedNumber]:
+def _parse_list(match: re.Match[str]) -> Iterator[ParsedNumber]:
     """Yield the parts of a list such as ``1,2.5,3``."""
     start = match.start("digits")
     for part in match["digits"].split(","):
@@ -107,7 +107,7 @@ def _spaces(match: re.Match[str]) -> str:
     return match[0] if DOTTED_GROUPS.fullmatch(match[0]) else " " * len(match[0])
 
 
-def _written(text: str, match: re.Match[str], *, program: bool) -> ParsedNumber | None:
+def _parse_match(text: str, match: re.Match[str], *, program: bool) -> ParsedNumber | None:
     start, end = match.span()
     if end - start > MAX_DIGITS or _continues(text, match):
         return None
@@ -120,7 +120,7 @@ def _written(text: str, match: re.Match[str], *, program: bool) -> ParsedNumber 
     values = _values(match["digits"], program=program)
     power = match["power"] or ""
     if power:
-        values = [_raised(value, power) for value in values]
+        values = [_apply_exponent(value, power) for value in values]
     tail = "" if power else text[end : end + 16]
     behind = suffix(tail, integer=match["digits"].isdecimal())
     if not values or behind is None:
@@ -169,7 +169,7 @@ def _values(digits: str, *, program: bool) -> list[NumberReading]:
     if not points and not commas:
         return [_decimal(digits, "")]
     if points and commas:
-        return _mixed(digits)
+        return _parse_both_marks(digits)
     mark = "." if points else ","
     whole, _, part = digits.partition(mark)
     readings = [_decimal(whole, part)] if points + commas == 1 else []
@@ -178,7 +178,7 @@ def _values(digits: str, *, program: bool) -> list[NumberReading]:
     return readings
 
 
-def _mixed(digits: str) -> list[NumberReading]:
+def _parse_both_marks(digits: str) -> list[NumberReading]:
     """Read a number with both marks: the last mark is the decimal one, and the other separates groups."""
     decimal = max(".,", key=digits.rfind)
     other = "," if decimal == "." else "."
@@ -192,7 +192,7 @@ def _decimal(whole: str, part: str) -> NumberReading:
     return NumberReading(float(f"{whole or 0}.{part or 0}"), 0.5 * 10.0 ** -len(part) if part else 0.5)
 
 
-def _raised(value: NumberReading, power: str) -> NumberReading:
+def _apply_exponent(value: NumberReading, power: str) -> NumberReading:
     behind = power[1:] if power[0] in "eE" else power.partition("10")[2]
     exponent = behind.strip("^*{}").translate(SUPERSCRIPTS).replace("\N{MINUS SIGN}", "-")
     scale = float(f"1e{exponent}")

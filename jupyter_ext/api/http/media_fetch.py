@@ -18,7 +18,7 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
     async def fetch_one(url: str) -> FetchResult:
         nonlocal left
         held: list[bytes] = []
-        async with fetcher.opened(url, bounds, purpose=purpose) as (answer, pieces):
+        async with fetcher.open(url, bounds, purpose=purpose) as (answer, pieces):
             async for piece in pieces:
                 left -= len(piece)
                 if left < 0:

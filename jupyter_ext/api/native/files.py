@@ -120,7 +120,7 @@ class FileAgentHandler(SharedHandler):
         raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
 
     async def send(self, key: SessionKey, id: str) -> None:
-        file, body = await self.registry.opened(key, id)
+        file, body = await self.registry.open(key, id)
         for name, value in download.headers(file).items():
             self.set_header(name, value)
         if f'"{file.hash}"' in self.request.headers.get("If-None-Match", ""):

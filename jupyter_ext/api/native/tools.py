@@ -30,7 +30,7 @@ class ToolsHandler(AgentHandler):
             by_kernel = self.caller.kernel is not None
             served = services.page_tools.tools(self.caller.namespace, kernel.id, by_kernel=by_kernel)
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
-        found = await services.runtime.offered(
+        found = await services.runtime.list_tools(
             bound or SessionKey(self.caller.namespace, new_id("session")),
             request,
             notes.append,

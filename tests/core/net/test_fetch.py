@@ -171,7 +171,7 @@ async def test_a_bomb_is_unpacked_no_further_than_it_may_be() -> None:
     sizes: list[int] = []
     async with (
         served({"/": says(200, bomb, content_encoding="gzip")}) as web,
-        fetcher(web).opened(web.url(), FetchLimits(bytes=1 << 20)) as (_, pieces),
+        fetcher(web).open(web.url(), FetchLimits(bytes=1 << 20)) as (_, pieces),
     ):
         with pytest.raises(FetchFailed):
             await _read(pieces, sizes)
@@ -250,7 +250,7 @@ async def test_local_only_fetches_nothing_from_elsewhere_and_a_redirect_is_no_wa
 
 async def test_a_reader_that_stops_early_leaves_nothing_open() -> None:
     async with served({"/": floods()}) as web:
-        async with fetcher(web).opened(web.url(), FILE) as (_, pieces):
+        async with fetcher(web).open(web.url(), FILE) as (_, pieces):
             assert await anext(pieces)
         await asyncio.sleep(0)
 

@@ -141,7 +141,7 @@ async def test_a_tree_that_grew_at_random_comes_back_branch_by_branch(
         for branch in await memory.branches(KEY):
             items, turns = await memory.latest(KEY, branch=branch.name), await memory.turns(KEY, branch=branch.name)
             assert await memory.latest(there, branch=branch.name) == items
-            shown = whole.shown(branch.name)
+            shown = whole.select_branch(branch.name)
             assert ([turn.id for turn in shown[0]], list(shown[1])) == ([turn.id for turn in turns], items)
 
 
@@ -172,7 +172,7 @@ def rounds(said: Sequence[Message]) -> list[Message]:
     return found
 
 
-def shown(message: Message, *, full: bool) -> tuple[Any, ...]:
+def simplify(message: Message, *, full: bool) -> tuple[Any, ...]:
     """What a format keeps of a message: ``full`` for mistral.rs's, else for OpenAI's."""
     calls = [(call.id, call.name, dict(call.arguments)) for call in message.calls]
     if not full:
@@ -215,7 +215,7 @@ def keeps_every_branch(whole: Transcript) -> None:
         said = rounds(list(visible_messages(whole, branch, {})))
         document = mistralrs.write(whole, branch, {})
         back = come(mistralrs, document)
-        assert [shown(message, full=True) for message in back] == [shown(message, full=True) for message in said]
+        assert [simplify(message, full=True) for message in back] == [simplify(message, full=True) for message in said]
         again = mistralrs.read(Fields(json.loads(document), "document"), "local")
         assert json.loads(mistralrs.write(again, None, {}))["messages"] == json.loads(document)["messages"]
 
@@ -227,7 +227,9 @@ def test_openais_messages_bring_every_branch_back(whole: Transcript) -> None:
         bare = replace(whole, items=tuple(replace(item, message=without(item.message)) for item in whole.items))
         said = list(visible_messages(bare, branch, {}))
         back = come(chat, chat.write(bare, branch, {}))
-        assert [shown(message, full=False) for message in back] == [shown(message, full=False) for message in said]
+        assert [simplify(message, full=False) for message in back] == [
+            simplify(message, full=False) for message in said
+        ]
 
 
 def plain(message: Message) -> bool:
@@ -256,12 +258,13 @@ def test_a_page_shows_every_message_of_every_branch_once(whole: Transcript) -> N
 
 def shows_every_message_once(whole: Transcript) -> None:
     whole = marked(whole)
-    everything = {item.seq for name in branches(whole) for item in whole.shown(name)[1] if not item.message.hidden}
+    items = [item for name in branches(whole) for item in whole.select_branch(name)[1]]
+    everything = {item.seq for item in items if not item.message.hidden}
     page, _ = markdown.write(whole, None, beside=False)
     assert sorted(map(int, re.findall(r"said(\d+)\.", page))) == sorted(everything)
     for branch in branches(whole):
         alone, _ = markdown.write(whole, branch or whole.session.branch, beside=True)
-        mine = [item.seq for item in whole.shown(branch)[1] if not item.message.hidden]
+        mine = [item.seq for item in whole.select_branch(branch)[1] if not item.message.hidden]
         assert list(map(int, re.findall(r"said(\d+)\.", alone))) == mine
 
 

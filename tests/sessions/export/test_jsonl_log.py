@@ -65,7 +65,7 @@ async def test_a_summary_is_a_boundary(tmp_path: Path) -> None:
 
 async def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     transcripts = LiveTranscripts(tmp_path / "log")
-    await transcripts.entries(KEY, [item(1)])
+    await transcripts.append_items(KEY, [item(1)])
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "log", transcripts.path(KEY))]
     assert modes == [0o700, 0o600]
 
@@ -83,7 +83,7 @@ async def test_keys_are_redacted_and_other_messages_are_not(tmp_path: Path) -> N
 
 async def test_many_first_writers_make_one_header(tmp_path: Path) -> None:
     several = [LiveTranscripts(tmp_path) for _ in range(4)]
-    await asyncio.gather(*(several[n % 4].entries(KEY, [item(n)]) for n in range(16)))
+    await asyncio.gather(*(several[n % 4].append_items(KEY, [item(n)]) for n in range(16)))
     lines = read(several[0].path(KEY))
     assert [line["type"] for line in lines] == ["session"] + ["entry"] * 16
     assert sorted(line["seq"] for line in lines[1:]) == list(range(16))
@@ -99,7 +99,7 @@ from agent_kernel.core.session import Item, SessionKey
 async def main():
     transcripts = LiveTranscripts(Path(sys.argv[1]))
     for number in range(20):
-        await transcripts.entries(SessionKey("local", "s1"), [Item(number, "t", user("x" * 5000), 0.0)])
+        await transcripts.append_items(SessionKey("local", "s1"), [Item(number, "t", user("x" * 5000), 0.0)])
 asyncio.run(main())
 """
 
@@ -114,10 +114,10 @@ def test_processes_write_whole_lines_behind_one_header(tmp_path: Path) -> None:
 
 async def test_a_torn_last_line_spoils_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     transcripts = LiveTranscripts(tmp_path)
-    await transcripts.entries(KEY, [item(1)])
+    await transcripts.append_items(KEY, [item(1)])
     with transcripts.path(KEY).open("ab") as file:
         file.write(b'{"type":"entry","seq":2,"con')
-    await transcripts.entries(KEY, [item(3)])
+    await transcripts.append_items(KEY, [item(3)])
     assert [line.get("seq") for line in read(transcripts.path(KEY))] == [None, 1, 3]
     assert "line 3" in caplog.text
 
@@ -128,7 +128,7 @@ async def test_without_hard_links_there_is_one_header_too(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "link", refused)
     transcripts = LiveTranscripts(tmp_path)
-    await asyncio.gather(*(transcripts.entries(KEY, [item(n)]) for n in range(4)))
+    await asyncio.gather(*(transcripts.append_items(KEY, [item(n)]) for n in range(4)))
     assert [line["type"] for line in read(transcripts.path(KEY))] == ["session"] + ["entry"] * 4
 
 
@@ -143,15 +143,15 @@ async def test_a_failure_harms_no_turn_and_is_told_once(tmp_path: Path) -> None:
 
 async def test_what_is_private_has_no_transcript(tmp_path: Path) -> None:
     transcripts = LiveTranscripts(tmp_path)
-    await transcripts.entries(SessionKey("local", "private:session-1"), [item(1)])
+    await transcripts.append_items(SessionKey("local", "private:session-1"), [item(1)])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("id", ["../../etc/passwd", ".", "..", "a" * 512, "Case", "case", "üñ/\\:*?", " ", "CON"])
 async def test_any_id_has_a_file_of_its_own_in_the_directory(tmp_path: Path, id: str) -> None:
     transcripts = LiveTranscripts(tmp_path)
-    await transcripts.entries(SessionKey("local", id), [item(1)])
-    await transcripts.entries(SessionKey("other", id), [item(1)])
+    await transcripts.append_items(SessionKey("local", id), [item(1)])
+    await transcripts.append_items(SessionKey("other", id), [item(1)])
     files = list(tmp_path.iterdir())
     assert len({file.name.lower() for file in files}) == 2
     assert all(not file.name.startswith(".") for file in files)
@@ -159,7 +159,7 @@ async def test_any_id_has_a_file_of_its_own_in_the_directory(tmp_path: Path, id:
 
 async def test_a_file_can_be_forgotten_and_a_missing_one_has_no_lines(tmp_path: Path) -> None:
     transcripts = LiveTranscripts(tmp_path)
-    await transcripts.entries(KEY, [item(1)])
+    await transcripts.append_items(KEY, [item(1)])
     assert transcripts.forget(KEY)
     assert not transcripts.forget(KEY)
     assert jsonl_log.read(transcripts.path(KEY)) == []

@@ -44,7 +44,7 @@ def transcript_from_messages(
 def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> Iterator[Message]:
     """Yield the messages of a branch that a model would see: without hidden messages and without failed or running
     turns. This splits no pair of call and result: both belong to one turn."""
-    turns, items = transcript.shown(branch)
+    turns, items = transcript.select_branch(branch)
     shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
     for item in items:
         if item.message.hidden:

@@ -56,7 +56,7 @@ def _read_file(body: Fields) -> tuple[File, bytes | None]:
         files.clean_name(body.get("name", str, "file")),
         _mime(body),
         size,
-        _created(body),
+        _parse_created(body),
         _word(body, "format"),
         _word(body, "purpose") or "agent_output",
         files.clean_name(source.get("tool", str, ""))[:100] if source.get("tool", str, "") else "",
@@ -86,7 +86,7 @@ def _mime(body: Fields) -> str:
     return mime if _MIME.fullmatch(mime) else files.OCTETS
 
 
-def _created(body: Fields) -> float:
+def _parse_created(body: Fields) -> float:
     if body.child("created").value is not None:
         return body.time("created")
     return float(min(body.count("created_at", 0), int(LAST_TIME)))

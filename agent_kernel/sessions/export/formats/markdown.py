@@ -37,7 +37,7 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
         for other in transcript.branches:
             if other.name != chosen:
                 lines += ["", f"## Branch {_code(other.name)}{_from(other)}", *page.branch(other.name)]
-    lines += page.kept()
+    lines += page.list_files()
     return "\n".join(lines).rstrip() + "\n", page.files
 
 
@@ -58,7 +58,7 @@ class _MarkdownPage:
             facts.append("tags " + ", ".join(map(_code, session.tags)))
         return " · ".join(facts)
 
-    def kept(self) -> Iterator[str]:
+    def list_files(self) -> Iterator[str]:
         """Yield the files of the session by name, without content."""
         if self._whole.files:
             yield from ("", "## Files", "")
@@ -68,7 +68,7 @@ class _MarkdownPage:
     def branch(self, name: str) -> Iterator[str]:
         """Yield what no earlier branch has shown, in turns numbered within the branch. A branch that leaves another one
         in the middle of a turn shares only the first items of that turn."""
-        turns, items = self._whole.shown(name)
+        turns, items = self._whole.select_branch(name)
         of_turn: dict[str, list[Item]] = {}
         for item in items:
             if item.seq not in self._items and not item.message.hidden:
@@ -96,17 +96,17 @@ class _MarkdownPage:
                 yield from (f"> {line}".rstrip() for line in prose(message.text))
             case "tool":
                 status = "" if message.status in (None, "success") else f" ({message.status})"
-                yield from _folded(f"Result of {message.name or 'a tool'}{status}", _fenced(message.text, ""))
+                yield from _fold(f"Result of {message.name or 'a tool'}{status}", _fence(message.text, ""))
             case "system":
-                yield from _folded("Instructions", _fenced(message.text, ""))
+                yield from _fold("Instructions", _fence(message.text, ""))
             case "assistant":
                 if message.reasoning:
-                    yield from (*_folded("Reasoning", _fenced(message.reasoning, "")), "")
+                    yield from (*_fold("Reasoning", _fence(message.reasoning, "")), "")
                 yield from prose(message.text)
                 if message.status == "interrupted":
                     yield from ("", "*(cut short)*")
         for call in message.calls:
-            yield from ("", *_folded(f"Call of {call.name}", _call(call)))
+            yield from ("", *_fold(f"Call of {call.name}", _call(call)))
         for medium in message.media:
             yield from ("", self._medium(medium))
 
@@ -130,15 +130,15 @@ def _call(call: ToolCall) -> list[str]:
     arguments: Mapping[str, object] = call.arguments
     code = arguments.get("code")
     if isinstance(code, str) and len(arguments) == 1:
-        return _fenced(code, "python")
-    return _fenced(json.dumps(dict(arguments), ensure_ascii=False, indent=1), "json")
+        return _fence(code, "python")
+    return _fence(json.dumps(dict(arguments), ensure_ascii=False, indent=1), "json")
 
 
-def _folded(title: str, lines: Sequence[str]) -> list[str]:
+def _fold(title: str, lines: Sequence[str]) -> list[str]:
     return [f"<details><summary>{_inline(title)}</summary>", "", *lines, "", "</details>"]
 
 
-def _fenced(text: str, language: str) -> list[str]:
+def _fence(text: str, language: str) -> list[str]:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return [fence + language, *_clean(text).split("\n"), fence]
