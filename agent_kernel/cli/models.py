@@ -18,7 +18,7 @@ from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
-from agent_kernel.engines.local.catalog.pull import PullJob, forget, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull import PullJob, forget, is_partial, parse_sources
 from agent_kernel.engines.local.catalog.pull_progress import Bar, JsonLines, Lines
 from agent_kernel.engines.local.catalog.requantize_progress import megabytes
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
@@ -57,7 +57,7 @@ def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     except ModelBroken as error:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
-        return row | {"state": "partial" if unfinished(found, cache_dir) else "missing"}
+        return row | {"state": "partial" if is_partial(found, cache_dir) else "missing"}
     kept = ("title", "description", "download_bytes")
     return row | {key: value for key, value in _local_row(model).items() if key not in kept}
 

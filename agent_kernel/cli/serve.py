@@ -292,7 +292,7 @@ def _check_model(settings: Settings) -> None:
         return
     if not catalog.is_path(settings.model):
         with contextlib.suppress(ModelBroken):  # the warning of ``_missing`` says what is wrong with it
-            catalog.installed(settings.model, settings.cache_dir, settings.backend)
+            catalog.find_installed(settings.model, settings.cache_dir, settings.backend)
     elif not Path(settings.model).expanduser().exists():
         raise UnknownModel(f"There is no model at {settings.model}.", hint="Use another path, or a name: --model NAME.")
 
@@ -302,7 +302,7 @@ def _missing(settings: Settings) -> str:
     if settings.engine != "local" or catalog.is_path(settings.model):
         return ""
     try:
-        if catalog.installed(settings.model, settings.cache_dir, settings.backend) is None:
+        if catalog.find_installed(settings.model, settings.cache_dir, settings.backend) is None:
             return f"{settings.model} is not on this machine yet: agent-kernel model pull {settings.model}"
     except AgentKernelError as error:
         return str(error)

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_kernel.core.errors import ModelBroken, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
-from agent_kernel.engines.local.catalog.catalog import catalog, from_hubs, installed
+from agent_kernel.engines.local.catalog.catalog import catalog, find_installed, from_hubs
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.worker.engine import LocalEngine
 from agent_kernel.engines.model_slot import SlottedEngine
@@ -93,7 +93,7 @@ def _on_disk(cache_dir: Path) -> list[ModelFacts]:
     found: list[ModelFacts] = []
     for name, entry in catalog().items():
         with suppress(ModelBroken):
-            if (here := installed(name, cache_dir)) is not None:
+            if (here := find_installed(name, cache_dir)) is not None:
                 found.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
     hubs = [_of_disk(here.name, here.name, here.name.partition("/")[0], here) for here in from_hubs(cache_dir)]
     return [*found, *hubs]

@@ -21,7 +21,7 @@ from agent_kernel.core.errors import (
 from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.version import __version__
-from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, installed, resolve
+from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, find_installed, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.worker.engine import LocalEngine
@@ -169,7 +169,7 @@ def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
     wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
         return model_to_json(entry(name), cache_dir) if name in catalog() else {}
-    here = installed(name, cache_dir)
+    here = find_installed(name, cache_dir)
     if here is None:
         return {}
     told = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}

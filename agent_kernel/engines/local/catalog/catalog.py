@@ -1,6 +1,6 @@
-"""The models that have a name here, and which model on this disk a name, a path or an id of a hub stands for.
+"""The named models of the catalog, and the local model for a name, a path or an id of a hub.
 
-Fetching is ``pull.py``. The names, sources and hashes, with reasons, are in ``catalog.toml``.
+Downloads are in ``pull.py``. The names, sources and hashes, with reasons, are in ``catalog.toml``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CATALOG = Path(__file__).with_name("catalog.toml")
 
 
 def catalog() -> Mapping[str, CatalogEntry]:
-    """The entries by name. Raises ModelBroken when the data file is not what this version reads."""
+    """Return the entries by name. Raises ModelBroken if this version cannot read the data file."""
     return read_catalog(CATALOG)
 
 
@@ -45,15 +45,15 @@ def read_catalog(path: Path) -> Mapping[str, CatalogEntry]:
         with path.open("rb") as file:
             return {name: _entry(name, body) for name, body in tomllib.load(file).items()}
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ModelBroken(f"The model catalog {path} can not be read: {error!r}.", hint="Reinstall.") from error
+        raise ModelBroken(f"The model catalog {path} cannot be read: {error!r}.", hint="Reinstall.") from error
 
 
 def entry(name: str) -> CatalogEntry:
-    """Raises UnknownModel, which names what there is and the closest match."""
+    """Return an entry by name or title. Raises UnknownModel, which lists the names and the closest match."""
     known = catalog()
     if name in known:
         return known[name]
-    titles = {found.title: found.name for found in known.values()}
+    titles = {item.title: item.name for item in known.values()}
     if name in titles:
         return known[titles[name]]
     close = difflib.get_close_matches(name, [*known, *titles], n=1, cutoff=0.5)
@@ -74,44 +74,42 @@ def resolve(
     sources: Sequence[str] = KINDS,
     env: Mapping[str, str] = os.environ,
 ) -> LocalModel:
-    """The model for a catalog name, a path, or an id of a hub (``org/name[@revision][:file.gguf]``), ready to load.
+    """Return the model for a catalog name, a path, or an id of a hub (``org/name[@revision][:file.gguf]``).
 
-    A catalog name wins over everything, a path that exists over a hub id that looks the same. A GGUF file whose
-    quantisation can not be read exactly is rewritten once into ``cache_dir``, which takes a while: ``on_progress`` gets
-    a ``Progress`` now and then. The hub is asked only what a model that is not here would cost, and only where
-    ``sources`` allows it. Blocking. Raises UnknownModel, ModelMissing (known, not pulled; ``details`` are
-    ``Entry.offer``), ModelBroken, ModelUnsupported, PullFailed (the hub can not be asked).
+    A catalog name takes precedence, then an existing path, then an id of a hub. A GGUF file whose quantisation cannot
+    be read exactly is rewritten once into ``cache_dir``, which takes a while and calls ``on_progress``. The hub is
+    asked only for the size of a model that is not on this machine, and only if ``sources`` allows it. Blocking. Raises
+    UnknownModel, ModelMissing (known, not pulled; ``details`` are those of ``CatalogEntry.offer``), ModelBroken,
+    ModelUnsupported, PullFailed (the hub cannot be asked).
     """
     if is_path(model):
         return open_local(Path(model).expanduser().absolute(), cache_dir, on_progress)
-    here = installed(model, cache_dir, backend)
-    if here is not None:
-        return here
-    wanted = HubId.parse(model)
-    found = entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
+    local = find_installed(model, cache_dir, backend)
+    if local is not None:
+        return local
+    missing = fetchable(model, backend, sources, env)
     raise ModelMissing(
-        f"The model {found.name} ({found.title}) is not on this machine: {megabytes(found.sources[0].download)} "
-        f"to download, licence {found.licence}, from {found.sources[0].publisher}.",
-        hint=f"Run: agent-kernel model pull {found.name}",
-        details=found.offer(),
+        f"The model {missing.name} ({missing.title}) is not on this machine: {megabytes(missing.sources[0].download)} "
+        f"to download, licence {missing.licence}, from {missing.sources[0].publisher}.",
+        hint=f"Run: agent-kernel model pull {missing.name}",
+        details=missing.offer(),
     )
 
 
-def installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | None:
-    """The model of a catalog name or of an id of a hub in the cache, None when it was not pulled. Asks nobody. Raises
-    UnknownModel, ModelBroken."""
+def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | None:
+    """Return the model of a catalog name or an id of a hub from the cache; None if it was not pulled. Uses no network.
+    Raises UnknownModel, ModelBroken."""
     wanted = HubId.parse(model)
     if wanted is None:
         return entry(model).installed_model(cache_dir)
-    found = [here for folder in find_pulled(wanted.slug, cache_dir) if (here := read_model(folder)) is not None]
-    whole = [here for here in found if here.path.is_dir()]
-    if backend == "transformers" and whole:
-        return whole[0]
-    return found[0] if found else None
+    models = [found for folder in find_pulled(wanted.slug, cache_dir) if (found := read_model(folder)) is not None]
+    if backend == "transformers":  # a directory first; the sort keeps the newest first otherwise
+        models.sort(key=lambda found: not found.path.is_dir())
+    return models[0] if models else None
 
 
 def from_hubs(cache_dir: Path) -> list[LocalModel]:
-    """The models in the cache that were pulled by an id of a hub; damaged ones are left out."""
+    """Return the models in the cache that were pulled by an id of a hub, without damaged ones."""
     found: dict[str, LocalModel] = {}
     for folder in find_pulled("hub", cache_dir):
         with suppress(ModelBroken):
@@ -123,14 +121,14 @@ def from_hubs(cache_dir: Path) -> list[LocalModel]:
 def fetchable(
     model: str, backend: str = "", sources: Sequence[str] = KINDS, env: Mapping[str, str] = os.environ
 ) -> CatalogEntry:
-    """The catalog's entry of a name, or what the hub tells of an id. Blocking. Raises as ``resolve``."""
+    """Return the catalog's entry of a name, or the hub's entry of an id. Blocking. Raises like ``resolve``."""
     wanted = HubId.parse(model)
     return entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
 
 
 def is_path(model: str) -> bool:
-    """By its looks (``~``, ``.`` or a root first, ``.gguf`` last, a backslash), or because something is there. A
-    catalog name never is one; what has one slash and is not there is an id of a hub."""
+    """Whether ``model`` is a path: it begins with ``~``, ``.`` or a root, ends in ``.gguf``, contains a backslash, or
+    exists. A name with one slash that does not exist is an id of a hub; a catalog name is never a path."""
     if model.startswith(("~", ".", "/")) or "\\" in model:
         return True
     wanted = HubId.parse(model)

@@ -146,7 +146,7 @@ class CatalogEntry:
         return next((model for model in here if model is not None), None)
 
     def offer(self) -> dict[str, Any]:
-        """What a person is shown before a download."""
+        """Return what a user is shown before a download."""
         first = self.sources[0]
         return {
             "name": self.name,
@@ -177,5 +177,5 @@ def find_pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
     """Yield the folders of a model whose sources are not known beforehand, newest first; for ``hub``, of all models of
     hubs."""
     name = re.compile(re.escape(slug) + ("--.+" if slug == "hub" else "") + "-[0-9a-f]{12}")
-    found = [path for path in models_dir(cache_dir).glob(f"{slug}-*") if name.fullmatch(path.name)]
-    yield from sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    folders = [path for path in models_dir(cache_dir).glob(f"{slug}-*") if name.fullmatch(path.name)]
+    yield from sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)

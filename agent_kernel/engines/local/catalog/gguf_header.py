@@ -1,6 +1,6 @@
-"""The header of a GGUF file: what model it holds and how its tensors are stored, without loading them.
+"""Reads the header of a GGUF file: its model and the types of its tensors, without loading them.
 
-Standard library only and quick (0.2 s for a vocabulary of 150,000), so that it can be asked at every start; the
+Uses only the standard library and takes 0.2 s for a vocabulary of 150,000, so that it can run at every start; the
 ``gguf`` library needs numpy and 6 s for the same file. Format: https://github.com/ggml-org/ggml, docs/gguf.md.
 """
 
@@ -28,16 +28,14 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
 }  # fmt: skip
 """Tensor type: name, weights in a block, bytes of a block. Types that are not listed are named by number."""
 MAX_DIMENSIONS = 8
-"""Dimensions of a tensor; ggml has 4. In a file that claims millions, their product would be a number of as many
-words."""
+"""Dimensions of a tensor; ggml has 4. In a file that claims millions of them, their product would be a huge number."""
 _DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError, TypeError, ZeroDivisionError, RecursionError)
-"""What reading a header that lies raises: cut off, or a number where text should be, an alignment of 0, arrays in
-arrays in arrays."""
+"""Errors that a damaged header causes: cut off, a number in place of text, an alignment of 0, deeply nested arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``types`` are the tensor types in the file; ``context_length`` is 0 where the file does not say; ``parameters``
+    """``types`` are the tensor types in the file; ``context_length`` is 0 if the file does not state it; ``parameters``
     counts the elements of all tensors."""
 
     architecture: str
@@ -51,12 +49,13 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Raises ModelBroken when the file can not be read, is no GGUF of version 2 or 3, or ends too early."""
+    """Read a header. Raises ModelBroken if the file cannot be read, is not GGUF of version 2 or 3, or ends too
+    early."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _HeaderReader(data, path).header()
-    except (OSError, ValueError) as error:  # an empty file can not be mapped: ValueError
-        raise ModelBroken(f"{path} can not be read: {error}.") from error
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        raise ModelBroken(f"{path} cannot be read: {error}.") from error
     except _DAMAGE as error:
         raise _broken(path, "its header is damaged or cut off") from error
 
@@ -94,7 +93,8 @@ class _HeaderReader:
         )
 
     def tensor_types(self, count: int, alignment: int) -> tuple[frozenset[str], int]:
-        """Types and elements of all tensors; ModelBroken when the data of one lies beyond the end of the file."""
+        """Return the types and the number of elements of all tensors. Raises ModelBroken if data lies beyond the end of
+        the file."""
         found, last, total = set(), 0, 0
         for _ in range(count):
             self.string()

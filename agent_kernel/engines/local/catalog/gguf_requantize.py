@@ -1,7 +1,7 @@
 """Rewrites a GGUF file of any quantisation as Q8_0, which openvino-genai reads exactly.
 
-Its reader takes Q4_1 inexactly and Q5_0 not at all (measured with 2026.4). Metadata, tokenizer and chat template are
-kept. Needs the ``gguf`` library (numpy), imported at the first use.
+openvino-genai 2026.4 reads Q4_1 inexactly and Q5_0 not at all. Metadata, tokenizer and chat template are kept. Needs
+the ``gguf`` library (numpy), which is imported at the first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DIRECT = frozenset({"F32", "F16", "Q8_0"})
 """Tensor types that are read exactly as they are."""
 ROWS_AT_ONCE = 1 << 22
-"""Weights that are unpacked to 32 bit floats at one time (16 MiB), however large the tensor is."""
+"""Weights that are unpacked to 32-bit floats at a time (16 MiB), for tensors of any size."""
 CHUNK = 1 << 22
 
 
@@ -32,8 +32,8 @@ def needs_rewrite(header: Header) -> bool:
 
 
 def rewrite(source: Path, target: Path) -> Iterator[Progress]:
-    """Writes ``target`` (flushed to the disk) and yields progress in bytes of ``source``. Raises ModelBroken, and
-    OSError when the disk is full; ``target`` is then incomplete and the caller's to remove."""
+    """Write ``target``, flush it to the disk, and yield progress in bytes of ``source``. Raises ModelBroken, and
+    OSError if the disk is full; the caller then removes the incomplete ``target``."""
     gguf = _gguf()
     total = source.stat().st_size
     yield Progress("rewrite", 0, total)
@@ -41,9 +41,9 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
         reader = gguf.GGUFReader(source)
         writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
         _copy_metadata(gguf, reader, writer)
-        plan = [(tensor, _stored_as(gguf, tensor)) for tensor in reader.tensors]
+        plan = [(tensor, _target_type(gguf, tensor)) for tensor in reader.tensors]
     except (ValueError, KeyError, IndexError) as error:
-        raise ModelBroken(f"{source} can not be rewritten: {error}.", hint="Download it again.") from error
+        raise ModelBroken(f"{source} cannot be rewritten: {error}.", hint="Download it again.") from error
     try:
         for tensor, kind in plan:
             _announce(gguf, writer, tensor, kind)
@@ -52,11 +52,11 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
         writer.write_ti_data_to_file()
         done = int(reader.data_offset)
         for tensor, kind in plan:
-            writer.write_tensor_data(_converted(gguf, tensor, kind))
+            writer.write_tensor_data(_convert(gguf, tensor, kind))
             done += int(tensor.n_bytes)
             yield Progress("rewrite", min(done, total), total)
     except NotImplementedError as error:
-        raise ModelBroken(f"{source} can not be rewritten: {error}.", hint="Use a Q8_0 or F16 file.") from error
+        raise ModelBroken(f"{source} cannot be rewritten: {error}.", hint="Use a Q8_0 or F16 file.") from error
     except OSError as error:
         if error.errno is None:  # numpy's short write
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
@@ -70,7 +70,7 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
 
 
 def file_hash(path: Path) -> Generator[Progress, None, str]:
-    """Yields progress; the generator's return value is the SHA-256 in hex."""
+    """Yield progress and return the SHA-256 in hex."""
     digest, done, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -89,7 +89,8 @@ def _gguf() -> Any:
 
 
 def _copy_metadata(gguf: Any, reader: GGUFReader, writer: GGUFWriter) -> None:
-    """All keys but those the writer makes itself; empty arrays are left out because the writer can not store them."""
+    """Copy all keys but those that the writer creates. Empty arrays are left out, because the writer cannot store
+    them."""
     for key, field in reader.fields.items():
         if key.startswith("GGUF.") or key == "general.architecture":
             continue
@@ -102,8 +103,9 @@ def _copy_metadata(gguf: Any, reader: GGUFReader, writer: GGUFWriter) -> None:
             writer.add_key_value(key, value, field.types[0], sub_type=field.types[-1] if len(field.types) > 1 else None)
 
 
-def _stored_as(gguf: Any, tensor: ReaderTensor) -> Any:
-    """Q8_0, or F16 where a row is not a whole number of Q8_0 blocks; what is read exactly stays as it is."""
+def _target_type(gguf: Any, tensor: ReaderTensor) -> Any:
+    """Return the type to store: Q8_0, or F16 if a row is not a whole number of Q8_0 blocks. Types in DIRECT are
+    kept."""
     if tensor.tensor_type.name in DIRECT:
         return tensor.tensor_type
     kinds = gguf.GGMLQuantizationType
@@ -111,7 +113,7 @@ def _stored_as(gguf: Any, tensor: ReaderTensor) -> Any:
 
 
 def _shape(gguf: Any, tensor: ReaderTensor, kind: Any) -> tuple[int, ...]:
-    """Shape of the stored array, rows first; in bytes a row when quantised."""
+    """Return the shape of the stored array, rows first; the width in bytes if quantised."""
     shape = tuple(int(size) for size in reversed(tensor.shape.tolist()))
     return shape if kind.name in ("F32", "F16") else tuple(gguf.quants.quant_shape_to_byte_shape(shape, kind))
 
@@ -123,8 +125,8 @@ def _announce(gguf: Any, writer: GGUFWriter, tensor: ReaderTensor, kind: Any) ->
     writer.add_tensor_info(tensor.name, shape, dtype, int(numpy.prod(shape)) * dtype.itemsize, raw_dtype=kind)
 
 
-def _converted(gguf: Any, tensor: ReaderTensor, kind: Any) -> Any:
-    """The tensor as ``kind``, unpacked a few rows at a time."""
+def _convert(gguf: Any, tensor: ReaderTensor, kind: Any) -> Any:
+    """Convert the tensor to ``kind``, a few rows at a time."""
     if tensor.tensor_type == kind:
         return tensor.data
     numpy = gguf.quants.np

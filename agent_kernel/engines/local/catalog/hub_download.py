@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from agent_kernel.core.errors import PullFailed
 from agent_kernel.engines.local.catalog.catalog_entry import HubFile, HubSnapshot, SnapshotFile
-from agent_kernel.engines.local.catalog.hub_listing import bad_token, endpoint_of, is_offline, token_of
+from agent_kernel.engines.local.catalog.hub_listing import endpoint_of, is_offline, token_error, token_of
 from agent_kernel.engines.local.catalog.installed_model import SNAPSHOT
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from agent_kernel.engines.local.catalog.verified_download import (
@@ -160,7 +160,7 @@ class _Transfer:
     def _check_status(self, response: httpx.Response) -> None:
         status = response.status_code
         if status == 401 and self.token:
-            raise bad_token(self.label)
+            raise token_error(self.label)
         if status in (401, 403):
             raise self._unavailable(
                 f"refused the file (HTTP {status}): it is gated, private or gone",

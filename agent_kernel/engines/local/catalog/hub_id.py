@@ -1,4 +1,4 @@
-"""Ids of models of a hub: ``org/name``, with ``@revision`` and ``:file.gguf`` where one is meant. Pure."""
+"""Parses ids of models on a hub: ``org/name``, optionally with ``@revision`` and ``:file.gguf``. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ HUB_ID = re.compile(
     rf"(?P<repo>{PART}/{PART})(?:@(?P<revision>\w[\w./-]{{0,199}}))?(?::(?P<file>\w[\w./+-]{{0,199}}\.gguf))?", re.ASCII
 )
 FORBIDDEN = ("--", "..", "//")
-"""The hub allows none of them in a name, and a revision or file that has one is no file of the repository."""
+"""The hub allows none of these in names. Revisions and files that contain one are refused too."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """``revision`` empty: the newest. ``file`` empty: whichever fits best."""
+    """An empty ``revision`` is the newest one, an empty ``file`` the one that fits best."""
 
     repo: str
     revision: str = ""
@@ -23,11 +23,11 @@ class HubId:
 
     @classmethod
     def parse(cls, text: str) -> HubId | None:
-        """None for what can not be one; a name that ends in ``.gguf`` is a file's."""
-        found = HUB_ID.fullmatch(text)
-        if found is None or any(mark in text for mark in FORBIDDEN) or found["repo"].endswith((".gguf", ".git")):
+        """Parse an id; None if it is not one. A name that ends in ``.gguf`` is a file, not an id."""
+        match = HUB_ID.fullmatch(text)
+        if match is None or any(mark in text for mark in FORBIDDEN) or match["repo"].endswith((".gguf", ".git")):
             return None
-        return cls(found["repo"], found["revision"] or "", found["file"] or "")
+        return cls(match["repo"], match["revision"] or "", match["file"] or "")
 
     def __str__(self) -> str:
         revision, file = f"@{self.revision}" if self.revision else "", f":{self.file}" if self.file else ""
@@ -39,5 +39,5 @@ class HubId:
 
     @property
     def slug(self) -> str:
-        """A name for folders, another one for every id: two dashes are in no name of the hub."""
+        """A folder name, different for each id, since no name on the hub contains two dashes."""
         return re.sub(r"[/@:]", "--", f"hub/{self}")

@@ -1,6 +1,6 @@
-"""What a repository of a hub holds, and which of its files a backend needs. Asks the hub; downloads nothing.
+"""Lists a repository of a hub and selects the files that a backend needs. Downloads nothing.
 
-Only data is ever chosen: GGUF, safetensors, OpenVINO graphs, JSON, text. Pickled weights and code are not.
+Only data is selected: GGUF, safetensors, OpenVINO graphs, JSON, text; never pickled weights or code.
 """
 
 from __future__ import annotations
@@ -19,51 +19,40 @@ ENDPOINT = "https://huggingface.co"
 TIMEOUT_S = 10.0
 SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 KIND = re.compile(r"[-._](I?Q\d\w*|BF16|F16|F32)\.gguf$", re.IGNORECASE)
-"""How converters name a file after its quantisation."""
+"""How converters write the quantisation into a file's name."""
 NO_MODELS = ("mmproj", "imatrix", "adapter", "lora")
 GGUF_ORDER = (
-    "Q8_0",
-    "F16",
-    "BF16",
-    "F32",
-    "Q6_K",
-    "Q5_K_M",
-    "Q5_K_S",
-    "Q5_1",
-    "Q5_0",
-    "Q4_K_M",
-    "Q4_K_S",
-    "Q4_1",
-    "Q4_0",
+    *("Q8_0", "F16", "BF16", "F32", "Q6_K", "Q5_K_M", "Q5_K_S", "Q5_1", "Q5_0"),
+    *("Q4_K_M", "Q4_K_S", "Q4_1", "Q4_0"),
 )
-"""What is read exactly comes first; of what must be rewritten, what kept most of the weights."""
+"""In order of preference: first the types that are read exactly, then by precision, since those are rewritten."""
 BITS: Mapping[str, float] = {"F32": 32, "F16": 16, "BF16": 16, "Q8": 8.5, "Q6": 6.6, "Q5": 5.7, "Q4": 4.8, "Q3": 3.9}
-"""Bits a weight, about; with those of Q8_0 it tells how large a rewritten file will be."""
+"""Approximate bits per weight. The ratio to Q8_0 gives the size of a rewritten file."""
 SMALL = (".json", ".txt", ".model", ".jinja")
 GRAPH = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
 WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
-"""Files at the top of a repository only; nothing that could be a path."""
+"""Names of files at the top level of a repository; nothing that could be a path."""
 WHY = "You named it; nobody here has looked at it."
 
 
 def hub_entry(
     wanted: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
 ) -> CatalogEntry:
-    """The model as an entry with one source, of the revision that ``wanted`` names or the newest.
+    """Return the model as an entry with one source, at the revision in ``wanted`` or the newest one.
 
-    ``backend`` openvino takes a GGUF file or an export, transformers safetensors; without one, the first of GGUF,
-    export, safetensors. Blocking. Raises UnknownModel (no such repository, revision or file), ModelUnsupported (nothing
-    in it can be used, with the reason) or PullFailed (gated, no network, refused token).
+    ``backend`` openvino uses a GGUF file or an OpenVINO export, transformers safetensors; without a backend, the first
+    of GGUF, export and safetensors is used. Blocking. Raises UnknownModel (no such repository, revision or file),
+    ModelUnsupported (no usable files, with the reason) or PullFailed (gated, no network, refused token).
     """
-    found = _ask(wanted, env, timeout_s)
-    files = [file for file in (_file(sibling) for sibling in found.siblings or ()) if file is not None]
-    revision, licence = str(found.sha), _licence(found)
+    info = _fetch_info(wanted, env, timeout_s)
+    files = [file for file in (_file(sibling) for sibling in info.siblings or ()) if file is not None]
+    revision, licence = str(info.sha), _licence(info)
     named = [file for file in files if file.path == wanted.file]
     if wanted.file and not named:
         raise UnknownModel(
             f"{wanted.repo} has no file {wanted.file} at {revision[:12]}.",
-            hint=_known(files),
+            hint=_list_files(files),
             details={"model": str(wanted)},
         )
     single = named[0] if named else _gguf(wanted, files) if backend != "transformers" else None
@@ -77,9 +66,9 @@ def hub_entry(
         chosen = _snapshot(wanted, files, backend)
         source = HubSnapshot(wanted.repo, revision, chosen, publisher, False, WHY)
         installed = source.download
-    words = f"From the hub, {source.label}."
+    description = f"From the hub, {source.label}."
     return CatalogEntry(
-        str(wanted), wanted.repo, words, licence, "the model card", ASSUMED, 0, installed, (source,), wanted.slug
+        str(wanted), wanted.repo, description, licence, "the model card", ASSUMED, 0, installed, (source,), wanted.slug
     )
 
 
@@ -88,7 +77,8 @@ def endpoint_of(env: Mapping[str, str]) -> str:
 
 
 def token_of(env: Mapping[str, str]) -> str:
-    """HF_TOKEN, or what the hub's own command stored at a login. Never logged, never part of a message."""
+    """Return HF_TOKEN, or the token that the hub's command stored at a login. It is never logged or part of a
+    message."""
     if env is not os.environ or env.get("HF_TOKEN"):
         return env.get("HF_TOKEN", "")
     from huggingface_hub import get_token
@@ -100,13 +90,13 @@ def is_offline(env: Mapping[str, str]) -> bool:
     return env.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def _ask(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
-    """The hub's own description, with sizes and hashes."""
+def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
+    """Return the hub's description of the repository, with sizes and hashes."""
     if is_offline(env):
         raise PullFailed(
             f"The hub was not asked for {wanted}: HF_HUB_OFFLINE is set.", hint="Unset it, or name a file."
         )
-    # Half a second, and only for who names a repository; it brings the hub's own errors, proxies and token store.
+    # Takes half a second, only if a repository is named. It knows the hub's errors, proxies and token store.
     from huggingface_hub import HfApi, errors
 
     token = token_of(env)
@@ -114,33 +104,33 @@ def _ask(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     try:
         return api.model_info(wanted.repo, revision=wanted.revision or None, files_metadata=True, timeout=timeout_s)
     except errors.GatedRepoError as error:
-        raise gated(wanted.repo, env) from error
+        raise gated_error(wanted.repo, env) from error
     except errors.RevisionNotFoundError as error:
         raise UnknownModel(
             f"{wanted.repo} has no revision {wanted.revision!r}.", hint="Leave it out for the newest."
         ) from error
     except errors.RepositoryNotFoundError as error:
-        raise _nothing(wanted, token) from error
+        raise _missing_error(wanted, token) from error
     except errors.HfHubHTTPError as error:
-        raise _refused(wanted, error, token) from error
-    except Exception as error:  # the library lets those of its HTTP library through, whichever that is
+        raise _http_error(wanted, error, token) from error
+    except Exception as error:  # the library passes on errors of its HTTP library, which changes
         raise PullFailed(
-            f"The hub ({endpoint_of(env)}) can not be asked for {wanted}: {_first(error)}.",
+            f"The hub ({endpoint_of(env)}) cannot be asked for {wanted}: {_first_line(error)}.",
             hint="Check the network, HF_ENDPOINT and the proxy variables, or name a file of this machine.",
         ) from error
 
 
-def _refused(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownModel:
+def _http_error(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownModel:
     status = getattr(error.response, "status_code", 0)
     if status == 401 and token:
-        return bad_token(f"{wanted}")
+        return token_error(f"{wanted}")
     if status in (401, 403, 404):
-        return _nothing(wanted, token)
+        return _missing_error(wanted, token)
     return PullFailed(f"The hub answered HTTP {status} for {wanted}.", hint="Try again later.")
 
 
-def _nothing(wanted: HubId, token: str) -> UnknownModel:
-    """The hub tells a stranger the same of what is private and of what is not there."""
+def _missing_error(wanted: HubId, token: str) -> UnknownModel:
+    """Without rights, the hub answers the same for a private model and for one that does not exist."""
     rights = "Does the token in HF_TOKEN have the right to read it?" if token else "If it is private, set HF_TOKEN."
     return UnknownModel(
         f"The hub has no model {wanted.repo}, or does not show it to you.",
@@ -149,14 +139,14 @@ def _nothing(wanted: HubId, token: str) -> UnknownModel:
     )
 
 
-def bad_token(what: str) -> PullFailed:
+def token_error(what: str) -> PullFailed:
     return PullFailed(
         f"The hub refused the token for {what} (HTTP 401): it is wrong, expired or was revoked.",
         hint="Make a new one on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
     )
 
 
-def gated(repo: str, env: Mapping[str, str]) -> PullFailed:
+def gated_error(repo: str, env: Mapping[str, str]) -> PullFailed:
     return PullFailed(
         f"{repo} is gated: its publisher wants its terms accepted first.",
         hint=f"Accept them at {endpoint_of(env)}/{repo}, and set HF_TOKEN to a token of that account.",
@@ -165,21 +155,21 @@ def gated(repo: str, env: Mapping[str, str]) -> PullFailed:
 
 
 def _file(sibling: Any) -> SnapshotFile | None:
-    """None for a file the hub says too little of to check it."""
+    """Convert a file of the hub's listing; None if its size or digest is missing, so that it could not be checked."""
     digest = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
     if sibling.size is None or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", digest or ""):
         return None
     return SnapshotFile(sibling.rfilename, int(sibling.size), digest)
 
 
-def _licence(found: Any) -> str:
-    tags = [tag.partition(":")[2] for tag in found.tags or () if tag.startswith("license:")]
-    card = found.card_data.get("license") if found.card_data else None
+def _licence(info: Any) -> str:
+    tags = [tag.partition(":")[2] for tag in info.tags or () if tag.startswith("license:")]
+    card = info.card_data.get("license") if info.card_data else None
     return str(card or (tags[0] if tags else "not stated"))
 
 
 def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
-    """The best whole file, None where there is none. Raises ModelUnsupported when every one is in pieces."""
+    """Return the best complete GGUF file, None if there is none. Raises ModelUnsupported if all are split."""
     models = [file for file in files if file.path.endswith(".gguf") and not _is_no_model(file.path)]
     whole = [file for file in models if not SPLIT.search(file.path)]
     if models and not whole:
@@ -194,15 +184,18 @@ def _is_no_model(path: str) -> bool:
     return any(mark in path.lower() for mark in NO_MODELS)
 
 
-def _rank(path: str) -> int:
+def _quantisation(path: str) -> str:
     kind = KIND.search(path)
-    name = kind[1].upper() if kind else ""
+    return kind[1].upper() if kind else ""
+
+
+def _rank(path: str) -> int:
+    name = _quantisation(path)
     return GGUF_ORDER.index(name) if name in GGUF_ORDER else len(GGUF_ORDER)
 
 
 def _bits(path: str) -> float:
-    kind = KIND.search(path)
-    name = kind[1].upper() if kind else ""
+    name = _quantisation(path)
     return next((bits for start, bits in BITS.items() if name.startswith(start)), 3.0 if name else 8.5)
 
 
@@ -214,11 +207,11 @@ def _snapshot(wanted: HubId, files: Sequence[SnapshotFile], backend: str) -> tup
         return (*small, *graph)
     weights = [file for path, file in top.items() if WEIGHTS.fullmatch(path)]
     if not weights or "config.json" not in top:
-        raise ModelUnsupported(_useless(wanted, top, files), hint=_known(files))
+        raise ModelUnsupported(_unusable_reason(wanted, top, files), hint=_list_files(files))
     return (*small, *weights)
 
 
-def _useless(wanted: HubId, top: Mapping[str, SnapshotFile], files: Sequence[SnapshotFile]) -> str:
+def _unusable_reason(wanted: HubId, top: Mapping[str, SnapshotFile], files: Sequence[SnapshotFile]) -> str:
     if "adapter_config.json" in top:
         return f"{wanted.repo} is an adapter for another model, not a model."
     if any(file.path.endswith((".bin", ".pt", ".pth", ".ckpt")) for file in files):
@@ -228,10 +221,10 @@ def _useless(wanted: HubId, top: Mapping[str, SnapshotFile], files: Sequence[Sna
     return f"{wanted.repo} holds no model that can be used here: no GGUF file, no safetensors, no OpenVINO export."
 
 
-def _known(files: Sequence[SnapshotFile]) -> str:
+def _list_files(files: Sequence[SnapshotFile]) -> str:
     names = [file.path for file in files if file.path.endswith((".gguf", ".safetensors"))]
     return f"It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if names else "Choose another model."
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")

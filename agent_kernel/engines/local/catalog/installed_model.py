@@ -21,7 +21,7 @@ from agent_kernel.engines.local.catalog.model_directory import read_model_direct
 Protocol: TypeAlias = Literal["fence", "native", "auto"]
 PROTOCOLS: tuple[Protocol, ...] = ("fence", "native", "auto")
 ASSUMED: Protocol = "auto"
-"""Tool protocol of a model that is in no catalog."""
+"""Tool protocol of a model that is not in the catalog."""
 MODEL_FILE = "model.gguf"
 SNAPSHOT = "snapshot"
 RECORD_FILE = "model.json"
@@ -46,21 +46,21 @@ def models_dir(cache_dir: Path) -> Path:
 
 
 def protocol(value: str) -> Protocol:
-    """Raises ValueError for a tool protocol that does not exist."""
+    """Check the name of a tool protocol. Raises ValueError."""
     if value not in PROTOCOLS:
         raise ValueError(f"protocol is one of {', '.join(PROTOCOLS)}, not {value!r}")
     return value
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a model's file, or of all files of its directory."""
+    """Return the bytes of a model's file, or of all files of its directory."""
     if path.is_dir():
         return sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     return path.stat().st_size
 
 
 def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
-    """Writes and flushes ``model.json`` beside the model. ``facts`` are kept for people."""
+    """Write and flush ``model.json`` beside the model. ``facts`` are stored for people."""
     record = {
         "name": model.name,
         "sha256": model.revision,

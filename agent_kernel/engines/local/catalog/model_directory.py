@@ -51,7 +51,7 @@ def read_model_directory(directory: Path) -> ModelDirectory:
             weights = sum(path.stat().st_size for path in shards)
             parameters = sum(_parameters(path) for path in shards)
     except OSError as error:
-        raise ModelBroken(f"{directory} can not be read: {error}.") from error
+        raise ModelBroken(f"{directory} cannot be read: {error}.") from error
     text = config.get("text_config")
     facts = {**config, **text} if isinstance(text, dict) else config
     return ModelDirectory(
@@ -66,12 +66,12 @@ def read_model_directory(directory: Path) -> ModelDirectory:
 def identity(directory: Path) -> str:
     """Return a SHA-256 of names, sizes and modification times, which identifies the content without reading all of
     it."""
-    told = [
+    lines = [
         f"{path.name}|{facts.st_size}|{facts.st_mtime_ns}"
         for path in sorted(directory.iterdir())
         if path.is_file() and (facts := path.stat())
     ]
-    return hashlib.sha256("\n".join([str(directory.resolve()), *told]).encode()).hexdigest()
+    return hashlib.sha256("\n".join([str(directory.resolve()), *lines]).encode()).hexdigest()
 
 
 def _graph(directory: Path) -> int:

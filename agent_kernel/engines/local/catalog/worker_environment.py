@@ -1,7 +1,7 @@
-"""A private environment for the model worker, so that its pinned libraries never touch the notebook's packages.
+"""A private environment for the model worker, so that its pinned libraries do not affect the notebook's packages.
 
-``agent-kernel model setup cpu|gpu`` makes one under the data directory; from then on the worker runs in it unless
-``worker_python`` names another interpreter. The environment counts only when its record stands, which is written last.
+``agent-kernel model setup cpu|gpu`` creates one under the data directory. The worker then runs in it unless
+``worker_python`` names another interpreter. An environment is valid only with its record, which is written last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GPU = (
 )
 REQUIREMENTS: Mapping[Kind, tuple[str, ...]] = MappingProxyType({"cpu": CPU, "gpu": (*CPU, *GPU)})
 DISK: Mapping[Kind, int] = MappingProxyType({"cpu": 1_000_000_000, "gpu": 8_000_000_000})
-"""Bytes that must be free: what pip unpacks on Linux, with CUDA in the second, and its copies while it does."""
+"""Bytes that must be free: the packages as pip unpacks them on Linux, for gpu with CUDA, and its temporary copies."""
 RECORD = "environment.json"
 CHECK = """
 import json, sys
@@ -54,12 +54,12 @@ if "gpu" in sys.argv[1:]:
     found["devices"] = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
 print(json.dumps(found))
 """
-"""Run by the new interpreter: it must import what the worker will, and tells which devices it sees."""
+"""Run by the new interpreter: imports what the worker will import, and reports versions and devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """``facts``: the versions and devices that its own check found."""
+    """``facts`` are the versions and devices that its check reported."""
 
     kind: Kind
     directory: Path
@@ -71,13 +71,13 @@ class Environment:
 
 
 def environments(data_dir: Path) -> list[Environment]:
-    """The finished ones, the one with more libraries first."""
+    """Return the complete environments, the one with more libraries first."""
     kinds: tuple[Kind, ...] = ("gpu", "cpu")
     return [found for kind in kinds if (found := read(kind, _directory(data_dir, kind))) is not None]
 
 
 def read(kind: Kind, directory: Path) -> Environment | None:
-    """None where there is none, or one that was not finished."""
+    """Return an environment; None if there is none, or an incomplete one."""
     try:
         facts = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -86,13 +86,13 @@ def read(kind: Kind, directory: Path) -> Environment | None:
 
 
 def interpreter(worker_python: str, data_dir: Path) -> str:
-    """The interpreter of the worker: the one that is named, else that of a private environment, else this one.
-    Raises InvalidRequest when the named one is not there."""
+    """Return the interpreter of the worker: the named one, else that of a private environment, else this one. Raises
+    InvalidRequest if the named one does not exist."""
     if worker_python:
         found = shutil.which(os.path.expanduser(worker_python))
         if found is None:
             raise InvalidRequest(
-                f"worker_python is {worker_python!r}, which is no program here.",
+                f"worker_python is {worker_python!r}, which is not a program on this machine.",
                 hint="Make an environment with: agent-kernel model setup cpu (or gpu), and leave worker_python empty.",
             )
         return found
@@ -100,10 +100,10 @@ def interpreter(worker_python: str, data_dir: Path) -> str:
 
 
 def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str = sys.executable) -> Environment:
-    """Makes the environment, or makes it again; ``say`` gets pip's lines. What stood there before is removed first: a
-    worker that runs in it ends with its libraries gone, so the caller asks. Blocking, minutes.
+    """Create the environment, or create it again; ``say`` receives pip's lines. An existing one is removed first, which
+    breaks a worker that runs in it, so the caller asks the user before. Blocking; takes minutes.
 
-    Raises EngineError: no space, pip failed, the new interpreter does not import what it must.
+    Raises EngineError (no space, pip failed, the new interpreter cannot import the libraries).
     """
     directory = _directory(data_dir, kind)
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -117,13 +117,13 @@ def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str
         _run([python, "-m", "venv", str(directory)], say, "The environment could not be made")
         install = [str(_python(directory)), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         _run([*install, *REQUIREMENTS[kind]], say, "pip could not install the libraries")
-        facts = _checked(kind, directory)
+        facts = _check_imports(kind, directory)
         (directory / RECORD).write_text(json.dumps(facts, indent=2), encoding="utf-8")
     return Environment(kind, directory, facts)
 
 
 def remove(kind: Kind, data_dir: Path) -> bool:
-    """The record first: a removal that is interrupted leaves an environment that does not count."""
+    """Remove an environment, its record first, so that an interrupted removal leaves an invalid one."""
     directory = _directory(data_dir, kind)
     (directory / RECORD).unlink(missing_ok=True)
     there = directory.exists()
@@ -131,7 +131,7 @@ def remove(kind: Kind, data_dir: Path) -> bool:
     return there
 
 
-def _checked(kind: Kind, directory: Path) -> dict[str, Any]:
+def _check_imports(kind: Kind, directory: Path) -> dict[str, Any]:
     command = [str(_python(directory)), "-I", "-c", CHECK, kind]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -149,11 +149,11 @@ def _run(command: list[str], say: Callable[[str], None], failure: str) -> None:
             for line in process.stdout:
                 last = line.strip() or last
                 say(last)
-        except BaseException:  # Ctrl-C, or whoever listens has gone: nothing goes on in the background
+        except BaseException:  # Ctrl-C, or ``say`` failed: pip must not continue in the background
             process.terminate()
             raise
     if process.returncode:
-        raise EngineError(f"{failure}: {last}", hint="What pip said is above. Run the same command again.")
+        raise EngineError(f"{failure}: {last}", hint="The output of pip is above. Run the same command again.")
 
 
 def _directory(data_dir: Path, kind: Kind) -> Path:

@@ -294,7 +294,7 @@ class LocalEngine:
         if catalog.is_path(self._name):
             return None
         try:
-            return catalog.installed(self._name, self._cache_dir, self._options.backend)
+            return catalog.find_installed(self._name, self._cache_dir, self._options.backend)
         except AgentKernelError:
             return None  # ``stream`` raises the error
 

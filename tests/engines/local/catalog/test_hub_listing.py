@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import AgentKernelError, ModelMissing, ModelUnsupported, PullFailed, UnknownModel
-from agent_kernel.engines.local.catalog.catalog import fetchable, installed, is_path, resolve
+from agent_kernel.engines.local.catalog.catalog import fetchable, find_installed, is_path, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, HubFile, HubSnapshot
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
@@ -192,8 +192,8 @@ def test_a_pulled_model_is_found_without_asking_anybody(hub: Hub, tmp_path: Path
     model, _ = pulled(asked(hub, "org/name"), cache, environment(hub))
     before = len(hub.asked)
     assert resolve("org/name", cache, env=environment(hub)) == model
-    assert installed("org/nam", cache) is None
-    assert installed("org/name@v1", cache) is None
+    assert find_installed("org/nam", cache) is None
+    assert find_installed("org/name@v1", cache) is None
     assert len(hub.asked) == before
 
 
@@ -203,7 +203,7 @@ def test_a_gguf_file_of_a_hub_is_rewritten_like_any_other(hub: Hub, tmp_path: Pa
     model, steps = pulled(asked(hub, "org/name-GGUF"), tmp_path / "cache", environment(hub))
     assert model.path.is_file()
     assert "rewrite" in {step.stage for step in steps}
-    assert installed("org/name-GGUF", tmp_path / "cache") == model
+    assert find_installed("org/name-GGUF", tmp_path / "cache") == model
 
 
 def test_a_snapshot_goes_on_where_the_connection_broke(hub: Hub, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_file_that_is_not_what_the_hub_announced_is_refused(hub: Hub, tmp_path
     hub.announce = None
     with pytest.raises(PullFailed, match="is not the file that was expected"):
         pulled(asked(hub, "org/name"), tmp_path / "cache", environment(hub))
-    assert installed("org/name", tmp_path / "cache") is None
+    assert find_installed("org/name", tmp_path / "cache") is None
 
 
 def test_what_can_not_be_vouched_for_needs_a_yes(hub: Hub, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_model_that_is_not_here_is_offered_with_what_it_costs(hub: Hub, tmp_pa
         ((401, ""), {"HF_TOKEN": SECRET}, PullFailed, "wrong, expired or was revoked"),
         ((401, ""), {}, UnknownModel, "If it is private, set HF_TOKEN"),
         ((500, ""), {}, PullFailed, "HTTP 500"),
-        (None, {"HF_ENDPOINT": "http://127.0.0.1:9"}, PullFailed, "can not be asked"),
+        (None, {"HF_ENDPOINT": "http://127.0.0.1:9"}, PullFailed, "cannot be asked"),
         (None, {"HF_HUB_OFFLINE": "1"}, PullFailed, "HF_HUB_OFFLINE"),
     ],
 )

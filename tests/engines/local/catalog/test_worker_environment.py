@@ -50,7 +50,7 @@ def test_a_named_interpreter_wins(tmp_path: Path) -> None:
 
 
 def test_a_named_interpreter_that_is_not_there_is_said_with_the_next_step(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="no program here") as caught:
+    with pytest.raises(InvalidRequest, match="not a program") as caught:
         worker_environment.interpreter(str(tmp_path / "python"), tmp_path)
 
     assert "model setup" in caught.value.hint
