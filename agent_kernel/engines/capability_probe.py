@@ -62,7 +62,7 @@ PLANET = OutputFormat(
     },
     name="planet",
 )
-"""A key that nobody writes by chance."""
+"""A key that no model writes by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(slots=True)
 class ProbeReply:
-    """The reply to one request; ``error`` says why it failed."""
+    """The reply to one request; ``error`` is the reason if it failed."""
 
     chunks: list[Chunk] = field(default_factory=list)
     error: str = ""
@@ -120,7 +120,7 @@ class Probe:
         return [*found, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
 
     async def _tools(self) -> Finding:
-        """A model may answer in words although it could call a tool, so the tool is then requested by name."""
+        """A model may answer in text although it could call a tool, so the tool is then requested by name."""
         reply = await self._ask(SUM, tools=(ADD,))
         if reply.calls:
             return Finding("tools", "ok", _describe_call(reply.calls[0]))

@@ -131,7 +131,7 @@ class LoadedModel:
     cache_tokens: int = 0
     """Tokens that fit into the KV cache, 0 = ``block`` times ``blocks``."""
     response_template: Mapping[str, Any] | None = None
-    """How transformers reads this model's answers, where its tokenizer says so."""
+    """The tokenizer's declaration of how transformers parses this model's answers, if it has one."""
 
 
 class Backend(Protocol):

@@ -115,12 +115,14 @@ def _check_url(url: str) -> None:
 
 
 def _check_types(endpoint: Endpoint) -> None:
-    texts = ("url", "model", "api_key_env", "api_key_keyring")
-    seconds = ("connect_s", "first_token_s", "between_tokens_s")
-    for name in texts:
-        if not isinstance(getattr(endpoint, name), str):
-            raise InvalidRequest(f"{name} of an engine is text.")
-    for name in seconds:
+    kinds: dict[str, tuple[type, str]] = dict.fromkeys(
+        ("url", "model", "api_key_env", "api_key_keyring"), (str, "text")
+    )
+    kinds |= {"vision": (bool, "true or false"), "extra": (Mapping, "an object")}
+    for name, (kind, description) in kinds.items():
+        if not isinstance(getattr(endpoint, name), kind):
+            raise InvalidRequest(f"{name} of an engine is {description}.")
+    for name in ("connect_s", "first_token_s", "between_tokens_s"):
         value = getattr(endpoint, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise InvalidRequest(f"{name} of an engine is a number of seconds above 0.")
@@ -128,7 +130,3 @@ def _check_types(endpoint: Endpoint) -> None:
         value = getattr(endpoint, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InvalidRequest(f"{name} of an engine is a number of {least} or more.")
-    if not isinstance(endpoint.vision, bool):
-        raise InvalidRequest("vision of an engine is true or false.")
-    if not isinstance(endpoint.extra, Mapping):
-        raise InvalidRequest("extra of an engine is an object.")

@@ -120,7 +120,7 @@ class OpenAIEngine:
         yield EndChunk(answer.reason, usage, answer.stopped)
 
     def seeing(self) -> OpenAIEngine:
-        """Return an engine for the same server that is sent pictures whatever the configuration says, to find out
+        """Return an engine for the same server that is sent pictures regardless of the configuration, to find out
         whether it accepts them."""
         return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
 

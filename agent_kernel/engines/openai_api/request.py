@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,20 +110,19 @@ def _format(output: OutputFormat) -> dict[str, Any]:
 def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, Any]]:
     """Pictures made by tools follow the last result of their round in a user message, since tool messages contain only
     text."""
-    pictures: list[dict[str, Any]] = []
-    for message in messages:
-        if message.role != "tool" and pictures:
+    for from_tool, group in itertools.groupby(messages, key=lambda message: message.role == "tool"):
+        pictures: list[dict[str, Any]] = []
+        for message in group:
+            if from_tool:
+                pictures += _pictures(message.media) if vision else []
+                call_id = wire_id(message.call_id or "")
+                yield {"role": "tool", "tool_call_id": call_id, "content": _text(message, vision)}
+            elif message.role == "assistant":
+                yield _assistant(message)
+            else:
+                yield {"role": message.role, "content": _content(message, vision)}
+        if pictures:
             yield {"role": "user", "content": [{"type": "text", "text": FROM_TOOL}, *pictures]}
-            pictures = []
-        if message.role == "tool":
-            pictures += _pictures(message.media) if vision else []
-            yield {"role": "tool", "tool_call_id": wire_id(message.call_id or ""), "content": _text(message, vision)}
-        elif message.role == "assistant":
-            yield _assistant(message)
-        else:
-            yield {"role": message.role, "content": _content(message, vision)}
-    if pictures:
-        yield {"role": "user", "content": [{"type": "text", "text": FROM_TOOL}, *pictures]}
 
 
 def _assistant(message: Message) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class ResponseBuilder:
         self._finish = ""
         self._ended = False
         self.stopped = ""
-        """The stop sequence that it ended before, where the server says it (vLLM and SGLang do)."""
+        """The stop sequence at which the answer ended, if the server reports it (vLLM and SGLang do)."""
         self.text: list[str] = []
         self.characters = 0
         self.prompt_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""A model on this disk, and the record beside it in the cache.
+"""A model on this disk, and its record in the cache.
 
 A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. It appears complete,
 by one rename, or not at all.
@@ -30,7 +30,7 @@ RECORD_FILE = "model.json"
 @dataclass(frozen=True, slots=True)
 class LocalModel:
     """A model that can be loaded: a GGUF file, or a directory as its library saves it. ``revision`` names its content
-    (of a file: its SHA-256), ``context_length`` is in tokens (0 = unknown), ``source`` says where it came from."""
+    (of a file: its SHA-256), ``context_length`` is in tokens (0 = unknown), ``source`` is its origin."""
 
     name: str
     path: Path

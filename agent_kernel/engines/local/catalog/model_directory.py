@@ -118,7 +118,7 @@ def _no_weights(directory: Path) -> ModelBroken:
 
 
 def _parameters(path: Path) -> int:
-    """Count the elements of all tensors of a safetensors file, and check that it ends where its header says.
+    """Count the elements of all tensors of a safetensors file, and check its length against its header.
 
     Format: 8 bytes little-endian length of a JSON header, then the data; offsets count from the beginning of the
     data."""

@@ -199,7 +199,7 @@ class Completer:
     def _encode(self, text: str) -> list[int]:
         known, ids = self._chains.longest(text)
         rest = self._backend.encode(text[len(known) :])
-        # A text that goes on without a special token in between may be one token with what was before it.
+        # Without a special token between them, the end of the known text and the rest may form one token.
         if known and rest and self._backend.decode(rest[:1]):
             return self._backend.encode(text)
         return ids + rest

@@ -48,7 +48,7 @@ class Decoder:
         def run() -> None:
             try:
                 result = job()
-            except BaseException as error:  # noqa: BLE001  it belongs to whoever asked
+            except BaseException as error:  # noqa: BLE001  the caller of ``call`` gets it
                 self._loop.call_soon_threadsafe(_settle, future, None, error)
             else:
                 self._loop.call_soon_threadsafe(_settle, future, result, None)
@@ -108,7 +108,7 @@ class Decoder:
 
     def _step(self) -> None:
         for key, piece in self._backend.step():
-            # Forgotten first: whoever reads the last piece finds the request out of the batch.
+            # Removed before the last piece is sent: its reader must not find the request in the batch.
             pieces = self._pieces.pop(key, None) if piece.finish else self._pieces.get(key)
             if pieces is not None:
                 self._loop.call_soon_threadsafe(pieces.put_nowait, piece)

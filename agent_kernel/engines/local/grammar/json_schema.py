@@ -80,7 +80,7 @@ def json_grammar(
     try:
         text = "" if is_too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"This schema is no JSON: {error}") from error
+        raise InvalidRequest(f"This schema is not JSON: {error}") from error
     if not text or len(text) > MAX_SCHEMA_CHARS:
         raise InvalidRequest(f"A schema has at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
     _check(schema)
@@ -130,9 +130,9 @@ class _Compiler:
                 return self._combination(schema, keyword, left)
         if "const" in schema or "enum" in schema:
             return self._enumeration(schema)
-        kinds = schema.get("type", _implied_types(schema))
+        kinds = schema.get("type", _default_types(schema))
         kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        return self._one_of([self._typed(kind, schema, left) for kind in kinds])
+        return self._one_of([self._of_type(kind, schema, left) for kind in kinds])
 
     def _one_of(self, alternatives: list[str | None]) -> str | None:
         fitting = [made for made in alternatives if made is not None]
@@ -195,7 +195,7 @@ class _Compiler:
         self.loose |= schema.keys() & (BOUNDS | SHAPES)
         return choice(json_text(value) for value in values) if values else None
 
-    def _typed(self, kind: str, schema: Mapping[str, Any], left: int) -> str | None:
+    def _of_type(self, kind: str, schema: Mapping[str, Any], left: int) -> str | None:
         match kind:
             case "object":
                 return self._object(schema, left)
@@ -214,8 +214,8 @@ class _Compiler:
         raise InvalidRequest(f"There is no type {kind!r}.")
 
     def _number(self, schema: Mapping[str, Any]) -> str | None:
-        low, above = _bound(schema, "minimum", "exclusiveMinimum", max)
-        high, below = _bound(schema, "maximum", "exclusiveMaximum", min)
+        low, above = _tighter_bound(schema, "minimum", "exclusiveMinimum", max)
+        high, below = _tighter_bound(schema, "maximum", "exclusiveMaximum", min)
         return number_range.number(low, high, above=above, below=below)
 
     def _string(self, schema: Mapping[str, Any]) -> str | None:
@@ -326,9 +326,9 @@ class _Compiler:
 def _check(schema: Mapping[str, Any]) -> None:
     try:
         Draft202012Validator.check_schema(schema)
-    except (SchemaError, RecursionError, OverflowError) as error:  # the last two are of patterns that no machine takes
-        told = error.message[:500] if isinstance(error, SchemaError) else "a pattern can not be compiled"
-        raise InvalidRequest(f"This is no JSON schema of Draft 2020-12: {told}") from error
+    except (SchemaError, RecursionError, OverflowError) as error:  # the last two: patterns that cannot be compiled
+        reason = error.message[:500] if isinstance(error, SchemaError) else "a pattern cannot be compiled"
+        raise InvalidRequest(f"This is not a JSON schema of Draft 2020-12: {reason}") from error
 
 
 def json_text(value: Any) -> str:
@@ -340,7 +340,7 @@ def _without(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
     return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
 
 
-def _implied_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def _default_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the types to which the keywords of a schema without ``type`` apply."""
     about = {
         "object": {"properties", "required", "additionalProperties"},
@@ -360,7 +360,7 @@ def _is_of_type(value: Any, kind: str) -> bool:
     return kind == ("string" if isinstance(value, str) else "array" if isinstance(value, list) else "object")
 
 
-def _bound(schema: Mapping[str, Any], with_it: str, without: str, tighter: Any) -> tuple[Decimal | None, bool]:
+def _tighter_bound(schema: Mapping[str, Any], with_it: str, without: str, tighter: Any) -> tuple[Decimal | None, bool]:
     """Return the tighter of two bounds, and whether the bound itself is excluded."""
     included, excluded = (schema.get(keyword) for keyword in (with_it, without))
     for bound in (included, excluded):
@@ -374,8 +374,8 @@ def _bound(schema: Mapping[str, Any], with_it: str, without: str, tighter: Any) 
 
 
 def _integers(schema: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    low, above = _bound(schema, "minimum", "exclusiveMinimum", max)
-    high, below = _bound(schema, "maximum", "exclusiveMaximum", min)
+    low, above = _tighter_bound(schema, "minimum", "exclusiveMinimum", max)
+    high, below = _tighter_bound(schema, "maximum", "exclusiveMaximum", min)
     least = None if low is None else (floor(low) + 1 if above else ceil(low))
     most = None if high is None else (ceil(high) - 1 if below else floor(high))
     return least, most

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import timeit
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -270,19 +270,11 @@ def _bfloat16_is_quick(torch: Any, width: int) -> bool:
 
     def best(dtype: Any) -> float:
         rows, weights = torch.ones(PROBE_ROWS, width, dtype=dtype), torch.ones(2 * width, width, dtype=dtype)
-        return min(_seconds(lambda: torch.nn.functional.linear(rows, weights)) for _ in range(PROBE_RUNS))
+        return min(timeit.repeat(lambda: torch.nn.functional.linear(rows, weights), number=1, repeat=PROBE_RUNS))
 
     return best(torch.bfloat16) <= best(torch.float32)
 
 
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 def _precision(dtype: Any) -> str:
     name = str(dtype).removeprefix("torch.")
-    with suppress(StopIteration):
-        return next(short for short, full in PRECISIONS.items() if full == name)
-    return name
+    return next((short for short, full in PRECISIONS.items() if full == name), name)

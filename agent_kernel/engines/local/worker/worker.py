@@ -93,7 +93,7 @@ class ModelWorker:
             case "stream":
                 task = asyncio.create_task(self._stream(frame["id"], frame["request"]))
                 self._requests[frame["id"]] = task
-                task.add_done_callback(functools.partial(self._forget, frame["id"]))
+                task.add_done_callback(lambda _: self._requests.pop(frame["id"], None))
             case "cancel":
                 if frame["id"] in self._requests:
                     self._requests[frame["id"]].cancel()
@@ -101,9 +101,6 @@ class ModelWorker:
                 self._presence.give_way(frame["busy"])
             case "stats":
                 self._statistics = asyncio.create_task(self._send_stats())
-
-    def _forget(self, key: int, task: asyncio.Task[None]) -> None:
-        self._requests.pop(key, None)
 
     async def _send_stats(self) -> None:
         """``running`` requests in the batch, ``queued`` ones, and what the backend reports about its cache."""

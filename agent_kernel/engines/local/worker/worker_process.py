@@ -50,7 +50,7 @@ class WorkerProcess:
         self._stats: list[asyncio.Future[Frame]] = []
         self.running = 0
         self.crashed = False
-        """It ended by itself: nobody closed it."""
+        """Whether it ended without being closed."""
 
     @classmethod
     async def start(cls, python: str, cache_dir: Path, silent_s: float = SILENT_S) -> WorkerProcess:
@@ -90,7 +90,7 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, frame: Frame) -> None:
-        """Send a frame. Frames to a dead worker are dropped: whoever waits for an answer gets the error."""
+        """Send a frame. Frames to a dead worker are dropped; those who wait for an answer get the error."""
         if self.alive:
             self._writer.write(encode_frame(frame))
 
@@ -136,7 +136,7 @@ class WorkerProcess:
         return await answer
 
     def stop(self, error: AgentKernelError) -> None:
-        """End the worker at once; whoever waits for it gets ``error``."""
+        """End the worker at once; everything that waits for it gets ``error``."""
         self._fail(error)
         self._kill()
 
