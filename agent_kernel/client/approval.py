@@ -78,7 +78,7 @@ async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Ap
     becomes a denial, so that the call does not wait forever.
     """
     try:
-        decision = decision_of(await _said(approve, asked))
+        decision = decision_of(await _call_approve(approve, asked))
     except Exception:
         log.exception("a callback for approvals failed")
         decision = Decision.deny(FAILED)
@@ -93,7 +93,7 @@ async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Ap
             log.warning("a decision was not taken: %s", error)
 
 
-async def _said(approve: Approve, asked: ApprovalRequired) -> object:
+async def _call_approve(approve: Approve, asked: ApprovalRequired) -> object:
     if inspect.iscoroutinefunction(approve):
         return await approve(asked)
     said = await run_in_own_thread(lambda: approve(asked), "approval")

@@ -23,7 +23,7 @@ from agent_kernel.client.result import Result
 from agent_kernel.client.sessions import SessionsClient
 from agent_kernel.client.skills import SkillsClient
 from agent_kernel.client.turn import FollowOptions, StartedTurn, Turn
-from agent_kernel.client.turn_options import TurnOptions, body_of, checked
+from agent_kernel.client.turn_options import TurnOptions, body_of, check_options
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.session import new_id
@@ -53,7 +53,7 @@ class Client:
         verify: ssl.SSLContext | bool | None = None,
         **defaults: Unpack[TurnOptions],
     ) -> None:
-        checked(defaults)
+        check_options(defaults)
         self._place = find(url, token)
         self._connection = ServerConnection(self._place, timeout_s=timeout_s, retries=retries, verify=verify)
         self._defaults = defaults
@@ -175,7 +175,7 @@ class Client:
         await self.sessions.fork(src, num_turns, dest)
 
     def _options(self, options: TurnOptions) -> TurnOptions:
-        checked(options)
+        check_options(options)
         return cast("TurnOptions", {**self._defaults, **options})
 
     def _terms(self, options: TurnOptions, functions: ClientFunctions, after: int = 0) -> FollowOptions:

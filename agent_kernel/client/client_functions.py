@@ -138,16 +138,16 @@ class ClaimedCall:
             for medium in output.media
             if medium.data
         ]
-        lines = [output.text, *[await self._kept(file) for file in output.files]]
+        lines = [output.text, *[await self._upload(file) for file in output.files]]
         body: dict[str, Any] = {"action": "finish", "status": output.status, "text": "\n".join(lines)}
         body |= {"details": dict(output.details)} if output.details else {}
         return body | ({"media": media} if media else {})
 
-    async def _kept(self, produced: ProducedFile) -> str:
+    async def _upload(self, produced: ProducedFile) -> str:
         """Upload a file to the session and return what the model reads about it."""
         given = InputFile(produced.name, produced.data)
         try:
-            file = await sent(self._connection, given, self._session, "agent_output")
+            file = await upload_file(self._connection, given, self._session, "agent_output")
         except (AgentKernelError, OSError) as error:
             return f"- {produced.name}: not kept: {error}"
         return f"- {file.name} ({file.mime_type}, {file.size} bytes, id {file.id})"
@@ -162,7 +162,7 @@ class ClaimedCall:
         await self._connection.call("POST", self._path, {**body, "token": self._token})
 
 
-async def sent(connection: ServerConnection, file: InputFile, session: str, purpose: str) -> File:
+async def upload_file(connection: ServerConnection, file: InputFile, session: str, purpose: str) -> File:
     """Upload a file. Raises FileTooLarge, QuotaExceeded, and OSError if it cannot be read."""
     fields = {"purpose": purpose, **({"session": session} if session else {})}
     form = MultipartForm(fields, file)

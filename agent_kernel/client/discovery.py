@@ -95,7 +95,7 @@ def _running() -> Iterator[dict[str, Any]]:
     import jupyter_core.paths
 
     folder = Path(jupyter_core.paths.jupyter_runtime_dir())
-    for file in sorted(folder.glob("jpserver-*.json"), key=_changed, reverse=True):
+    for file in sorted(folder.glob("jpserver-*.json"), key=_modification_time, reverse=True):
         try:
             told = json.loads(file.read_text(encoding="utf-8"))
             lives = _lives(int(told["pid"])) and bool(told["url"])
@@ -105,7 +105,7 @@ def _running() -> Iterator[dict[str, Any]]:
             yield dict(told)
 
 
-def _changed(file: Path) -> float:
+def _modification_time(file: Path) -> float:
     try:
         return file.stat().st_mtime
     except OSError:

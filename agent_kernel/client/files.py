@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.client.client_functions import sent
+from agent_kernel.client.client_functions import upload_file
 from agent_kernel.client.file import File
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.client.input_file import Given, input_file
@@ -28,7 +28,7 @@ class FilesClient:
         given = input_file(file)
         if name:
             given = type(given)(name, given.source, given.mime)
-        return await sent(self._connection, given, session, purpose)
+        return await upload_file(self._connection, given, session, purpose)
 
     async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
         """Return the files, newest first; those of a session, oldest first."""

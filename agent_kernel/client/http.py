@@ -87,7 +87,7 @@ class ServerConnection:
         for attempt in range(self._retries + 1):
             last = attempt == self._retries or not again
             try:
-                async with self._opened(method, path, content, query, headers) as response:
+                async with self._open(method, path, content, query, headers) as response:
                     await response.aread()
                     return response
             except RefusedResponse as refusal:
@@ -115,7 +115,7 @@ class ServerConnection:
         """Yield (headers, chunks of the body), without retries. Raises as ``call``, also within the ``async with``
         block."""
         try:
-            async with self._opened(method, path, None, query, headers, idle_s=idle_s) as response:
+            async with self._open(method, path, None, query, headers, idle_s=idle_s) as response:
                 yield response.headers, response.aiter_bytes()
         except RefusedResponse as refusal:
             raise refusal.error from None
@@ -126,7 +126,7 @@ class ServerConnection:
             await http.aclose()
 
     @asynccontextmanager
-    async def _opened(
+    async def _open(
         self,
         method: str,
         path: str,
@@ -160,10 +160,10 @@ class ServerConnection:
         while."""
         async with self._opening:
             if self._http is None:
-                self._http = await asyncio.to_thread(self._made)
+                self._http = await asyncio.to_thread(self._create_client)
             return self._http
 
-    def _made(self) -> httpx.AsyncClient:
+    def _create_client(self) -> httpx.AsyncClient:
         import httpx
 
         place = self.place
@@ -218,7 +218,7 @@ def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
 
 def _refusal(response: httpx.Response) -> AgentKernelError:
     status, id = response.status_code, response.headers.get("X-Request-ID", "")
-    error = _named(response)
+    error = _parse_error(response)
     if error is None and status in (401, 403):
         error = Forbidden("The server does not know this token (any more).", hint="Client(url, token=...)")
     elif error is None and status == 404:
@@ -234,7 +234,7 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
     return error
 
 
-def _named(response: httpx.Response) -> AgentKernelError | None:
+def _parse_error(response: httpx.Response) -> AgentKernelError | None:
     """Build the error that the server returned, if the response has our format."""
     try:
         body = response.json()["error"]

@@ -41,10 +41,10 @@ def shape_of(output: Any) -> OutputType:
         return OutputType({"kind": "json_schema", "json_schema": dict(output)}, json.loads)
     if isinstance(output, Sequence) and not isinstance(output, str) and all(isinstance(one, str) for one in output):
         return OutputType({"kind": "choice", "choice": list(output)}, str)
-    return _typed(output)
+    return _output_type(output)
 
 
-def _typed(kind: Any) -> OutputType:
+def _output_type(kind: Any) -> OutputType:
     import pydantic
 
     try:

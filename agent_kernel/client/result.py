@@ -108,7 +108,7 @@ class ResultBuilder:
             self._called = True
             self._calls[body.call] = Call(body.call, body.name, body.arguments)
         elif isinstance(body, CallFinished):
-            self._ended(body)
+            self._finish_call(body)
         elif isinstance(body, CallReturned):
             self._returned.append(ToolCall(body.call, body.name, dict(body.arguments)))
         elif isinstance(body, FileProduced):
@@ -153,7 +153,7 @@ class ResultBuilder:
             from_json(end.error) if end.error else None,
         )
 
-    def _ended(self, body: CallFinished) -> None:
+    def _finish_call(self, body: CallFinished) -> None:
         began = self._calls.get(body.call)
         arguments = began.arguments if began else {}
         self._calls[body.call] = Call(

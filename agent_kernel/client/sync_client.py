@@ -54,7 +54,7 @@ class EventLoopBridge:
         if self._exiting and threading.current_thread() is not threading.main_thread():
             threading.Event().wait()  # a daemon thread: it ends with the interpreter, without a word
         if self._closed:
-            raise closed()
+            raise closed_error()
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         context = contextvars.copy_context()
         tasks: list[asyncio.Task[Any]] = []
@@ -118,7 +118,7 @@ class EventLoopBridge:
     def _refuse(self, done: concurrent.futures.Future[Any]) -> None:
         if not self._exiting:
             with contextlib.suppress(concurrent.futures.InvalidStateError):  # both of us may come to say so
-                done.set_exception(closed())
+                done.set_exception(closed_error())
 
     def _settle(self, done: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
         if self._ending:
@@ -165,13 +165,13 @@ class SyncProxy:
             raise AttributeError(name)
         value = getattr(self._target, name)
         if not inspect.ismethod(value):
-            return _bridged(value, self._bridge)
+            return _bridge_value(value, self._bridge)
 
         @functools.wraps(value)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = [_target(each) for each in args]
             named = {name: _target(each) for name, each in kwargs.items()}
-            return self._bridge.run(lambda: _called(value, given, named, self._bridge))
+            return self._bridge.run(lambda: _call_bridged(value, given, named, self._bridge))
 
         return call
 
@@ -191,7 +191,7 @@ class SyncProxy:
         return hash(self._target)
 
     def __iter__(self) -> Iterator[Any]:
-        return _iterated(aiter(self._target), self._bridge)
+        return _iterate(aiter(self._target), self._bridge)
 
     def __enter__(self) -> Any:
         self._bridge.run(self._target.__aenter__)
@@ -232,23 +232,23 @@ class SyncClient(SyncProxy):
         self._bridge.close()
 
 
-def closed() -> Conflict:
+def closed_error() -> Conflict:
     return Conflict("This client is closed.")
 
 
-async def _called(
+async def _call_bridged(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], bridge: EventLoopBridge
 ) -> Any:
     value = function(*args, **kwargs)
-    return _bridged(await value if inspect.isawaitable(value) else value, bridge)
+    return _bridge_value(await value if inspect.isawaitable(value) else value, bridge)
 
 
-def _bridged(value: Any, bridge: EventLoopBridge) -> Any:
+def _bridge_value(value: Any, bridge: EventLoopBridge) -> Any:
     if isinstance(value, BRIDGED):
         return SyncProxy(value, bridge)
     if isinstance(value, list | tuple) and any(isinstance(each, BRIDGED) for each in value):
-        return type(value)(_bridged(each, bridge) for each in value)
-    return _iterated(value, bridge) if isinstance(value, AsyncIterator) else value
+        return type(value)(_bridge_value(each, bridge) for each in value)
+    return _iterate(value, bridge) if isinstance(value, AsyncIterator) else value
 
 
 def _target(value: Any) -> Any:
@@ -257,12 +257,12 @@ def _target(value: Any) -> Any:
     return type(value)(_target(each) for each in value) if type(value) in (list, tuple) else value
 
 
-def _iterated(events: AsyncIterator[Any], bridge: EventLoopBridge) -> Iterator[Any]:
+def _iterate(events: AsyncIterator[Any], bridge: EventLoopBridge) -> Iterator[Any]:
     """Iterate synchronously; the async iterator is closed together with this generator."""
     try:
         while True:
             try:
-                yield _bridged(bridge.run(lambda: _next(events)), bridge)
+                yield _bridge_value(bridge.run(lambda: _next(events)), bridge)
             except StopAsyncIteration:
                 return
     finally:

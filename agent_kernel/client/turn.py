@@ -87,7 +87,7 @@ class Turn:
     async def begin(self) -> Turn:
         """Start the turn, at most once. Raises the server's error: SessionBusy, InvalidRequest, Forbidden, ..."""
         if self._starting is None:
-            self._starting = asyncio.create_task(_awaited(self._start))
+            self._starting = asyncio.create_task(_await(self._start))
         if self._started is None:
             # Shielded: a turn that was asked for is known by its id, so that it can be stopped.
             self._started = await asyncio.shield(self._starting)
@@ -249,5 +249,5 @@ async def _copy_events(
         await answering.aclose()
 
 
-async def _awaited(start: Callable[[], Awaitable[T]]) -> T:
+async def _await(start: Callable[[], Awaitable[T]]) -> T:
     return await start()

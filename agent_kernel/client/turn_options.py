@@ -88,8 +88,8 @@ class TurnOptions(TypedDict, total=False):
     reasoning_effort: str
 
 
-def checked(options: Mapping[str, Any]) -> None:
-    """Return the options. Raises TypeError for an unknown name, as Python does for keyword arguments."""
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check the names of options. Raises TypeError for an unknown one, as Python does for keyword arguments."""
     if unknown := sorted(set(options) - set(TurnOptions.__annotations__)):
         raise TypeError(f"a turn has no option {unknown[0]!r}")
 
@@ -113,7 +113,7 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
         "context": [{"title": title, "text": text} for title, text in (said.get("context") or {}).items()],
         "messages": [_message(one) for one in said.get("messages") or ()],
         "media": [_medium(one) for one in said.get("media") or ()],
-        "outputs": [dataclasses.asdict(_wanted(one)) for one in said.get("outputs") or ()],
+        "outputs": [dataclasses.asdict(_requested_file(one)) for one in said.get("outputs") or ()],
         "output": dict(shape_of(said["output"]).wire) if said.get("output") is not None else None,
     }
     names = [str(function["name"]) for function in functions]
@@ -124,7 +124,7 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 
-def _wanted(given: str | RequestedFile) -> RequestedFile:
+def _requested_file(given: str | RequestedFile) -> RequestedFile:
     return RequestedFile(given) if isinstance(given, str) else given
 
 
@@ -141,7 +141,7 @@ def _medium(given: Given) -> dict[str, str]:
     finally:
         if not file.borrowed:
             source.close()
-    mime = file.mime or _drawn(data) or file.mime_type
+    mime = file.mime or _detect_mime(data) or file.mime_type
     if not mime.startswith(("image/", "video/")):
         raise InvalidRequest(
             f"{os.fspath(file.name)!r} is no picture and no video.", hint="files=[...] takes any file."
@@ -149,7 +149,7 @@ def _medium(given: Given) -> dict[str, str]:
     return {"mime": mime, "data": base64.b64encode(data).decode("ascii")}
 
 
-def _drawn(data: bytes) -> str:
+def _detect_mime(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     known = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}

@@ -17,8 +17,8 @@ class MultipartForm:
     def __init__(self, fields: Mapping[str, str], file: InputFile, *, field: str = "file") -> None:
         self._boundary = secrets.token_hex(16)
         self._file = file
-        heads = [self._part(f'name="{_quoted(name)}"') + value.encode() + b"\r\n" for name, value in fields.items()]
-        disposition = f'name="{field}"; filename="{_quoted(file.name)}"'
+        heads = [self._part(f'name="{_quote(name)}"') + value.encode() + b"\r\n" for name, value in fields.items()]
+        disposition = f'name="{field}"; filename="{_quote(file.name)}"'
         self._head = b"".join(heads) + self._part(disposition, file.mime_type)
         self._tail = f"\r\n--{self._boundary}--\r\n".encode()
 
@@ -48,6 +48,6 @@ class MultipartForm:
         return f"--{self._boundary}\r\nContent-Disposition: form-data; {disposition}\r\n{kind}\r\n".encode()
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Quote a name as RFC 7578 requires; a line break would end the header."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\r", " ").replace("\n", " ")

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from agent_kernel.notebook.display.media_bundle import media_bundle
-from agent_kernel.sandbox.host.chart_validation import NotShown, checked
+from agent_kernel.sandbox.host.chart_validation import NotShown, validate_chart
 from tests.browser.lab import SLOW_MS, Lab
 from tests.sandbox.charts import PLOTLY, VEGA, Chart, hostile, ordinary
 from tests.server import AgentServer
@@ -68,7 +68,7 @@ def bundle(mime: str, data: bytes) -> dict[str, object]:
 
 def passed(mime: str, chart: Chart) -> dict[str, object] | None:
     try:
-        return bundle(mime, checked(mime, json.dumps(chart).encode()))
+        return bundle(mime, validate_chart(mime, json.dumps(chart).encode()))
     except NotShown:
         return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.client.client_functions import sent
+from agent_kernel.client.client_functions import upload_file
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.sessions import SessionsClient
 from agent_kernel.client.skills import SkillsClient
@@ -123,7 +123,7 @@ async def test_so_it_is_for_what_is_sent_whole(serve: Serve, body: bytes, tmp_pa
     connection, _ = await serve(answer(200, body))
     (tmp_path / "SKILL.md").write_text("---\nname: one\n---\n")
     for send in (
-        lambda: sent(connection, InputFile("a.txt", b"a"), "s", "user_data"),
+        lambda: upload_file(connection, InputFile("a.txt", b"a"), "s", "user_data"),
         lambda: SessionsClient(connection).import_document("{}"),
         lambda: SkillsClient(connection).add(tmp_path),
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel import InputFile
-from agent_kernel.client.turn_options import TurnOptions, body_of, checked
+from agent_kernel.client.turn_options import TurnOptions, body_of, check_options
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import user
@@ -80,6 +80,6 @@ def test_a_picture_is_known_by_its_bytes_or_its_name(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_option_is_refused() -> None:
-    checked({"session": "s", "temperature": 1})
+    check_options({"session": "s", "temperature": 1})
     with pytest.raises(TypeError, match="sesion"):
-        checked({"sesion": "s"})
+        check_options({"sesion": "s"})

@@ -70,7 +70,7 @@ class Card:
     def bundle(self) -> Bundle:
         output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""
         code = f"<pre style='{PRE}'><code>{html.escape(self.shown_code)}</code></pre>" if self.code else ""
-        plain = [f"[{self.title}]", _indented(self.shown_code, ">>> ") if self.code else "", self.output.rstrip()]
+        plain = [f"[{self.title}]", _indent(self.shown_code, ">>> ") if self.code else "", self.output.rstrip()]
         return {
             "text/html": _details(self.title, code + output, is_open=self.open),
             "text/plain": "\n".join(part for part in plain if part),
@@ -228,5 +228,5 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
 
 
-def _indented(text: str, first: str) -> str:
+def _indent(text: str, first: str) -> str:
     return "\n".join((first if not i else " " * len(first)) + line for i, line in enumerate(text.splitlines()))

@@ -85,7 +85,7 @@ class RichScreen:
 
     def status(self, text: str) -> None:
         self._end()
-        self._draw(self._styled(printable(text), "dim"))
+        self._draw(self._style_text(printable(text), "dim"))
 
     def line(self, text: str) -> None:
         self._end()
@@ -156,20 +156,22 @@ class RichScreen:
         from rich.markdown import Markdown
 
         # Without hyperlinks, the address of a link is printed and can be read.
-        return Markdown(text, code_theme=THEME, hyperlinks=False) if self._markdown else self._styled(text.rstrip("\n"))
+        if not self._markdown:
+            return self._style_text(text.rstrip("\n"))
+        return Markdown(text, code_theme=THEME, hyperlinks=False)
 
     def _code(self, code: str) -> RenderableType:
         from rich.syntax import Syntax
 
         return Syntax(code, "python", theme=THEME, word_wrap=True, background_color="default", padding=(0, 2))
 
-    def _styled(self, text: str, style: str = "") -> RenderableType:
+    def _style_text(self, text: str, style: str = "") -> RenderableType:
         from rich.text import Text
 
         return Text(text, style=style)
 
     def _print(self, text: str, style: str, end: str = "\n") -> None:
-        self._console.print(self._styled(text, style), end=end, soft_wrap=True)
+        self._console.print(self._style_text(text, style), end=end, soft_wrap=True)
 
 
 def split_finished(text: str) -> tuple[str, str]:

@@ -80,12 +80,12 @@ def _blocks(text: str) -> Iterator[MarkdownBlock]:
 
 
 def _code(block: MarkdownBlock) -> str:
-    code = "\n".join(_outdented(line, block.indent) for line in block.lines)
+    code = "\n".join(_outdent(line, block.indent) for line in block.lines)
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", code)), default=0))
     return f"\n{ticks}{block.info}\n{code}\n{ticks}\n"
 
 
-def _outdented(line: str, width: int) -> str:
+def _outdent(line: str, width: int) -> str:
     expanded = line.expandtabs(4) if line.startswith("\t") else line
     return expanded[min(width, len(expanded) - len(expanded.lstrip(" "))) :]
 

@@ -74,7 +74,7 @@ class DraftApplier:
             if others := list(dict.fromkeys([*new, *changed])):
                 self._tell(others, screen)
             return
-        calls = self.drafts.needed(wanted)
+        calls = self.drafts.find_calls(wanted)
         if self._ask_and_run(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
             self._tell(wanted, screen)
 
@@ -100,7 +100,7 @@ class DraftApplier:
             raise AgentError(NOTHING_TO_KEEP)
         if reason := self.denied():
             raise AgentError(f"nothing was kept: {reason}.")
-        calls = self.drafts.needed(names or known)
+        calls = self.drafts.find_calls(names or known)
         if moved := list(dict.fromkeys(name for call in calls for name in call.moved_on(self.shell.user_ns))):
             raise AgentError(
                 f"{_and(moved)} changed since the draft read {'it' if len(moved) == 1 else 'them'}: ask again instead."
@@ -116,7 +116,7 @@ class DraftApplier:
         if not self.person.is_there or self.denied():
             return None
         code = card.code
-        before = self.drafts.needed(self.drafts.names(code))
+        before = self.drafts.find_calls(self.drafts.names(code))
         card.code = "\n\n".join([*(call.code for call in before), code])
         card.where, card.state = "live", "waiting for your answer"
         screen.card(card)
@@ -158,7 +158,7 @@ class DraftApplier:
         words = {"success": "done: your kernel has it now", "interrupted": "stopped"}
         card.close(words.get(outcome.status, "failed"), time.monotonic() - started)
         screen.card(card)
-        self.drafts.kept(calls)
+        self.drafts.forget_calls(calls)
         return outcome
 
     def _tell(self, names: Sequence[str], screen: Screen) -> None:

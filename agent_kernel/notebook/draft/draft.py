@@ -97,7 +97,7 @@ class Drafts:
         if not self._own_cell:
             self.drop()
 
-    def prepared(self, code: str) -> str:
+    def prepare_code(self, code: str) -> str:
         """Return the code that will run: ``code`` after imports it needs but lacks."""
         known = dict.fromkeys(self._made) | self._shell.user_ns
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), known), code])
@@ -120,7 +120,7 @@ class Drafts:
             self._restart_idle_timer()
         return self._record(turn, code, answer, heard)
 
-    def needed(self, names: Iterable[str]) -> list[DraftedCall]:
+    def find_calls(self, names: Iterable[str]) -> list[DraftedCall]:
         """Return the calls that made or changed ``names``, and the calls these depend on, in order."""
         wanted, calls = set(names), list[DraftedCall]()
         for call in reversed(self.done):
@@ -133,7 +133,7 @@ class Drafts:
         """Return all names in the code."""
         return frozenset(names_in(to_plain_python(self._shell, code)))
 
-    def kept(self, calls: Sequence[DraftedCall]) -> None:
+    def forget_calls(self, calls: Sequence[DraftedCall]) -> None:
         """Remove calls that have been run in the kernel."""
         self.done = [call for call in self.done if not any(call is one for one in calls)]
 

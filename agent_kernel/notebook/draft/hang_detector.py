@@ -75,7 +75,7 @@ class HangDetector:
 
 def excess_of_disk(directory: str) -> str:
     """Return why the draft uses too much disk, as the end of a sentence, or ""."""
-    if _written(directory) > DISK_MB << 20:
+    if _disk_usage(directory) > DISK_MB << 20:
         return f"it wrote more than {DISK_MB} MB"
     with contextlib.suppress(OSError):
         if shutil.disk_usage(directory).free < DISK_RESERVE_MB << 20:
@@ -121,7 +121,7 @@ def _kib(path: str, names: tuple[str, ...]) -> int:
     return 0
 
 
-def _written(directory: str) -> int:
+def _disk_usage(directory: str) -> int:
     """Return the bytes of all files, or more than DISK_MB if there are too many files."""
     size, waiting, left = 0, [directory], MAX_LOOKED_AT
     while waiting:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.sandbox.jail import credentials, landlock, rlimits, seccomp, visible_paths
-from agent_kernel.sandbox.jail.syscalls import checked, libc, numbers
+from agent_kernel.sandbox.jail.syscalls import check_result, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"
 """Set by the server for its kernels: the server's own directories, which drafts must not read."""
@@ -87,10 +87,10 @@ def _own_shared_memory() -> list[str]:
     parent, user, group = os.getppid(), os.getuid(), os.getgid()
     try:
         try:
-            checked(libc.unshare(NEW_MOUNTS), "unshare")
+            check_result(libc.unshare(NEW_MOUNTS), "unshare")
         # Without the privilege, a new user namespace grants it; the maps keep the user's own ids.
         except OSError:
-            checked(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
+            check_result(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
             Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
             Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
@@ -188,7 +188,7 @@ def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     assert libc is not None
     named = [os.fsencode(text) or None for text in (source, target, kind)]
-    checked(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
+    check_result(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
 
 
 def _limit() -> None:
@@ -253,7 +253,7 @@ class SharedMapping:
         ctypes.memmove(self.start, data, self.length)
         assert libc is not None
         size = ctypes.c_size_t(self.length)
-        checked(libc.mprotect(ctypes.c_void_p(self.start), size, self.protection), "mprotect")
+        check_result(libc.mprotect(ctypes.c_void_p(self.start), size, self.protection), "mprotect")
 
     def _map(self, protection: int, flags: int, fd: int) -> None:
         assert libc is not None

@@ -139,7 +139,7 @@ def capturing(shell: Any, listener: Listener, show: Show) -> Iterator[CapturedOu
     shell.display_pub = publisher
     own.update(overridden)
     try:
-        with library_warnings.installed():
+        with library_warnings.install_for_run():
             yield captured
     finally:
         for name in overridden:

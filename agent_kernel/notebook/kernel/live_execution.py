@@ -53,7 +53,7 @@ class LiveCode:
         self._mark = mark
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def prepared(self, code: str) -> str:
+    def prepare_code(self, code: str) -> str:
         """Return the code that will run: ``code`` after imports it needs but lacks."""
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), self._shell.user_ns), code])
 

@@ -64,9 +64,9 @@ class VariableTracker:
 
     def intact(self) -> list[str]:
         """Return the turns whose variables are all unchanged since the turn."""
-        return [turn for turn in self._turns if self.changed(turn) == []]
+        return [turn for turn in self._turns if self.find_changed(turn) == []]
 
-    def changed(self, turn: str) -> list[str] | None:
+    def find_changed(self, turn: str) -> list[str] | None:
         """Return the variables of a turn that have changed since, or None if that is unknown."""
         namespace: Mapping[str, object] = self._shell.user_ns
         marks = self._turns.get(turn)
@@ -81,7 +81,7 @@ class VariableTracker:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         bound = _bound_first(tree) if read_only else set()
-        return {name for node in ast.walk(tree) for name in _named(node)} - bound - {"get_ipython"}
+        return {name for node in ast.walk(tree) for name in _list_names(node)} - bound - {"get_ipython"}
 
 
 def _bound_first(tree: ast.Module) -> set[str]:
@@ -95,15 +95,15 @@ def _bound_first(tree: ast.Module) -> set[str]:
             read |= {statement.target.id} - bound
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom | ast.FunctionDef):
             stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-            bound |= (stored | {name for node in ast.walk(statement) for name in _defined(node)}) - read
+            bound |= (stored | {name for node in ast.walk(statement) for name in _definition_names(node)}) - read
     return bound
 
 
-def _defined(node: ast.AST) -> list[str]:
-    return [] if isinstance(node, ast.Name) else _named(node)
+def _definition_names(node: ast.AST) -> list[str]:
+    return [] if isinstance(node, ast.Name) else _list_names(node)
 
 
-def _named(node: ast.AST) -> list[str]:
+def _list_names(node: ast.AST) -> list[str]:
     match node:
         case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]

@@ -96,7 +96,7 @@ class Commands:
     ) -> None:
         self._shell = shell
         self._server = server
-        self._own = EmbeddedServer(shell, self.say, self._adopted)
+        self._own = EmbeddedServer(shell, self.say, self._adopt_environment)
         self._person = person
         self._consent = consent
         self._conversation = ConversationCommands(lambda: self.server, person, self.say, show)
@@ -106,7 +106,7 @@ class Commands:
         self._declared = declared
         self._running = running
         self._turns = turns(self)
-        self._rights = PermissionCommands(lambda: self.server, consent, self.say, self.bound, self.begin)
+        self._rights = PermissionCommands(lambda: self.server, consent, self.say, self.find_session, self.begin)
 
     @property
     def last_turn(self) -> str:
@@ -165,13 +165,13 @@ class Commands:
         else:
             self._conversation.clear(rest)
 
-    def bound(self) -> Mapping[str, Any] | None:
+    def find_session(self) -> Mapping[str, Any] | None:
         """Return the session of this notebook, or None if there is none yet."""
         return self.server.call("GET", "binding")["session"]  # type: ignore[no-any-return]
 
-    def needed(self) -> Mapping[str, Any]:
+    def require_session(self) -> Mapping[str, Any]:
         """Return the session of this notebook. Raises AgentError when there is none."""
-        return self._conversation.bound()
+        return self._conversation.require_session()
 
     def go_on(self, node: str) -> None:
         """Switch to the branch ``node``, or to a new branch after turn number ``node``. Raises AgentError."""
@@ -298,7 +298,7 @@ class Commands:
         else:
             self._own.start()
 
-    def _adopted(self, environment: Mapping[str, str]) -> None:
+    def _adopt_environment(self, environment: Mapping[str, str]) -> None:
         """Take over the environment variables that an embedded server sends to its kernel."""
         os.environ.update(environment)
         self._python.by_default(environment.get(PYTHON_IN, ""))
@@ -309,19 +309,19 @@ class Commands:
             return
         if rest:
             raise AgentError("%agent stop stops turns; %agent stop server stops the server that %agent start started.")
-        stopped = sum(self._stopped(turn) for turn in self._open_turns())
+        stopped = sum(self._stop_turn(turn) for turn in self._open_turns())
         self.say(line_bundle(f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."))
 
     def _open_turns(self) -> list[str]:
         """Return the ids of unfinished turns, queued ones first: otherwise stopping one would start the next."""
-        session = self.bound()
+        session = self.find_session()
         turn_ids = [*reversed(self._running()), *filter(None, [self.last_turn])]
         if session is not None:
             session_turns = self.server.call("GET", f"sessions/{quote_segment(session['id'])}/items?limit=0")["turns"]
             turn_ids += [turn["id"] for turn in session_turns if turn["state"] == "open"]
         return list(dict.fromkeys(turn_ids))
 
-    def _stopped(self, turn: str) -> bool:
+    def _stop_turn(self, turn: str) -> bool:
         try:
             if not self.server.call("GET", f"turns/{turn}")["running"]:
                 return False
@@ -335,7 +335,7 @@ class Commands:
             raise AgentError(
                 "%agent compact summarises the older turns for the model; %agent compact undo removes the summary."
             )
-        path = f"sessions/{quote_segment(self._conversation.bound()['id'])}/compact"
+        path = f"sessions/{quote_segment(self._conversation.require_session()['id'])}/compact"
         if rest == "undo":
             undone = self.server.call("DELETE", path)["summary"]
             message = (
@@ -350,7 +350,7 @@ class Commands:
         self.say(line_bundle(f"The model continues from this summary; every turn is kept.\n\n{made['text']}"))
 
     def _usage(self, rest: str) -> None:
-        usage = self.server.call("GET", f"sessions/{quote_segment(self._conversation.bound()['id'])}/usage")
+        usage = self.server.call("GET", f"sessions/{quote_segment(self._conversation.require_session()['id'])}/usage")
         if "--json" in CommandArguments(rest).flags:
             self.say(json_bundle(usage))
             return
@@ -388,7 +388,7 @@ class Commands:
         self._shell.display_pub.publish(bundle)
 
 
-def interrupted() -> AgentInterrupted:
+def interruption_error() -> AgentInterrupted:
     return AgentInterrupted("stopped; nothing changed.")
 
 

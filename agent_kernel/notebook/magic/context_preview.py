@@ -40,7 +40,7 @@ class ContextPreview:
         summaries = call("GET", f"{path}/compact")["summaries"]
         window = call("GET", "binding")["model"]["context_length"]
         tools = [tool["name"] for tool in call("POST", "tools", self._declared())["tools"]]
-        used = _used(turns)
+        used = _tokens_in_use(turns)
         if "--json" in CommandArguments(rest).flags:
             facts = {"turns": len(turns), "summaries": len(summaries), "tokens": used, "window": window, "tools": tools}
             self._say(json_bundle({**facts, "notes": session["metadata"], "variables": self._variables()}))
@@ -72,7 +72,7 @@ class ContextPreview:
         ]
 
 
-def _used(turns: Sequence[Mapping[str, Any]]) -> int:
+def _tokens_in_use(turns: Sequence[Mapping[str, Any]]) -> int:
     """Estimate the tokens in use: what the last answered turn has read and written is the start of the next prompt."""
     usages = [turn["usage"] for turn in turns if turn["usage"].get("prompt_tokens")]
     last = usages[-1] if usages else {}

@@ -75,7 +75,7 @@ class ConversationCommands:
         self._show = show
         self.last_turn = ""
 
-    def bound(self) -> Json:
+    def require_session(self) -> Json:
         """Return the session of this notebook. Raises AgentError when it has none."""
         session: Json | None = self._call("GET", "binding")["session"]
         if session is None:
@@ -86,7 +86,7 @@ class ConversationCommands:
 
     def branches(self, rest: str) -> None:
         words = CommandArguments(rest)
-        branches = self._call("GET", f"{_path(self.bound())}/branches")["branches"]
+        branches = self._call("GET", f"{_path(self.require_session())}/branches")["branches"]
         rows = [
             (
                 branch["name"],
@@ -100,21 +100,21 @@ class ConversationCommands:
         self._list(words, branches, ("branch", "turns", "from", "made", ""), rows)
 
     def switch(self, rest: str) -> None:
-        name = self._needed(rest, "%agent switch NAME; %agent branches lists them.")
-        branch = self._call("PUT", f"{_path(self.bound())}/branch", {"name": name})
+        name = self._require_name(rest, "%agent switch NAME; %agent branches lists them.")
+        branch = self._call("PUT", f"{_path(self.require_session())}/branch", {"name": name})
         self._tell(f"This notebook continues the branch {name}, which has {_turns(branch['turns'])}.")
 
     def branch(self, rest: str) -> None:
         words = rest.strip()
         if words and not words.isdecimal():
             raise AgentError("%agent branch [N]: N is how many turns of this branch the new one begins with.")
-        made = self._create_branch(self.bound(), words)
+        made = self._create_branch(self.require_session(), words)
         left = f"{_turns(made['turns'])} of {made['parent']}" if made["parent"] else _turns(made["turns"])
         self._tell(f"This notebook continues the new branch {made['name']}, which starts with {left}.")
 
     def go_on(self, node: str) -> None:
         """Switch to the branch named ``node``, or to a new branch after turn number ``node``."""
-        session = self.bound()
+        session = self.require_session()
         known = {branch["name"] for branch in self._call("GET", f"{_path(session)}/branches")["branches"]}
         if node not in known and not node.isdecimal():
             raise AgentError(f"--branch is the name of a branch ({', '.join(sorted(known))}) or the number of a turn.")
@@ -136,15 +136,15 @@ class ConversationCommands:
 
     def drop(self, rest: str) -> None:
         words = CommandArguments(rest)
-        name = self._needed(words.text, "%agent drop NAME; %agent branches lists them.")
-        session = self.bound()
+        name = self._require_name(words.text, "%agent drop NAME; %agent branches lists them.")
+        session = self.require_session()
         self._confirm(words, f"Delete the branch {name} permanently?")
         self._call("DELETE", f"{_path(session)}/branches/{quote_segment(name)}", seen=session["revision"])
         self._tell(f"The branch {name} is deleted.")
 
     def versions(self, rest: str) -> None:
         words = CommandArguments(rest)
-        session = self.bound()
+        session = self.require_session()
         turn = self.last_turn or self._newest(session)
         answer = self._call("GET", f"turns/{quote_segment(turn)}/versions")
         versions = answer["versions"]
@@ -175,14 +175,14 @@ class ConversationCommands:
         body: dict[str, Any] = {"bind": "--use" in words.flags}
         body |= {"turns": int(words.text)} if words.rest else {}
         body |= {"id": words.option} if words.option else {}
-        fork = self._call("POST", f"{_path(self.bound())}/fork", body)
+        fork = self._call("POST", f"{_path(self.require_session())}/fork", body)
         use = "this notebook continues it" if fork["bound"] else f"%agent use {fork['id']} continues it"
         self._tell(f"The session {fork['id']} has {_turns(fork['turns'])} of this one; {use}.")
 
     # ------------------------------------------------------------------------------------------- undo and delete
 
     def undo(self, rest: str) -> None:
-        session = self.bound()
+        session = self.require_session()
         answer = self._call("POST", f"{_path(session)}/undo", {}, seen=session["revision"])
         undone = answer["undone"]
         if undone is None:
@@ -197,7 +197,7 @@ class ConversationCommands:
             self._tell(f"Effects of its calls ({calls}) remain: variables, files, and data that was sent elsewhere.")
 
     def clear(self, rest: str) -> None:
-        words, session = CommandArguments(rest), self.bound()
+        words, session = CommandArguments(rest), self.require_session()
         self._confirm(words, f"Delete all {_turns(session['turns'])} of {_display_name(session)}, on every branch?")
         self._call("POST", f"{_path(session)}/clear", {}, seen=session["revision"])
         self.last_turn = ""
@@ -205,7 +205,7 @@ class ConversationCommands:
 
     def delete(self, rest: str) -> None:
         words = CommandArguments(rest)
-        identity = self._needed(words.text, "%agent delete ID; %agent sessions lists them.")
+        identity = self._require_name(words.text, "%agent delete ID; %agent sessions lists them.")
         session = self._call("GET", f"sessions/{quote_segment(identity)}?format=facts")
         self._confirm(words, f"Delete {_display_name(session)} with {_turns(session['turns'])} permanently?")
         self._call("DELETE", _path(session), seen=session["revision"])
@@ -215,13 +215,13 @@ class ConversationCommands:
 
     def title(self, rest: str) -> None:
         if not rest:
-            self._tell(_display_name(self.bound()))
+            self._tell(_display_name(self.require_session()))
             return
-        changed = self._call("PATCH", _path(self.bound()), {"title": rest})
+        changed = self._call("PATCH", _path(self.require_session()), {"title": rest})
         self._tell(f"The title of this session is {_display_name(changed)}.")
 
     def tags(self, rest: str) -> None:
-        words, session = CommandArguments(rest), self.bound()
+        words, session = CommandArguments(rest), self.require_session()
         if words.rest or "--none" in words.flags:
             tags = [tag.strip() for tag in words.text.split(",") if tag.strip()]
             session = self._call("PATCH", _path(session), {"tags": tags})
@@ -239,7 +239,7 @@ class ConversationCommands:
     def _update_notes(self, change: Mapping[str, Any]) -> Mapping[str, Any]:
         """Change notes and return them all. Retried when another window changed the session at the same time."""
         for attempt in range(TRIES):
-            session = self.bound()
+            session = self.require_session()
             notes = {key: value for key, value in {**session["metadata"], **change}.items() if value != ""}
             if not change:
                 return notes
@@ -300,7 +300,7 @@ class ConversationCommands:
         if "--yes" not in words.flags and not self._person.agrees(question):
             raise AgentError("nothing changed: it was not confirmed (--yes confirms it beforehand).")
 
-    def _needed(self, rest: str, usage: str) -> str:
+    def _require_name(self, rest: str, usage: str) -> str:
         name = rest.strip()
         if not name:
             raise AgentError(usage)

@@ -74,7 +74,7 @@ class EmbeddedServer:
             raise
         self._server = server
         self._adopted(environment)
-        self._tell(STARTED.format(process=self._described(), address=server.url))
+        self._tell(STARTED.format(process=self._describe_process(), address=server.url))
 
     def stop(self) -> None:
         was_running = self.server is not None
@@ -149,7 +149,7 @@ class EmbeddedServer:
         self._log.seek(max(0, size - TAIL))
         return self._log.read().decode(errors="replace").strip()
 
-    def _described(self) -> str:
+    def _describe_process(self) -> str:
         assert self._process is not None
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()

@@ -34,7 +34,7 @@ class ExportCommands:
         words = CommandArguments(rest, "--format")
         path = Path(words.text).expanduser() if words.rest else None
         format = words.option or (SUFFIXES.get(path.suffix, "agent-kernel") if path else "agent-kernel")
-        session = self._bound()
+        session = self._require_session()
         where = f"sessions/{quote_segment(session['id'])}/export?{urlencode({'format': format})}"
         document, suffix, left_out = self._server().fetch(where, timeout=TIMEOUT_S)
         target = path or Path(_file_name(session["title"] or session["id"]) + suffix)
@@ -63,7 +63,7 @@ class ExportCommands:
 
     def clear_outputs(self) -> None:
         """Remove tool outputs from the conversation for cells whose outputs were cleared in the saved notebook."""
-        session = self._bound()
+        session = self._require_session()
         cleared = self._server().call("POST", f"sessions/{quote_segment(session['id'])}/clear-outputs", {})
         if not cleared["results"]:
             self._tell("Nothing to clear: save the notebook after its outputs were cleared, then try again.")
@@ -73,7 +73,7 @@ class ExportCommands:
             "model's answers about them are kept."
         )
 
-    def _bound(self) -> Mapping[str, Any]:
+    def _require_session(self) -> Mapping[str, Any]:
         session: Mapping[str, Any] | None = self._server().call("GET", "binding")["session"]
         if session is None:
             raise AgentError("this notebook has no session yet; the first %%agent cell starts one.")

@@ -20,7 +20,7 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.magic.commands import Commands, Table, interrupted
+from agent_kernel.notebook.magic.commands import Commands, Table, interruption_error
 from agent_kernel.notebook.magic.completion import MagicCompleter
 from agent_kernel.notebook.magic.context_preview import ContextPreview
 from agent_kernel.notebook.magic.conversation_commands import Say
@@ -76,7 +76,7 @@ class AgentMagics(Magics):
             executions=self.executions,
             drafts=self._drafts,
             touched=self._touched,
-            bound=self._bound,
+            bound=self._session_id,
         )
         self._commands = Commands(
             shell,
@@ -86,7 +86,7 @@ class AgentMagics(Magics):
             self._show,
             python=self._python,
             turns=self._turn_commands,
-            declared=self._orders.declared,
+            declared=self._orders.build_tool_fields,
             running=lambda: self._background.running,
         )
         self._stored = StoredAnswers(shell)
@@ -102,7 +102,7 @@ class AgentMagics(Magics):
             except AgentInterrupted:
                 raise
             except KeyboardInterrupt:
-                raise interrupted() from None
+                raise interruption_error() from None
 
     @line_magic("agent_draft")  # type: ignore[arg-type]
     def draft(self, line: str) -> None:
@@ -179,24 +179,24 @@ class AgentMagics(Magics):
         if publisher is not None:
             self._go_on_aside(request, body, cell, publisher)
             return
-        end = self._followed(request, prompt, body, cell, failed)
+        end = self._follow_turn(request, prompt, body, cell, failed)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
-        if offer and ModelDownload(server, self._shell, offer).offered(self._person):
+        if offer and ModelDownload(server, self._shell, offer).offer_download(self._person):
             body |= {"rerun": "append"}  # the failed first try is not a version of the answer
-            end = self._followed(request, prompt, body, cell, failed)
+            end = self._follow_turn(request, prompt, body, cell, failed)
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
         if end.state != "committed":
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
-    def _followed(
+    def _follow_turn(
         self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, failed: str
     ) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
-        started = self._started(body, screen)
-        around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
+        started = self._start_turn(body, screen)
+        around = self._around(screen, self._orders.list_allowed_kinds(request), ask=request.permission == "ask")
         turn = CellTurn(around, _summary(started, cell))
         end = turn.follow()
         if end.state == "committed" and not started["stored"]:
@@ -205,7 +205,7 @@ class AgentMagics(Magics):
                 self._propose(extract_code(turn.answer), screen, failed)
         return end
 
-    def _started(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
+    def _start_turn(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
         """Start the turn. Under Run All, tell the user why a cell with a stored answer is asked again."""
         started: Mapping[str, Any] = self._commands.server.call("POST", "turns", body)
         self._commands.last_turn = started["turn"]
@@ -215,10 +215,10 @@ class AgentMagics(Magics):
 
     def _go_on_aside(self, request: CellOptions, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
         screen = CellScreen(publisher, FORMS[request.form].words)
-        started = self._started(body, screen)
+        started = self._start_turn(body, screen)
         if request.form == "code":
             screen.line(CODE_STAYS)
-        around = self._around(screen, self._orders.allowed(request), ask=request.permission == "ask")
+        around = self._around(screen, self._orders.list_allowed_kinds(request), ask=request.permission == "ask")
         around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
@@ -259,7 +259,7 @@ class AgentMagics(Magics):
         here = KernelContext(
             shell=self._shell,
             server=lambda: commands.server,
-            bound=commands.needed,
+            bound=commands.require_session,
             person=self._person,
             consent=self._consent,
             executions=self.executions,
@@ -269,13 +269,15 @@ class AgentMagics(Magics):
             show=self._show,
             last_turn=lambda: commands.last_turn,
         )
-        freeze = FreezeCommand(self._shell, here.server, commands.needed, commands.say)
-        following = ContextPreview(self._shell, here.server, commands.needed, self._orders.declared, commands.say)
+        freeze = FreezeCommand(self._shell, here.server, commands.require_session, commands.say)
+        following = ContextPreview(
+            self._shell, here.server, commands.require_session, self._orders.build_tool_fields, commands.say
+        )
         return {**TurnCommands(here).table, "freeze": freeze.freeze, "context": following.tell}
 
     def _live_is_denied(self) -> str:
         """Return why the code of a draft may not run in the kernel now, or "" if it may."""
-        if self._consent and self._consent.refuses(self._bound(), LIVE):
+        if self._consent and self._consent.refuses(self._session_id(), LIVE):
             return "you have denied live code in this session, and %agent allow live takes that back"
         try:
             rule = self._commands.server.call("GET", "agent/permissions")["policy"].get(LIVE, {})
@@ -283,8 +285,8 @@ class AgentMagics(Magics):
             return str(error)
         return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
 
-    def _bound(self) -> str:
-        return session_id(self._commands.bound())
+    def _session_id(self) -> str:
+        return session_id(self._commands.find_session())
 
 
 def _summary(started: Mapping[str, Any], cell: str) -> TurnSummary:

@@ -121,7 +121,7 @@ class ModelCommands:
         pull = ModelDownload(self._server(), self._shell, offer)
         if offer["state"] == "ready":
             self._say(line_bundle(f"{name} is here already."))
-        elif pull.offered(self._person):
+        elif pull.offer_download(self._person):
             return
         else:
             raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")

@@ -42,7 +42,7 @@ class ModelDownload:
         ]
         return "\n".join(lines)
 
-    def offered(self, person: Person) -> bool:
+    def offer_download(self, person: Person) -> bool:
         """Ask the user and download. Returns True when the model is now on this machine. Raises PullFailed."""
         if not self.name or not person.is_there:
             return False

@@ -62,7 +62,7 @@ def freeze_notebook(
     cells: list[Json] = result.document["cells"]
     met: set[str] = set()
     for cell in document.get("cells", ()):
-        source, id = _joined(cell.get("source")), str(cell.get("id", ""))
+        source, id = _join_source(cell.get("source")), str(cell.get("id", ""))
         if cell.get("cell_type") != "code" or not CELL.match(source):
             line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
             met |= {turn.cell for turn in line_turns}
@@ -97,7 +97,7 @@ def _of_turn(
 ) -> list[Json]:
     """Make cells for prompt, code and answer. Pictures of the agent cell move to the last code cell."""
     result.turns += 1
-    made = [_text(_quoted(turn.prompt))]
+    made = [_text(_quote(turn.prompt))]
     made += [_code(code, where, result, transformed) for code, where in turn.ran]
     pictures = [output for output in cell.get("outputs", ()) if _is_picture(output)]
     if turn.ran:
@@ -110,7 +110,7 @@ def _of_turn(
 def _code(code: str, where: str, result: FrozenNotebook, transformed: Callable[[str], str]) -> Json:
     plain = transformed(code)
     imports = missing_imports(plain, dict.fromkeys(result.names))
-    result.names |= _bound("\n".join([*imports, plain]))
+    result.names |= _bound_names("\n".join([*imports, plain]))
     result.cells += 1
     lines = [*([PLACES[where]] if where in PLACES else []), *imports, code]
     empty: Json = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
@@ -122,7 +122,7 @@ def _plain(cell: Mapping[str, Any], source: str, result: FrozenNotebook, transfo
     if copied.get("cell_type") == "code":
         copied["source"] = LINE.sub(_comment, source)
         result.bound += bool(NEEDS_US.search(source))
-        result.names |= _bound(transformed(str(copied["source"])))
+        result.names |= _bound_names(transformed(str(copied["source"])))
     return copied
 
 
@@ -144,7 +144,7 @@ def _unknown(cell: Mapping[str, Any], source: str, result: FrozenNotebook) -> li
     """Make text of an agent cell without a stored turn, with its displayed text."""
     result.unknown += 1
     words = [text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _words(output))]
-    return [_text(_quoted(source)), *([_text("\n\n".join(words))] if words else [])]
+    return [_text(_quote(source)), *([_text("\n\n".join(words))] if words else [])]
 
 
 def _words(output: Any) -> str:
@@ -174,12 +174,12 @@ def _data(output: Any) -> dict[str, str]:
     if not isinstance(output, Mapping):
         return {}
     if output.get("output_type") == "stream":
-        return {"text/plain": _joined(output.get("text"))}
+        return {"text/plain": _join_source(output.get("text"))}
     data = output.get("data")
-    return {str(mime): _joined(text) for mime, text in data.items()} if isinstance(data, Mapping) else {}
+    return {str(mime): _join_source(text) for mime, text in data.items()} if isinstance(data, Mapping) else {}
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "\n".join(f"> {line}" for line in safe_markdown(text).splitlines())
 
 
@@ -192,7 +192,7 @@ def _is_picture(output: Any) -> bool:
     return isinstance(data, Mapping) and any(str(mime).startswith("image/") for mime in data)
 
 
-def _bound(code: str) -> set[str]:
+def _bound_names(code: str) -> set[str]:
     """Return names the code binds, in any scope. A name too many only costs a missing import, which the reader adds."""
     try:
         nodes: Iterable[ast.AST] = ast.walk(ast.parse(code))
@@ -208,7 +208,7 @@ def _bound(code: str) -> set[str]:
     return names
 
 
-def _joined(source: Any) -> str:
+def _join_source(source: Any) -> str:
     return "".join(map(str, source)) if isinstance(source, list) else str(source or "")
 
 

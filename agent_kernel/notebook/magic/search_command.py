@@ -67,7 +67,7 @@ def _plain(hit: Json) -> list[str]:
 
 def _rich(hit: Json, words: Sequence[str]) -> str:
     lines = "".join(
-        f"<div><span style='{QUIET}'>{html.escape(piece['role'])}</span> {_marked(piece['text'], words)}</div>"
+        f"<div><span style='{QUIET}'>{html.escape(piece['role'])}</span> {_mark_words(piece['text'], words)}</div>"
         for piece in hit["snippets"]
     )
     use = f"<div style='{QUIET}'>to continue it: <code>{html.escape(_use(hit))}</code></div>"
@@ -85,7 +85,7 @@ def _use(hit: Json) -> str:
     return f"%agent use {hit['session']['id']}"
 
 
-def _marked(text: str, words: Sequence[str]) -> str:
+def _mark_words(text: str, words: Sequence[str]) -> str:
     """Mark the words in ``text``. Matches that only case folding finds (ß for ss) stay unmarked."""
     pattern = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
     marked, end = "", 0

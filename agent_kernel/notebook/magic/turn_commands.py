@@ -70,7 +70,7 @@ class TurnCommands:
         if request.help:
             self._usage("ask")
             return
-        words = _unquoted(request.words)
+        words = _unquote(request.words)
         if not words:
             raise AgentError('the question is missing: %agent ask "QUESTION"')
         self._here.turn(request, words, self._here.cells.id_of_line(rest), (), "")
@@ -80,7 +80,7 @@ class TurnCommands:
         if request.help:
             self._usage("fix")
             return
-        fix = fix_command.build_fix_request(self._here.shell, self._here.executions, _unquoted(request.words))
+        fix = fix_command.build_fix_request(self._here.shell, self._here.executions, _unquote(request.words))
         cell = self._here.cells.id_of_line(f"fix {fix.prompt}")
         request = replace(request, form="code" if request.form == "md" else request.form)
         self._here.turn(request, fix.prompt, cell, fix.notes, fix.source)
@@ -119,7 +119,7 @@ class TurnCommands:
             here.server().call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body)
         except (Conflict, NotFound) as elsewhere:
             self._tell(elsewhere.message)
-        here.background.waiting.resolved(asked.approval)
+        here.background.waiting.remove(asked.approval)
 
     def _find_turn(self, name: str) -> str:
         """Return a turn's id: ``name`` itself, the N-th turn of this conversation, or the last turn."""
@@ -143,7 +143,7 @@ class TurnCommands:
         self._here.shell.display_pub.publish(line_bundle(text))
 
 
-def _unquoted(words: str) -> str:
+def _unquote(words: str) -> str:
     """Remove the quotes around the whole prompt: users write ``%agent ask "..."``."""
     stripped = words.strip()
     wrapped = len(stripped) > 1 and stripped[0] in QUOTES and stripped[-1] == stripped[0]

@@ -35,14 +35,14 @@ class ApprovalPrompt:
     def decision(self, asked: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
         """Return ("approve" or "deny", reason), asking the user if necessary. ``show`` displays the state of the
         call while it waits."""
-        if decided := self.decided(asked):
+        if decided := self.find_decision(asked):
             return decided
         if not self.person.is_there:
             return "deny", "nobody can answer here"
         show(f"waiting for your answer{f', again: {asked.again}' if asked.again else ''}")
-        return self._answered(asked, _tool(asked))
+        return self._ask_user(asked, _tool(asked))
 
-    def decided(self, asked: ApprovalRequired) -> tuple[str, str] | None:
+    def find_decision(self, asked: ApprovalRequired) -> tuple[str, str] | None:
         """Return an earlier decision of the user, or None if the user must be asked."""
         tool = _tool(asked)
         if self.consent.refuses(self.session, asked.kind, tool):
@@ -53,7 +53,7 @@ class ApprovalPrompt:
             return "approve", "the person allowed it for this session"
         return None
 
-    def _answered(self, asked: ApprovalRequired, tool: str) -> tuple[str, str]:
+    def _ask_user(self, asked: ApprovalRequired, tool: str) -> tuple[str, str]:
         can = [word for word in WORDS if word in ("yes", "no", *asked.remember)]
         question = f"{IN_KERNEL if asked.kind == LIVE else ANYTHING} {' / '.join(WORDS[word] for word in can)}: "
         answer = self.person.choose(question, {word: word for word in can}, "no")

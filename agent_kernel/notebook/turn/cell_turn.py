@@ -197,7 +197,7 @@ class CellTurn:
         if not isinstance(code, str):
             return "\n".join(f"{key} = {value!r}" for key, value in arguments.items())
         if (name, where) == ("python", "draft"):
-            return self._around.keep.drafts.prepared(code)
+            return self._around.keep.drafts.prepare_code(code)
         ability = self._around.abilities.find(name) if where == "live" else None
         return ability.code(arguments) if ability else code
 
@@ -213,7 +213,7 @@ class CellTurn:
         prompt = ApprovalPrompt(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
         if around.waiting is None:
             decision, reason = prompt.decision(request, lambda state: self._state(request.call, state))
-        elif decided := prompt.decided(request):
+        elif decided := prompt.find_decision(request):
             decision, reason = decided
         else:
             around.waiting.add(request, self._summary.session, self._cards.get(request.call))
@@ -227,7 +227,7 @@ class CellTurn:
 
     def _on_resolved(self, approval: str, call: str) -> None:
         if self._around.waiting is not None:
-            self._around.waiting.resolved(approval)
+            self._around.waiting.remove(approval)
         self._state(call, "running")
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:

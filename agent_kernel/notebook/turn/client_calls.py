@@ -52,15 +52,15 @@ class ClientCalls:
         """Return the ability to run Python in a draft. Code that a draft may not run is offered to the user for the
         kernel."""
 
-        def prepared(arguments: Mapping[str, Any]) -> str:
-            return self.keep.drafts.prepared(str(arguments.get("code", "")))
+        def prepare_code(arguments: Mapping[str, Any]) -> str:
+            return self.keep.drafts.prepare_code(str(arguments.get("code", "")))
 
         def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
             drafted = self.keep.drafts.run(turn, card.code, listener, show)
             real = self.keep.for_real(turn, card, self.screen) if drafted.refused else None
             return real or drafted.outcome
 
-        return ClientTool(run, code=prepared)
+        return ClientTool(run, code=prepare_code)
 
     def _look(self, claim: Claim, ability: ClientTool, arguments: Mapping[str, Any]) -> ExecutionOutcome:
         with claim:

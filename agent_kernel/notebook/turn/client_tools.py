@@ -35,7 +35,7 @@ class ClientTools:
         self._executions = executions
         self._functions = functions
         self._declared: set[str] = set()
-        runs_code = ClientTool(self._run, code=self._prepared)
+        runs_code = ClientTool(self._run, code=self._prepare_code)
         self._table: dict[str, ClientTool] = {
             "python": runs_code,
             "run_cell": runs_code,
@@ -65,11 +65,11 @@ class ClientTools:
             lambda arguments, listener, show: self._live.call(function.function, arguments, listener, show)
         )
 
-    def _prepared(self, arguments: Mapping[str, Any]) -> str:
-        return self._live.prepared(str(arguments.get("code", "")))
+    def _prepare_code(self, arguments: Mapping[str, Any]) -> str:
+        return self._live.prepare_code(str(arguments.get("code", "")))
 
     def _run(self, arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
-        return self._live.run(self._prepared(arguments), listener, show)
+        return self._live.run(self._prepare_code(arguments), listener, show)
 
     def _looking(self, look: Callable[[Mapping[str, Any]], str]) -> Run:
         def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:

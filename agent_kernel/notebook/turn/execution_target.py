@@ -25,7 +25,7 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
     def show(data: Any, metadata: Any, transient: Any, update: bool) -> None:
         shell.display_pub.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
 
-    prepared = drafts.prepared(code)
+    prepared = drafts.prepare_code(code)
     outcome = drafts.run(turn, prepared, listen, show).outcome
     changed = [call.changes.names for call in drafts.done[-1:] if (call.turn, call.code) == (turn, prepared)]
     result = {"status": outcome.status, "text": outcome.text, "drafted": [name for names in changed for name in names]}

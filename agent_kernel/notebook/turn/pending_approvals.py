@@ -32,7 +32,7 @@ class PendingApprovals:
             shown = Card(asked.call, asked.name, asked.target, code, "waiting for your answer")
             self._questions[asked.approval] = PendingApproval(asked, session, shown)
 
-    def resolved(self, approval: str) -> None:
+    def remove(self, approval: str) -> None:
         """Remove a request that anyone has answered."""
         with self._lock:
             self._questions.pop(approval, None)

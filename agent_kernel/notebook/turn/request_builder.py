@@ -86,7 +86,7 @@ class RequestBuilder:
             "answers": self._answers(request, session),
             **self._runs(request),
             "remembered": request.permission != "ask",
-            "denied": sorted(self._consent.refused(session or self._bound())) if self._consent else [],
+            "denied": sorted(self._consent.list_refused(session or self._bound())) if self._consent else [],
             "sampling": request.sampling,
         }
         rounds = form.rounds if request.rounds is None else request.rounds
@@ -105,7 +105,7 @@ class RequestBuilder:
         body |= {name: value for name, value in optional.items() if value}
         return body if rounds is None else {**body, "max_tool_rounds": rounds}
 
-    def declared(self) -> dict[str, Any]:
+    def build_tool_fields(self) -> dict[str, Any]:
         """Return the fields of a turn's body that determine which tools it has."""
         place = self.place.of("", live_is_allowed=self._is_allowed(""))
         return {**self._runs(CellOptions()), **({"where": place} if place else {})}
@@ -115,13 +115,13 @@ class RequestBuilder:
         changed variables."""
         if reason != "variables":
             return f"Asked again: {reason}."
-        changed = self._touched.changed(turn)
+        changed = self._touched.find_changed(turn)
         if not changed:
             return "Asked again: the kernel no longer has the variables of that time."
         names = ", ".join(changed[:5]) + (" and others" if len(changed) > 5 else "")
         return f"Asked again: {names} {'is' if len(changed) == 1 else 'are'} not what the code of its answer used."
 
-    def allowed(self, request: CellOptions) -> frozenset[str]:
+    def list_allowed_kinds(self, request: CellOptions) -> frozenset[str]:
         """Return the kinds of calls approved for this turn only."""
         if request.permission == "ask":
             return frozenset()
@@ -187,7 +187,7 @@ class RequestBuilder:
         """Return the approvals this turn can answer. Without a user, only kinds allowed in advance."""
         if self._person.is_there or request.permission == "ask":
             return answerable_kinds(self._person.is_there, ())
-        kinds: set[str] = set(self.allowed(request))
+        kinds: set[str] = set(self.list_allowed_kinds(request))
         if self._consent:
             kinds |= self._consent.kinds(session or self._bound())
         return answerable_kinds(False, kinds)

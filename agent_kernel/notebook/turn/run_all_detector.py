@@ -100,12 +100,12 @@ class RunAllDetector:
             return lambda: None
         inner = getattr(kernel, name)
 
-        def heard(*args: Any) -> Any:
+        def observe(*args: Any) -> Any:
             with contextlib.suppress(Exception):  # whatever the message contains, the kernel must still get it
                 self._read(args[-1])
             return inner(*args)
 
-        setattr(kernel, name, heard)
+        setattr(kernel, name, observe)
         return lambda: setattr(kernel, name, inner)
 
     def _read(self, frames: Any) -> None:

@@ -58,7 +58,7 @@ class Consent:
     def kinds(self, session: str) -> set[str]:
         return {kind for kind, _ in self._allowed.get(session, ())}
 
-    def refused(self, session: str) -> set[str]:
+    def list_refused(self, session: str) -> set[str]:
         """Return the kinds that are refused as a whole."""
         return {kind for kind, tool in self._refused.get(session, ()) if not tool}
 

@@ -43,7 +43,7 @@ class Cgroups:
             if path is None or not _within(path, root):
                 continue
             group = top / os.path.relpath(path, root) if path != root else top
-            if version == 2 and (parent := _delegated(group, top)):
+            if version == 2 and (parent := _find_delegated_group(group, top)):
                 parents |= dict.fromkeys(CONTROLLERS, (parent, 2))
             elif version == 1 and path == "/" and os.access(group, os.W_OK):
                 parents |= {name: (group, 1) for name in controllers if name in CONTROLLERS}
@@ -160,14 +160,14 @@ def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
         yield tuple(name for name in names.split(",") if name), path
 
 
-def _delegated(group: Path, top: Path) -> Path | None:
+def _find_delegated_group(group: Path, top: Path) -> Path | None:
     """Return the nearest group, from ours up to ``top``, in which groups with limits can be created."""
     for directory in (group, *group.parents):
         # Only the root group may contain both processes and groups with limits. It has no cgroup.type file.
         free = directory != group or not (directory / "cgroup.type").exists()
         if free and _usable(directory):
             return directory
-        if directory == top or _limited(directory):
+        if directory == top or _has_limits(directory):
             return None
     return None
 
@@ -181,7 +181,7 @@ def _usable(directory: Path) -> bool:
     return writable and set(CONTROLLERS) <= set(enabled)
 
 
-def _limited(directory: Path) -> bool:
+def _has_limits(directory: Path) -> bool:
     for name in OURS:
         try:
             if not (directory / name).read_text().startswith("max"):

@@ -15,7 +15,7 @@ from agent_kernel.sandbox.host.chart_text import NotShown
 from agent_kernel.sandbox.host.plotly_chart import checked_plotly
 from agent_kernel.sandbox.host.vega_chart import checked_vega
 
-__all__ = ["CHARTS", "PLOTLY", "TABLE", "NotShown", "checked"]
+__all__ = ["CHARTS", "PLOTLY", "TABLE", "NotShown", "validate_chart"]
 
 TABLE = "application/vnd.agent-kernel.table+json"
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -27,7 +27,7 @@ MAX_COLUMNS = 100
 MAX_CELL = 400
 
 
-def checked(mime: str, data: bytes) -> bytes:
+def validate_chart(mime: str, data: bytes) -> bytes:
     """Return the medium in canonical form. Raises NotShown."""
     if len(data) > MAX_BYTES:
         raise NotShown(f"it has more than {MAX_BYTES >> 20} MB")

@@ -163,7 +163,7 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
     for key, item in value.items():
         if key == "bdata" and isinstance(item, str) and BASE64.fullmatch(item):
             kept[key] = item
-        elif name := _known(key):
+        elif name := _allowed_attribute(key):
             kept[key] = _value(name, item, depth + 1, in_template=in_template)
         elif in_template and MAP_DEFAULTS.fullmatch(key):
             continue  # all Plotly templates have defaults for maps; without maps they have no effect
@@ -172,7 +172,7 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
     return kept
 
 
-def _known(path: str) -> str:
+def _allowed_attribute(path: str) -> str:
     """Return the last attribute of ``path`` (``images[0].source``), or "" if one of its attributes is not allowed."""
     names = [name for name in PATH.split(path) if not name.isdigit()]
     plain = [name if name in KEYS or name in ARGUMENTS else COUNTED.sub("", name) for name in names]
@@ -194,7 +194,7 @@ def _arguments(value: list[Any], depth: int) -> list[Any]:
     """Check the effect of a button or slider: ``[{attribute: value}, ...]``, ``[attribute, value, ...]`` or frames
     by name."""
     if value and isinstance(value[0], str):
-        name = _known(value[0])
+        name = _allowed_attribute(value[0])
         if not name:
             raise field_refused(value[0])
         rest = [_value(name, item, depth + 1, in_template=False) for item in value[1:]]

@@ -161,7 +161,7 @@ class LinuxSandbox:
             if process is None or process.ended or self._closing:
                 return None
             run = await process.ask(ASK_S, variable=name)
-            await self._used(place)
+            await self._finish_use(place)
         return run
 
     def lost(self, session: SessionKey) -> str:
@@ -226,7 +226,7 @@ class LinuxSandbox:
             process = await self._process_of(session, place, (_each(read), _each(write)))
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
-            await self._used(place)
+            await self._finish_use(place)
         # Not earlier: starting a process during the run would slow the run down on a small machine.
         self._spawn(self._jails.fill())
         return self._with_place_facts(replace(result, lost=lost), process, place)
@@ -266,7 +266,7 @@ class LinuxSandbox:
                 return
             await self._end(min(idle, key=lambda place: place.used), "its memory was needed for other sessions")
 
-    async def _used(self, place: SessionSlot) -> None:
+    async def _finish_use(self, place: SessionSlot) -> None:
         if place.process is not None and place.process.ended:
             await self._end(place, place.process.ended)
         self._touch(place)
@@ -296,10 +296,10 @@ class LinuxSandbox:
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._forget_task)
         return task
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # retrieve the exception, so that asyncio does not log it as never retrieved

@@ -114,7 +114,7 @@ class JailedProcess:
         pidfd = os.pidfd_open(self._process.pid)
         self._obeying = asyncio.create_task(self._obey(lines))
         self._tasks = [self._obeying, asyncio.create_task(self._listen(reader))]
-        asyncio.get_running_loop().add_reader(pidfd, self._buried, pidfd)
+        asyncio.get_running_loop().add_reader(pidfd, self._on_exit, pidfd)
 
     # ------------------------------------------------------------------------------------------------ for the pool
 
@@ -203,7 +203,7 @@ class JailedProcess:
             if self.ended and not run.done.done():
                 run.done.set_result(None)
             for name, pipe in self._pipes.items():
-                pipe.attach(partial(run.heard, name))
+                pipe.attach(partial(run.add_output, name))
             if run.stop.done() or self.ended:
                 return run.stop.result() if run.stop.done() else None
             self._protocol.writelines(request)
@@ -295,11 +295,11 @@ class JailedProcess:
             case VariableList():
                 run.list(frame)
             case MediaAnnounced():
-                await run.show(frame, await self._announced(frame, self._policy.figure_mb << 20, reader))
+                await run.show(frame, await self._read_announced(frame, self._policy.figure_mb << 20, reader))
             case VariableAnnounced():
-                run.take(frame, await self._announced(frame, variable_transfer.MAX_BYTES, reader))
+                run.take(frame, await self._read_announced(frame, variable_transfer.MAX_BYTES, reader))
 
-    async def _announced(
+    async def _read_announced(
         self, frame: MediaAnnounced | VariableAnnounced, limit: int, reader: asyncio.StreamReader
     ) -> bytes:
         data = await read_body_async(reader, limit, b"B")
@@ -326,7 +326,7 @@ class JailedProcess:
         self.ended = self.ended or why
         self._control.close()
 
-    def _buried(self, pidfd: int) -> None:
+    def _on_exit(self, pidfd: int) -> None:
         asyncio.get_running_loop().remove_reader(pidfd)
         os.close(pidfd)
         self._process.wait()

@@ -51,7 +51,7 @@ class SandboxRun:
         if not self.stop.done():
             self.stop.set_result(reason)
 
-    def heard(self, name: str, text: str) -> None:
+    def add_output(self, name: str, text: str) -> None:
         """Add printed output."""
         self.written += len(text)
         shown = self.outputs[name].add(text)
@@ -66,7 +66,7 @@ class SandboxRun:
             raise FrameError("more pictures than a worker sends")
         if frame.mime in JSON_MEDIA:
             try:
-                check = chart_validation.checked
+                check = chart_validation.validate_chart
                 data = (
                     await asyncio.to_thread(check, frame.mime, data) if len(data) > LARGE else check(frame.mime, data)
                 )

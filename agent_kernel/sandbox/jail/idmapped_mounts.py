@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import NoReturn
 
-from agent_kernel.sandbox.jail.syscalls import checked, libc, syscall
+from agent_kernel.sandbox.jail.syscalls import check_result, libc, syscall
 
 _NEWUSER = 0x10000000
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _CLOEXEC, _CLONE, _F_EMPTY_PATH = -100, 0x1000, 0x8000, 0o2000000, 1, 4
@@ -47,7 +47,7 @@ def _hold(channel: socket.socket) -> NoReturn:
     """Enter a new user namespace and keep it alive until the other side closes the channel."""
     try:
         assert libc is not None
-        checked(int(libc.unshare(_NEWUSER)), "unshare")
+        check_result(int(libc.unshare(_NEWUSER)), "unshare")
         channel.send(b".")
         channel.recv(1)
     finally:

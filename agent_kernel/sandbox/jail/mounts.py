@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from agent_kernel.sandbox.jail import idmapped_mounts
-from agent_kernel.sandbox.jail.syscalls import checked, libc, syscall
+from agent_kernel.sandbox.jail.syscalls import check_result, libc, syscall
 from agent_kernel.sandbox.jail.visible_paths import VisibleEntry
 
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE, _SLAVE, _SHARED = (
@@ -49,10 +49,10 @@ class FileTree:
     def show(self, path: str, *, write: bool = False, owners: int = -1) -> None:
         """Show a path and everything below it. A link is shown as a link to its target. ``owners`` is a user
         namespace that maps file owners (``idmapped_mounts``)."""
-        real = _resolved(path)
+        real = _resolve(path)
         if real is None:
             return
-        if write or not self._covered(real):
+        if write or not self._is_covered(real):
             if not self._mount_mapped("/old" + real, "/new" + real, owners):
                 _bind("/old" + real, "/new" + real, write=write)
             self._bound.add(real)
@@ -81,7 +81,7 @@ class FileTree:
         """Cover paths inside visible ones with an empty directory, or with a file that cannot be opened. A directory
         above ``but`` stays writable, so that ``but`` can be mounted in it."""
         for path in paths:
-            if not self._covered(path) or os.path.islink("/new" + path):
+            if not self._is_covered(path) or os.path.islink("/new" + path):
                 continue
             if os.path.isdir("/new" + path):
                 _mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
@@ -105,13 +105,13 @@ class FileTree:
         os.chdir("/new")
         # Stack the old tree on the same directory and unmount it there, see pivot_root(2), "pivot_root(".", ".")".
         syscall("pivot_root", b".", b".")
-        checked(int(libc.umount2(b".", _DETACH)), "umount the old tree")
+        check_result(int(libc.umount2(b".", _DETACH)), "umount the old tree")
         os.chdir("/")
         # Shared again, so that later mounts of the supervisor reach the worker's mount namespace, which is a slave of
         # this one.
         _mount("", "/", "", _REC | _SHARED)
 
-    def _covered(self, path: str) -> bool:
+    def _is_covered(self, path: str) -> bool:
         return any(path == bound or path.startswith(bound + "/") for bound in self._bound)
 
 
@@ -120,10 +120,10 @@ def leave_sources() -> None:
     socket below them could be connected to, which Landlock does not prevent. Called in the jailed process. Raises
     OSError."""
     assert libc is not None
-    checked(int(libc.unshare(_NEWNS)), "unshare mounts")
+    check_result(int(libc.unshare(_NEWNS)), "unshare mounts")
     _mount("", "/", "", _REC | _SLAVE)
     for name in os.listdir(SOURCES):
-        checked(int(libc.umount2(os.fsencode(f"{SOURCES}/{name}"), _DETACH)), "umount sources")
+        check_result(int(libc.umount2(os.fsencode(f"{SOURCES}/{name}"), _DETACH)), "umount sources")
 
 
 class SharedDirectory:
@@ -167,13 +167,13 @@ class SharedDirectory:
     def _remove(self, root: str, path: str) -> None:
         assert libc is not None
         del self._shown[path]
-        checked(int(libc.umount2(os.fsencode(root + path), _DETACH)), f"umount {path}")
+        check_result(int(libc.umount2(os.fsencode(root + path), _DETACH)), f"umount {path}")
         place = root + self._made + path.removeprefix(self.directory)
         with suppress(OSError):  # a directory that contains other mount points stays
             os.rmdir(place) if os.path.isdir(place) else os.unlink(place)
 
 
-def _resolved(path: str) -> str | None:
+def _resolve(path: str) -> str | None:
     """Resolve a path by the links of the old tree. Returns None if it leads nowhere, or after 40 links like the
     kernel."""
     current, rest, hops = "", path.strip("/").split("/"), 0
@@ -226,4 +226,4 @@ def _restrict(target: str, set_: int, *, below: int = _AT_RECURSIVE) -> None:
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     assert libc is not None
     named = [os.fsencode(text) or None for text in (source, target, kind)]
-    checked(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
+    check_result(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent_kernel.sandbox.jail.syscalls import checked, libc
+from agent_kernel.sandbox.jail.syscalls import check_result, libc
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 
@@ -19,7 +19,7 @@ def enter(*, as_user: bool) -> str:
     assert libc is not None
     uid, gid = os.getuid(), os.getgid()
     flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if as_user else 0)
-    checked(int(libc.unshare(flags)), "unshare")
+    check_result(int(libc.unshare(flags)), "unshare")
     if as_user:
         # Without "deny", an unprivileged process may not write gid_map.
         Path("/proc/self/setgroups").write_text("deny")

@@ -63,12 +63,12 @@ def stopped_processes(pids: Iterable[int]) -> Iterator[None]:
             except OSError:
                 continue  # it has ended
             stopped.append(entry)
-            if _is_stopped(pid) or not _signalled(entry, signal.SIGSTOP):
+            if _is_stopped(pid) or not _send_signal(entry, signal.SIGSTOP):
                 os.close(stopped.pop())
         yield
     finally:
         for entry in stopped:
-            _signalled(entry, signal.SIGCONT)
+            _send_signal(entry, signal.SIGCONT)
             os.close(entry)
 
 
@@ -103,7 +103,7 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
-def _signalled(entry: int, number: int) -> bool:
+def _send_signal(entry: int, number: int) -> bool:
     try:
         signal.pidfd_send_signal(entry, number)
     except OSError:

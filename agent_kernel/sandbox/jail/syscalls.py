@@ -69,7 +69,7 @@ def numbers() -> dict[str, int]:
         raise OSError(errno.ENOSYS, f"no system call table for {platform.machine()}") from None
 
 
-def checked(result: int, what: str) -> int:
+def check_result(result: int, what: str) -> int:
     """Return the result of a C call that sets errno, or raise OSError with ``what``."""
     if result < 0:
         code = ctypes.get_errno()
@@ -81,11 +81,11 @@ def syscall(name: str, *args: Any) -> int:
     """Call by name. Integers are passed as C longs. Raises OSError."""
     assert libc is not None
     longs = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
-    return checked(int(libc.syscall(ctypes.c_long(numbers()[name]), *longs)), name)
+    return check_result(int(libc.syscall(ctypes.c_long(numbers()[name]), *longs)), name)
 
 
 def prctl(option: int, *args: int) -> int:
     """Call prctl with up to four arguments. Raises OSError."""
     assert libc is not None
     values = [ctypes.c_ulong(arg) for arg in (*args, 0, 0, 0, 0)[:4]]
-    return checked(int(libc.prctl(ctypes.c_int(option), *values)), f"prctl {option}")
+    return check_result(int(libc.prctl(ctypes.c_int(option), *values)), f"prctl {option}")

@@ -22,7 +22,7 @@ class ProcessorTimeUsedUp(BaseException):
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def limit_cpu(seconds: float) -> Iterator[None]:
     """Limit the CPU time of this process with all threads, from now on; 0 = no limit. Each child process starts with
     the same soft limit of its own."""
     if seconds <= 0:

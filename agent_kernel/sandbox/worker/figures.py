@@ -122,17 +122,17 @@ class Figures:
         animation: Any = module.__dict__["Animation"]
         begin, save = animation.__init__, animation.save
 
-        def begun(this: Any, fig: Any, *args: Any, **kwargs: Any) -> None:
+        def track_animation(this: Any, fig: Any, *args: Any, **kwargs: Any) -> None:
             begin(this, fig, *args, **kwargs)
             self._films[id(fig)] = this
 
-        def saved(this: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
+        def track_save(this: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
             result = save(this, filename, *args, **kwargs)
             if not animations.is_ours(kwargs.get("writer")):
                 self._note(this, filename)
             return result
 
-        animation.__init__, animation.save = begun, saved
+        animation.__init__, animation.save = track_animation, track_save
 
     def _note(self, owner: Any, path: Any) -> None:
         """Record files only, not buffers."""

@@ -27,7 +27,7 @@ def install() -> Any:
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[None]:
+def install_for_run() -> Iterator[None]:
     """Install for one run. Filters that the code sets stay."""
     before = warnings.formatwarning
     own = install()

@@ -48,7 +48,7 @@ class Script:
         except KeyboardInterrupt:
             calm()
             for number in (signal.SIGINT, signal.SIGTERM):
-                if shell and not _ended(shell, number, grace_s / 3):
+                if shell and not _signal_and_wait(shell, number, grace_s / 3):
                     continue
                 break
             if not _end(shell, others, time.monotonic() + grace_s / 3):
@@ -72,7 +72,7 @@ class Script:
         )
 
 
-def _ended(shell: int, number: signal.Signals, within_s: float) -> bool:
+def _signal_and_wait(shell: int, number: signal.Signals, within_s: float) -> bool:
     """Signal the script and wait. Without process groups, an interrupt goes to all processes of this session."""
     with contextlib.suppress(OSError):
         if os.getpgid(shell) == shell:

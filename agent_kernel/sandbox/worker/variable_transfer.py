@@ -48,7 +48,7 @@ def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
         raise LookupError(name)
     value = namespace[name]
     try:
-        encoding, data = _written(value)
+        encoding, data = _serialize(value)
     except NotCopied:
         raise
     except Exception as error:
@@ -60,7 +60,7 @@ def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
     return encoding, type_of(value), data
 
 
-def listed(namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_variables(namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List ``{name, type, shape?}`` of the code's variables. Values are never converted to text."""
     entries: list[dict[str, Any]] = []
     for name, value in list(namespace.items()):
@@ -117,7 +117,7 @@ def _from_arrow(data: bytes, kind: str) -> Any:
     return frame.iloc[:, 0] if kind == _SERIES else frame
 
 
-def _written(value: Any) -> tuple[str, bytes]:
+def _serialize(value: Any) -> tuple[str, bytes]:
     kind = type_of(value)
     if kind in (_FRAME, _SERIES):
         return _from_pandas(value if kind == _FRAME else value.to_frame())

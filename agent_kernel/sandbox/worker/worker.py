@@ -108,7 +108,7 @@ class CodeWorker:
         try:
             try:
                 self._running = True
-                answer |= self._answered(request)
+                answer |= self._answer_request(request)
             finally:
                 self._running = False
         except BaseException as problem:  # noqa: BLE001 - whatever the code raises is its result
@@ -118,12 +118,12 @@ class CodeWorker:
             os._exit(0)  # a child that the code forked has returned here
         self._finish(answer)
 
-    def _answered(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _answer_request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         match request["type"]:
             case "take":
                 return self._take(str(request["name"]))
             case "variables":
-                variables = variable_transfer.listed(self._namespace)
+                variables = variable_transfer.list_variables(self._namespace)
                 self._channel.send({"type": "variables", "id": self._id, "variables": variables})
                 return {}
         code, cpu_s = str(request["code"]), float(request["cpu_s"])
@@ -134,7 +134,7 @@ class CodeWorker:
             variable_transfer.give(self._namespace, request.get("given", ()))
         except variable_transfer.NotCopied as problem:
             return {"status": "error", "error": str(problem)}
-        with cpu_limit.limited(cpu_s):
+        with cpu_limit.limit_cpu(cpu_s):
             return {"value": self._execute(code, f"<run {self._id}>")}
 
     def _take(self, name: str) -> Mapping[str, Any]:

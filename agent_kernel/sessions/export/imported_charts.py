@@ -85,7 +85,7 @@ def is_chart(mime: str) -> bool:
 def _chart(mime: str, data: bytes) -> bytes:
     if mime not in chart_validation.CHARTS:
         raise chart_validation.NotShown("charts of its type can not be checked")
-    return chart_validation.checked(mime, data)
+    return chart_validation.validate_chart(mime, data)
 
 
 def _text_of(value: Any) -> str:

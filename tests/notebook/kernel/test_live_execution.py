@@ -40,7 +40,7 @@ def ran(code: LiveCode, source: str) -> ExecutionOutcome:
 def test_code_that_can_not_be_read_is_prepared_as_it_is_and_fails_with_the_reason(shell: Any, what: str) -> None:
     source, reason = UNREADABLE[what]
     code = LiveCode(shell)
-    assert code.prepared(source) == source
+    assert code.prepare_code(source) == source
     outcome = ran(code, source)
     assert (outcome.status, outcome.variables) == ("error", ())
     assert reason in outcome.text
@@ -54,7 +54,7 @@ def test_a_draft_prepares_it_as_it_is_too(shell: Any, what: str) -> None:
     source, _ = UNREADABLE[what]
     drafts = Drafts(shell)
     try:
-        assert drafts.prepared(source) == source
+        assert drafts.prepare_code(source) == source
         drafts.names(source)
     finally:
         drafts.close()

@@ -116,7 +116,7 @@ def test_other_content_is_not_what_it_was(shell: Any, before: Any, after: Any) -
     remembered = VariableTracker(shell)
     remembered.ran("t", "value")
     shell.user_ns["value"] = after
-    assert remembered.changed("t") == ["value"]
+    assert remembered.find_changed("t") == ["value"]
 
 
 def test_unknown_and_large_values_are_known_by_identity_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,4 +149,4 @@ def test_a_name_that_a_draft_binds_before_it_reads_it_says_nothing_about_the_ker
     shell.user_ns["means"] = 5
     assert remembered.intact() == ["drafted"]
     shell.user_ns["total"] = 1
-    assert remembered.changed("drafted") == ["total"]
+    assert remembered.find_changed("drafted") == ["total"]

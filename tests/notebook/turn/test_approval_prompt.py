@@ -116,13 +116,13 @@ def test_what_is_decided_already_needs_nobody(asked: Asked, monkeypatch: pytest.
     person = Typist(monkeypatch, [], there=False)
     asking = ApprovalPrompt(person, asked.consent, "s", frozenset({"notebook.edit"}))
     edit = replace(SEARCH, name="edit_cell", kind="notebook.edit")
-    assert asking.decided(edit) == ("approve", "the person asked for it in this cell")
-    assert asking.decided(replace(edit, again="words of strangers")) is None
-    assert asking.decided(SEARCH) is None
+    assert asking.find_decision(edit) == ("approve", "the person asked for it in this cell")
+    assert asking.find_decision(replace(edit, again="words of strangers")) is None
+    assert asking.find_decision(SEARCH) is None
     asked.consent.allow("s", "web")
-    assert (asking.decided(SEARCH) or ("",))[0] == "approve"
+    assert (asking.find_decision(SEARCH) or ("",))[0] == "approve"
     asked.consent.refuse("s", "web", "web_search")
-    assert (asking.decided(SEARCH) or ("",))[0] == "deny"
+    assert (asking.find_decision(SEARCH) or ("",))[0] == "deny"
     assert person.asked == []
 
 
@@ -130,9 +130,9 @@ def test_what_was_refused_can_be_allowed_again_and_the_other_way_round() -> None
     consent = Consent()
     consent.allow("s", "web", "web_search")
     consent.refuse("s", "web")
-    assert (consent.allows("s", "web", "web_search"), consent.refused("s")) == (False, {"web"})
+    assert (consent.allows("s", "web", "web_search"), consent.list_refused("s")) == (False, {"web"})
     consent.allow("s", "web")
-    assert (consent.refuses("s", "web", "web_search"), consent.refused("s")) == (False, set())
+    assert (consent.refuses("s", "web", "web_search"), consent.list_refused("s")) == (False, set())
     consent.refuse("s", "web", "fetch_page")
     assert consent.rows("s") == [("web", "fetch_page", "refused")]
     consent.withdraw("s")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.sandbox.host.chart_validation import TABLE, NotShown, checked
+from agent_kernel.sandbox.host.chart_validation import TABLE, NotShown, validate_chart
 from agent_kernel.sandbox.host.plotly_chart import ARGUMENTS
 from agent_kernel.sandbox.host.plotly_chart import KEYS as PLOTLY_KEYS
 from agent_kernel.sandbox.host.vega_chart import KEYS as VEGA_KEYS
@@ -25,7 +25,7 @@ FRAME: dict[str, Any] = {"columns": [{"name": "a", "type": "int64"}], "index": [
 
 
 def through(mime: str, body: Any) -> Any:
-    return json.loads(checked(mime, json.dumps(body).encode()))
+    return json.loads(validate_chart(mime, json.dumps(body).encode()))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_chart_that_could_load_something_is_not_shown(body: Any) -> None:
 )
 def test_what_is_no_chart_is_not_shown(data: bytes) -> None:
     with pytest.raises(NotShown):
-        checked(PLOTLY, data)
+        validate_chart(PLOTLY, data)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ BODIES = st.dictionaries(st.sampled_from(["columns", "rows", "index", "shape", "
 @given(st.sampled_from([TABLE, PLOTLY, VEGA]), BODIES)
 def test_anything_is_shown_or_not_and_what_is_shown_is_plain_json(mime: str, body: dict[str, Any]) -> None:
     try:
-        shown = checked(mime, json.dumps(body).encode())
+        shown = validate_chart(mime, json.dumps(body).encode())
     except NotShown:
         return
     assert shown.isascii()
