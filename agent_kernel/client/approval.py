@@ -44,16 +44,16 @@ Said: TypeAlias = Decision | bool | str
 Approve: TypeAlias = Callable[[ApprovalRequired], Said | Awaitable[Said]]
 
 
-def decision_of(said: object) -> Decision:
+def decision_of(answer: object) -> Decision:
     """Convert the return value of ``approve``. Raises InvalidRequest for any other value, so that nothing is approved
     by accident."""
-    if isinstance(said, Decision):
-        return said
-    if isinstance(said, bool):
-        return Decision("approve" if said else "deny")
-    if isinstance(said, str):
-        return Decision.deny(said)
-    raise InvalidRequest(f"A {type(said).__name__} is no decision.", hint="True, False, a reason, or a Decision.")
+    if isinstance(answer, Decision):
+        return answer
+    if isinstance(answer, bool):
+        return Decision("approve" if answer else "deny")
+    if isinstance(answer, str):
+        return Decision.deny(answer)
+    raise InvalidRequest(f"A {type(answer).__name__} is no decision.", hint="True, False, a reason, or a Decision.")
 
 
 async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:
@@ -64,8 +64,8 @@ async def decide(connection: ServerConnection, asked: ApprovalRequired, decision
         "message": decision.message,
         "shown": asked.shown,
     }
-    try:  # what was said first counts, so it may be said again
-        await connection.call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body, kept=True)
+    try:  # the first decision counts, so the request may be repeated
+        await connection.call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body, repeatable=True)
     except NotFound:
         return False
     return True
@@ -82,19 +82,19 @@ async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Ap
     except Exception:
         log.exception("a callback for approvals failed")
         decision = Decision.deny(FAILED)
-    for said in dict.fromkeys((decision, replace(decision, remember="once"), Decision.deny(FAILED))):
+    for attempt in dict.fromkeys((decision, replace(decision, remember="once"), Decision.deny(FAILED))):
         try:
-            await decide(connection, asked, said)
+            await decide(connection, asked, attempt)
             return
         except ServerUnreachable as error:
-            log.warning("a decision could not be told: %s", error)
+            log.warning("a decision could not be sent: %s", error)
             return
         except AgentKernelError as error:
-            log.warning("a decision was not taken: %s", error)
+            log.warning("the server refused a decision: %s", error)
 
 
 async def _call_approve(approve: Approve, asked: ApprovalRequired) -> object:
     if inspect.iscoroutinefunction(approve):
         return await approve(asked)
-    said = await run_in_own_thread(lambda: approve(asked), "approval")
-    return await said if inspect.isawaitable(said) else said
+    answer = await run_in_own_thread(lambda: approve(asked), "approval")
+    return await answer if inspect.isawaitable(answer) else answer

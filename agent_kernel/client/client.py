@@ -112,8 +112,8 @@ class Client:
     ) -> Turn:
         """Follow a running or finished turn from the event number ``after``.
 
-        If the server only has the stored items (after a restart), which have no event numbers, the whole turn is told
-        again, numbered on from ``after``.
+        If the server only has the stored items (after a restart), which have no event numbers, this yields the whole
+        turn, with numbers that continue ``after``.
         """
         options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
 
@@ -125,8 +125,8 @@ class Client:
 
     async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
         """Stop a turn and return its state. Raises TurnNotFound."""
-        told = await self._connection.call("POST", f"turns/{quote_segment(turn)}/cancel", {"reason": reason})
-        return str(told["state"])
+        reply = await self._connection.call("POST", f"turns/{quote_segment(turn)}/cancel", {"reason": reason})
+        return str(reply["state"])
 
     async def approvals(self) -> list[dict[str, Any]]:
         """Return the approvals that wait for an answer, oldest first."""
@@ -196,8 +196,8 @@ class Client:
             body["inputs"] = [await self._file(file, session) for file in given]
         path = f"sessions/{quote_segment(session)}/turns" if session else "turns"
         key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
-        told = await self._connection.call("POST", path, body, headers=key, kept=True)
-        return StartedTurn(str(told["turn"]), str(told["session"]))
+        reply = await self._connection.call("POST", path, body, headers=key, repeatable=True)
+        return StartedTurn(str(reply["turn"]), str(reply["session"]))
 
     def _session(self, options: TurnOptions) -> str:
         """Return the session id if it is needed before the turn, because files are uploaded to it.

@@ -95,13 +95,13 @@ class ClaimedCall:
         self._path = path
         self._token = token
         self._session = session
-        self._said: asyncio.Queue[CallOutput] = asyncio.Queue()
-        self._telling: asyncio.Task[None] | None = None
+        self._outputs: asyncio.Queue[CallOutput] = asyncio.Queue()
+        self._sending: asyncio.Task[None] | None = None
 
     def say(self, output: CallOutput) -> None:
-        self._said.put_nowait(output)
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell())
+        self._outputs.put_nowait(output)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_outputs())
 
     async def renew(self, every_s: float) -> None:
         while True:
@@ -111,22 +111,22 @@ class ClaimedCall:
 
     async def finish(self, output: ToolOutput) -> None:
         """Send the result. Retried after a lost connection, since the server accepts only one result."""
-        if self._telling is not None:
-            await self._telling
+        if self._sending is not None:
+            await self._sending
         body = await self._body(output)
         for pause in (*PAUSES_S, None):
             try:
                 await self._post(body)
             except ServerUnreachable as error:
                 if pause is None:
-                    log.warning("the result of a call could not be told: %s", error)
+                    log.warning("the result of a call could not be sent: %s", error)
                     return
                 await asyncio.sleep(pause)
             except (NotFound, Conflict):
                 return  # the turn was stopped, or it has the answer
             except AgentKernelError as error:
                 if "media" not in body and body["status"] == "error":
-                    log.warning("the result of a call was not taken: %s", error)
+                    log.warning("the server refused the result of a call: %s", error)
                     return
                 body = {"action": "finish", "status": "error", "text": f"Its result was not taken: {error}"}
             else:
@@ -152,9 +152,9 @@ class ClaimedCall:
             return f"- {produced.name}: not kept: {error}"
         return f"- {file.name} ({file.mime_type}, {file.size} bytes, id {file.id})"
 
-    async def _tell(self) -> None:
-        while not self._said.empty():
-            output = self._said.get_nowait()
+    async def _send_outputs(self) -> None:
+        while not self._outputs.empty():
+            output = self._outputs.get_nowait()
             with contextlib.suppress(AgentKernelError):
                 await self._post({"action": "output", "stream": output.stream, "text": output.text})
 

@@ -76,7 +76,7 @@ def _token_for(url: str) -> str:
     named, given = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if given and (not named or _routes(named) == _routes(url)):
         return given
-    return next((str(told.get("token", "")) for told in _running() if _routes(str(told["url"])) == _routes(url)), "")
+    return next((str(entry.get("token", "")) for entry in _running() if _routes(str(entry["url"])) == _routes(url)), "")
 
 
 def _routes(url: str) -> str:
@@ -97,12 +97,12 @@ def _running() -> Iterator[dict[str, Any]]:
     folder = Path(jupyter_core.paths.jupyter_runtime_dir())
     for file in sorted(folder.glob("jpserver-*.json"), key=_modification_time, reverse=True):
         try:
-            told = json.loads(file.read_text(encoding="utf-8"))
-            lives = _lives(int(told["pid"])) and bool(told["url"])
+            entry = json.loads(file.read_text(encoding="utf-8"))
+            lives = _lives(int(entry["pid"])) and bool(entry["url"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if lives:
-            yield dict(told)
+            yield dict(entry)
 
 
 def _modification_time(file: Path) -> float:

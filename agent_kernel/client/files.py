@@ -32,8 +32,8 @@ class FilesClient:
 
     async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
         """Return the files, newest first; those of a session, oldest first."""
-        told = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
-        return [self._file(one) for one in told["data"]]
+        reply = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
+        return [self._file(one) for one in reply["data"]]
 
     async def get(self, id: str, session: str = "") -> File:
         return self._file(await self._connection.call("GET", _path(id), query={"session": session or None}))

@@ -23,9 +23,9 @@ CONNECT_S = 10.0
 PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 """Before each try after the first."""
 PATIENCE_S = 30.0
-"""A server that asks for a longer pause is not waited for."""
+"""The client does not wait for a server that asks for a longer pause."""
 GATEWAY = frozenset({502, 503, 504})
-"""A proxy's word for a server that is being restarted."""
+"""What a proxy answers while the server restarts."""
 Query = Mapping[str, str | int | float | None]
 
 
@@ -60,16 +60,18 @@ class ServerConnection:
         *,
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
-        kept: bool = False,
+        repeatable: bool = False,
     ) -> dict[str, Any]:
         """Send a request and return the JSON response.
 
-        ``kept`` means that the server answers a repetition with the result of the first attempt, so that it can always
-        be retried. Raises the error that the server returns, or ServerUnreachable.
+        ``repeatable`` means that the server answers a repetition with the result of the first attempt, so that the
+        request can always be retried. Raises the error that the server returns, or ServerUnreachable.
         """
-        said = None if body is None else json.dumps(body, allow_nan=False).encode()
-        kind = {} if said is None else {"Content-Type": "application/json"}
-        response = await self.send(method, path, said, query=query, headers={**kind, **(headers or {})}, kept=kept)
+        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+        kind = {} if content is None else {"Content-Type": "application/json"}
+        response = await self.send(
+            method, path, content, query=query, headers={**kind, **(headers or {})}, repeatable=repeatable
+        )
         return json_of(response) if response.content else {}
 
     async def send(
@@ -80,23 +82,23 @@ class ServerConnection:
         *,
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
-        kept: bool = False,
+        repeatable: bool = False,
     ) -> httpx.Response:
         """Send a request and return the whole response. A streamed body is sent once. Raises as ``call``."""
-        again = isinstance(content, bytes) or content is None
+        can_repeat = isinstance(content, bytes) or content is None
         for attempt in range(self._retries + 1):
-            last = attempt == self._retries or not again
+            last = attempt == self._retries or not can_repeat
             try:
                 async with self._open(method, path, content, query, headers) as response:
                     await response.aread()
                     return response
             except RefusedResponse as refusal:
-                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=method == "GET" or kept)
+                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=method == "GET" or repeatable)
                 if last or pause is None:
                     raise refusal.error from None
             except ServerUnreachable as error:
                 begun = error.details.get("begun", True)
-                if last or (begun and method != "GET" and not kept):
+                if last or (begun and method != "GET" and not repeatable):
                     raise
                 pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
             await asyncio.sleep(pause)
@@ -251,5 +253,5 @@ def _strange(status: int) -> AgentKernelError:
 
 def _unreachable(error: Exception, *, begun: bool) -> ServerUnreachable:
     hint = "What was asked may have been done: look before you ask again." if begun else "Does it run there?"
-    said = str(error) or type(error).__name__
-    return ServerUnreachable(f"The server does not answer ({said}).", hint=hint, details={"begun": begun})
+    cause = str(error) or type(error).__name__
+    return ServerUnreachable(f"The server does not answer ({cause}).", hint=hint, details={"begun": begun})

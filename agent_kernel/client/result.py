@@ -99,7 +99,7 @@ class ResultBuilder:
         body = event.body
         self._last = event
         if isinstance(body, TextDelta):
-            if self._called:  # what was said before a call is no part of the closing answer
+            if self._called:  # text before a call is not part of the closing answer
                 self._text, self._called = [], False
             self._text.append(body.text)
         elif isinstance(body, ReasoningDelta):

@@ -26,8 +26,8 @@ class SessionsClient:
 
     async def list(self, limit: int = MOST, name: str = "") -> Sequence[Session]:
         """Return the sessions, newest first; ``name`` selects those with it in title, tags or id."""
-        told = await self._connection.call("GET", "sessions", query={"limit": limit, "name": name or None})
-        return [Session.from_json(one) for one in told["sessions"]]
+        reply = await self._connection.call("GET", "sessions", query={"limit": limit, "name": name or None})
+        return [Session.from_json(one) for one in reply["sessions"]]
 
     async def create(self, title: str = "", id: str | None = None, *, private: bool = False) -> Session:
         """Return the session of that id, created if it does not exist. ``private`` keeps it in memory and out of
@@ -39,8 +39,8 @@ class SessionsClient:
         return Session.from_json(await self._connection.call("GET", _path(id), query={"format": "facts"}))
 
     async def rename(self, id: str, title: str, *, seen: int | None = None) -> Session:
-        told = await self._connection.call("PATCH", _path(id), {"title": title}, headers=_match(seen))
-        return Session.from_json(told)
+        reply = await self._connection.call("PATCH", _path(id), {"title": title}, headers=_match(seen))
+        return Session.from_json(reply)
 
     async def describe(self, id: str, *, seen: int | None = None, **what: Any) -> Session:
         """Change ``tags``, ``metadata``, ``context`` or ``title``."""
@@ -55,13 +55,13 @@ class SessionsClient:
 
     async def items(self, id: str, limit: int | None = None, branch: str | None = None) -> Sequence[Line]:
         """Return the newest ``limit`` messages, oldest first."""
-        told = await self._connection.call("GET", _path(id, "items"), query={"limit": limit, "branch": branch})
-        return [Line.from_json(one) for one in told["items"]]
+        reply = await self._connection.call("GET", _path(id, "items"), query={"limit": limit, "branch": branch})
+        return [Line.from_json(one) for one in reply["items"]]
 
     async def turns(self, id: str, limit: int | None = None, before: str = "") -> Sequence[dict[str, Any]]:
         """Return the turns as ``sessions/{id}/turns`` does."""
-        told = await self._connection.call("GET", _path(id, "turns"), query={"limit": limit, "before": before or None})
-        return [dict(one) for one in told["turns"]]
+        reply = await self._connection.call("GET", _path(id, "turns"), query={"limit": limit, "before": before or None})
+        return [dict(one) for one in reply["turns"]]
 
     async def usage(self, id: str) -> dict[str, Any]:
         """Return what its turns cost, and how full the model's context is."""
@@ -84,8 +84,8 @@ class SessionsClient:
     async def undo(self, id: str) -> dict[str, Any] | None:
         """Remove the newest turn and return it with the code it ran, whose effects cannot be undone; None if there is
         no turn."""
-        told = await self._connection.call("POST", _path(id, "undo"), {})
-        return told["undone"] and dict(told["undone"])
+        reply = await self._connection.call("POST", _path(id, "undo"), {})
+        return reply["undone"] and dict(reply["undone"])
 
     async def branches(self, id: str) -> Sequence[Branch]:
         return [
@@ -105,8 +105,8 @@ class SessionsClient:
 
     async def search(self, words: str, limit: int = 5, role: str = "") -> Sequence[Found]:
         """Return the sessions that contain any of the words, best first."""
-        told = await self._connection.call("GET", "search", query={"q": words, "limit": limit, "role": role or None})
-        return [Found.from_json(one) for one in told["hits"]]
+        reply = await self._connection.call("GET", "search", query={"q": words, "limit": limit, "role": role or None})
+        return [Found.from_json(one) for one in reply["hits"]]
 
     async def export(self, id: str, format: str = "agent-kernel", branch: str | None = None) -> bytes:
         """Return the session as a document: agent-kernel (lossless), mistralrs, openai, markdown, notebook, ..."""

@@ -52,8 +52,8 @@ class SkillsClient:
             form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")
             route = f"skills/{quote_segment(version_of)}/versions" if version_of else "skills"
             response = await self._connection.send("POST", route, form.pieces(), headers=form.headers)
-        told = json_of(response)
-        return await self.get(version_of) if version_of else Skill.from_json(told)
+        reply = json_of(response)
+        return await self.get(version_of) if version_of else Skill.from_json(reply)
 
     async def list(self) -> Sequence[Skill]:
         return [Skill.from_json(one) for one in (await self._connection.call("GET", "skills"))["data"]]

@@ -99,28 +99,28 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
 
     ``functions`` is their wire form. Blocking if media are paths.
     """
-    said: Mapping[str, Any] = options
-    body: dict[str, Any] = {"prompt": prompt, "queue": said.get("busy", "wait") == "wait"}
-    body |= {name: said[name] for name in AS_IT_IS if said.get(name) is not None}
-    body |= {name: list(said[name]) for name in LISTS if said.get(name)}
-    sampling = {name: said[name] for name in SAMPLING if said.get(name) is not None}
-    if stop := said.get("stop"):
+    given: Mapping[str, Any] = options
+    body: dict[str, Any] = {"prompt": prompt, "queue": given.get("busy", "wait") == "wait"}
+    body |= {name: given[name] for name in AS_IT_IS if given.get(name) is not None}
+    body |= {name: list(given[name]) for name in LISTS if given.get(name)}
+    sampling = {name: given[name] for name in SAMPLING if given.get(name) is not None}
+    if stop := given.get("stop"):
         sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
-    answers = said.get("answers")
+    answers = given.get("answers")
     body |= {
         "sampling": sampling,
-        "answers": ["*"] if (answers if answers is not None else said.get("approve") is not None) else [],
-        "context": [{"title": title, "text": text} for title, text in (said.get("context") or {}).items()],
-        "messages": [_message(one) for one in said.get("messages") or ()],
-        "media": [_medium(one) for one in said.get("media") or ()],
-        "outputs": [dataclasses.asdict(_requested_file(one)) for one in said.get("outputs") or ()],
-        "output": dict(shape_of(said["output"]).wire) if said.get("output") is not None else None,
+        "answers": ["*"] if (answers if answers is not None else given.get("approve") is not None) else [],
+        "context": [{"title": title, "text": text} for title, text in (given.get("context") or {}).items()],
+        "messages": [_message(one) for one in given.get("messages") or ()],
+        "media": [_medium(one) for one in given.get("media") or ()],
+        "outputs": [dataclasses.asdict(_requested_file(one)) for one in given.get("outputs") or ()],
+        "output": dict(shape_of(given["output"]).wire) if given.get("output") is not None else None,
     }
     names = [str(function["name"]) for function in functions]
     if functions:
         body |= {"functions": [dict(function) for function in functions], "client_tools": names}
     body = {name: value for name, value in body.items() if value not in (None, [], {})}
-    narrowed = said.get("tools")
+    narrowed = given.get("tools")
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 

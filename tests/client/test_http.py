@@ -50,14 +50,14 @@ async def test_what_the_server_refused_to_begin_is_asked_again_when_it_says(serv
 async def test_a_repetition_that_the_server_knows_is_made_whatever_became_of_the_first(serve: Serve) -> None:
     for failure in (HANG_UP, *(answer(status, b"<html>") for status in (502, 503, 504))):
         connection, failing = await serve(failure, OK)
-        assert await connection.call("POST", "turns", {}, kept=True) == {"ok": True}
+        assert await connection.call("POST", "turns", {}, repeatable=True) == {"ok": True}
         assert len(failing.asked) == 2
 
 
 async def test_a_repetition_is_not_made_of_what_the_server_itself_refused(serve: Serve) -> None:
     connection, failing = await serve(answer(500, b""), OK)
     with pytest.raises(AgentKernelError):
-        await connection.call("POST", "turns", {}, kept=True)
+        await connection.call("POST", "turns", {}, repeatable=True)
     assert len(failing.asked) == 1
 
 
