@@ -34,7 +34,7 @@ def encode(message: Message) -> str:
             f"{message.role!r} is not a role of a message.", hint=f"Roles: {', '.join(sorted(_ROLES))}."
         )
     plain = not (message.calls or message.extra)  # a plain message is flat
-    text = dumps(message.to_json()) if plain else encode_json(message.to_json())
+    text = dumps(message.to_json()) if plain else encode_value(message.to_json())
     if message.extra and len(text) > MAX_EXTRA:
         raise InvalidRequest(f"A message of another program has at most {MAX_EXTRA} characters, not {len(text)}.")
     return text
@@ -51,11 +51,6 @@ def as_stored(message: Message, body: str) -> Message:
     text = message.text
     parts = (Text(text),) if text else ()
     return message if message.parts == parts else replace(message, parts=parts)
-
-
-def encode_json(value: Mapping[str, Any]) -> str:
-    """Serialize an object with ``encode_value``."""
-    return encode_value(value)
 
 
 def encode_value(value: Any) -> str:
@@ -107,7 +102,7 @@ def validate_turn(turn: Turn) -> Turn:
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
-    usage, record = (json.loads(encode_json(dict(said))) if said else {} for said in (turn.usage, turn.record))
+    usage, record = (json.loads(encode_value(dict(said))) if said else {} for said in (turn.usage, turn.record))
     return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
 
 

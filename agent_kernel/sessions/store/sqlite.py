@@ -215,7 +215,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def add_messages(
         self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
     ) -> Items:
-        batch, facts = tuple(messages), json.loads(serialization.encode_json(dict(record or {})))
+        batch, facts = tuple(messages), json.loads(serialization.encode_value(dict(record or {})))
         return await self._growing(key, lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock()))
 
     async def turn(self, namespace: str, id: str) -> Turn | None:

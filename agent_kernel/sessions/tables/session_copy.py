@@ -190,7 +190,7 @@ def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None
             session.branch,
             now,
             json.dumps(session.tags, ensure_ascii=False),
-            serialization.encode_json(session.metadata),
+            serialization.encode_value(session.metadata),
             serialization.encode_value(session.context),
             serialization.encode_value(session.imported),
             session.branch,
@@ -206,7 +206,7 @@ def _summary_row(whole: SessionSnapshot, summary: Summary) -> tuple[object, ...]
         summary.last,
         summary.text,
         summary.model,
-        serialization.encode_json(summary.usage),
+        serialization.encode_value(summary.usage),
         summary.reason,
         summary.time,
     )
@@ -215,5 +215,5 @@ def _summary_row(whole: SessionSnapshot, summary: Summary) -> tuple[object, ...]
 def _record_clearing(db: sqlite3.Connection, key: SessionKey, turn: str, now: float) -> None:
     found = turns.select_turn(db, key, turn)
     assert found is not None, "its items were just read"
-    record = serialization.encode_json({**found.record, "outputs_cleared": now})
+    record = serialization.encode_value({**found.record, "outputs_cleared": now})
     db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(key), turn))

@@ -147,7 +147,7 @@ def describe(db: sqlite3.Connection, key: SessionKey, change: SessionUpdate, now
     fields = {
         "title": None if chosen_by_another else change.title,
         "tags": json.dumps(change.tags, ensure_ascii=False) if change.tags is not None else None,
-        "metadata": serialization.encode_json(change.metadata) if change.metadata is not None else None,
+        "metadata": serialization.encode_value(change.metadata) if change.metadata is not None else None,
         "context": serialization.encode_value(change.context) if change.context is not None else None,
     }
     for name, value in fields.items():

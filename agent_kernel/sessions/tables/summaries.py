@@ -70,7 +70,7 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: 
             summary.last,
             serialization.text(summary.text, "summary"),
             summary.model,
-            serialization.encode_json(summary.usage),
+            serialization.encode_value(summary.usage),
             summary.reason,
             now,
         ),

@@ -217,10 +217,10 @@ def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: TurnCl
     items.insert_items(db, lease.place, results, now)
     db.execute(
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
-        (closing.state, closing.reason, serialization.encode_json(closing.usage), now, *pair(turn.key), turn.id),
+        (closing.state, closing.reason, serialization.encode_value(closing.usage), now, *pair(turn.key), turn.id),
     )
     if closing.record and (kept := select_turn(db, turn.key, turn.id)):
-        record = serialization.encode_json({**kept.record, **closing.record})
+        record = serialization.encode_value({**kept.record, **closing.record})
         db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(turn.key), turn.id))
     sessions.mark_changed(db, turn.key, now)
     return True
