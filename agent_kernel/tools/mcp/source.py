@@ -11,15 +11,15 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.trusted_folders import TrustStore, file_digest
+from agent_kernel.tools.base.session_notices import SessionNotices
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
 from agent_kernel.tools.mcp.connection import MAX_TOOLS, McpConnection
@@ -32,7 +32,6 @@ START_S = 10.0
 """Maximum time that a turn waits for starting servers, all together."""
 FOLDERS = 8
 """Maximum number of notebook directories whose own servers run at a time."""
-REMEMBERED = 1000
 
 
 @dataclass(slots=True)
@@ -43,21 +42,6 @@ class ServerGroup:
     connections: tuple[McpConnection, ...]
     limit: asyncio.Semaphore
     digest: str = ""
-
-
-@dataclass(slots=True)
-class SessionNotices:
-    """The notices that a session has received, so that each is sent once."""
-
-    things: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict)
-
-    def first(self, *thing: str) -> bool:
-        if thing in self.things:
-            return False
-        self.things[thing] = None
-        while len(self.things) > REMEMBERED:
-            self.things.popitem(last=False)
-        return True
 
 
 class McpTools:
@@ -85,7 +69,7 @@ class McpTools:
         self._start_s = start_s
         self._own: ServerGroup | None = None
         self._beside: OrderedDict[Path, ServerGroup] = OrderedDict()
-        self._told = SessionNotices()
+        self._notices = SessionNotices()
         self._ending: set[asyncio.Task[None]] = set()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
@@ -144,7 +128,7 @@ class McpTools:
         try:
             await self.connections()
         except InvalidRequest as error:
-            self._warn(occasion, "config", str(error))
+            self._notices.warn(occasion, str(error), "config")
         return self._own
 
     async def _find_beside_notebook(self, occasion: ToolSourceContext) -> ServerGroup | None:
@@ -161,9 +145,8 @@ class McpTools:
         )
         if not (occasion.trusted and vouched):
             changed = "is not as it was when you trusted it" if occasion.trusted else "is in no folder that you trust"
-            self._warn(
-                occasion, str(folder), f"{BESIDE} beside this notebook {changed}: not used. Use agent-kernel trust."
-            )
+            text = f"{BESIDE} beside this notebook {changed}: not used. Use agent-kernel trust."
+            self._notices.warn(occasion, text, str(folder))
             return None
         folder = folder.resolve()
         known = self._beside.get(folder)
@@ -171,7 +154,7 @@ class McpTools:
             try:
                 config = await asyncio.to_thread(read, folder / BESIDE, digest)
             except InvalidRequest as error:
-                self._warn(occasion, digest, str(error))
+                self._notices.warn(occasion, str(error), digest)
                 return None
             self._replace(folder, self._group(config, digest))
         self._beside.move_to_end(folder)
@@ -209,9 +192,10 @@ class McpTools:
             return
         if _first(connection):
             text = f"MCP server {name} did not start within {self._start_s:g} s; its tools come when it has."
-            self._warn(occasion, f"{name} {attempt} late", text)
+            self._notices.warn(occasion, text, f"{name} {attempt} late")
         elif connection.problem:
-            self._warn(occasion, f"{name} {attempt}", f"MCP server {name} can not be used: {connection.problem}")
+            text = f"MCP server {name} can not be used: {connection.problem}"
+            self._notices.warn(occasion, text, f"{name} {attempt}")
 
     def _add(
         self, tools: dict[str, Tool], group: ServerGroup, connection: McpConnection, occasion: ToolSourceContext
@@ -230,15 +214,11 @@ class McpTools:
         if server.resources and occasion.wants(GROUP, name):
             tools[name] = McpResources(name, connection, group.limit)
         if left_out:
-            self._warn(
-                occasion, f"{server.name} schemas", f"MCP server {server.name}: {', '.join(left_out[:5])} left out"
-            )
+            text = f"MCP server {server.name}: {', '.join(left_out[:5])} left out"
+            self._notices.warn(occasion, text, f"{server.name} schemas")
         if listed.more:
-            self._warn(occasion, f"{server.name} many", f"MCP server {server.name} has more than {MAX_TOOLS} tools.")
-
-    def _warn(self, occasion: ToolSourceContext, what: str, text: str) -> None:
-        if self._told.first(occasion.key.namespace, occasion.key.id, what):
-            occasion.emit(Notice("warning", text))
+            text = f"MCP server {server.name} has more than {MAX_TOOLS} tools."
+            self._notices.warn(occasion, text, f"{server.name} many")
 
 
 def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConnection) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.request import Note
 from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.session_notices import SessionNotices
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.skills.mounts import SKILLS, MountedSkill, SkillMounts, assign_folders
 from agent_kernel.tools.skills.package import inspect_folder
@@ -29,7 +29,6 @@ SLICE_CHARS = 5_000
 MAX_FILE = 4 << 20
 MOST = 20
 """Maximum number of skills of a turn."""
-REMEMBERED = 1000
 PARAMETERS = parameters(
     ["skill"],
     skill={"type": "string", "description": "Name of the skill, as listed"},
@@ -84,7 +83,7 @@ class SkillTools:
         self._sandbox = sandbox
         self._shell = shell
         self._mounts = SkillMounts()
-        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._notices = SessionNotices()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Return the tools. Raises InvalidRequest, NotFound for skills of the request that do not exist."""
@@ -131,24 +130,15 @@ class SkillTools:
         if here is None or not await asyncio.to_thread(here.is_dir):
             return []
         if not occasion.trusted:
-            self._warn(
+            self._notices.warn(
                 occasion,
                 f"{BESIDE} beside this notebook is in no folder that you trust: not used. Use agent-kernel trust.",
             )
             return []
         found, problems = await asyncio.to_thread(_find_skills, here)
         for problem in problems:
-            self._warn(occasion, problem)
+            self._notices.warn(occasion, problem)
         return found
-
-    def _warn(self, occasion: ToolSourceContext, text: str) -> None:
-        """Send a notice once for each session."""
-        told = (occasion.key.namespace, occasion.key.id, text)
-        if told not in self._told:
-            self._told[told] = None
-            occasion.emit(Notice("warning", text))
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
 
 
 def _place(occasion: ToolSourceContext) -> str:

@@ -1,0 +1,26 @@
+"""Warnings of a tool source that a session receives once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from agent_kernel.core.events import Notice
+from agent_kernel.tools.base.tool_source import ToolSourceContext
+
+REMEMBERED = 1000
+"""Maximum number of warnings that are remembered, over all sessions; the oldest is forgotten and may be sent again."""
+
+
+class SessionNotices:
+    def __init__(self) -> None:
+        self._sent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def warn(self, occasion: ToolSourceContext, text: str, about: str = "") -> None:
+        """Send the warning unless the session has received one ``about`` the same; by default, the same text."""
+        notice = (occasion.key.namespace, occasion.key.id, about or text)
+        if notice in self._sent:
+            return
+        self._sent[notice] = None
+        if len(self._sent) > REMEMBERED:
+            self._sent.popitem(last=False)
+        occasion.emit(Notice("warning", text))
