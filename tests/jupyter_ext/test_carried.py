@@ -90,7 +90,7 @@ def test_messages_come_in_the_shape_that_clients_have() -> None:
             },
             "base64",
         ),
-        ({"messages": [{"role": "user", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}]}, "can not call"),
+        ({"messages": [{"role": "user", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}]}, "cannot call"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": "", "function": {"name": "f"}}]}]}, "id"),
         ({"prompt": "x", "messages": [{"role": "user", "content": "x"}] * (MAX_MESSAGES + 1)}, "4000"),
         ({"messages": [{"role": "user", "content": "x" * (MAX_TEXT // 2)}] * 3}, "characters together"),

@@ -69,7 +69,7 @@ class AnthropicHandler(DialectHandler):
     # ------------------------------------------------------------------------------------------------ what was sent
 
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
-        """Raises InvalidRequest, also for a source that can not be had; FileNotFound, Forbidden, LocalOnly."""
+        """Raises InvalidRequest, also for a source that cannot be had; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 
@@ -80,7 +80,7 @@ class AnthropicHandler(DialectHandler):
         try:
             got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
         except FetchFailed as error:
-            raise InvalidRequest(f"A source of this request can not be had: {error.message}") from error
+            raise InvalidRequest(f"A source of this request cannot be had: {error.message}") from error
         found = {url: _to_submitted(fetched) for url, fetched in zip(urls, got, strict=True)}
         left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
         for source in wanted:

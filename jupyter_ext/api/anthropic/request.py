@@ -330,7 +330,7 @@ class MessagesBody(PromptBody):
         if budget >= self.max_tokens:
             raise ValueError("max_tokens is more than thinking.budget_tokens")
         if self.tool_choice is not None and self.tool_choice.type in ("any", "tool"):
-            raise ValueError("thinking can not be enabled where tool_choice makes the model call a tool")
+            raise ValueError("thinking cannot be enabled where tool_choice makes the model call a tool")
 
     @property
     def continues(self) -> str:

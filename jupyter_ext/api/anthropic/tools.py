@@ -141,7 +141,7 @@ def _function(tool: ToolBody) -> ToolSpec:
             "memory.",
         )
     if tool.allowed_callers is not None and "direct" not in tool.allowed_callers:
-        raise InvalidRequest(f"Code can not call {tool.name!r} here: let allowed_callers have direct.")
+        raise InvalidRequest(f"Code cannot call {tool.name!r} here: let allowed_callers have direct.")
     if not tool.name:
         raise InvalidRequest("A tool has a name.")
     if known is None and tool.input_schema is None:

@@ -149,7 +149,7 @@ class ChatMessage(Words):
     @model_validator(mode="after")
     def consistent(self) -> ChatMessage:
         if self.tool_calls and self.role != "assistant":
-            raise ValueError(f"a {self.role} message can not call tools")
+            raise ValueError(f"a {self.role} message cannot call tools")
         if self.role == "tool" and not self.tool_call_id:
             raise ValueError("a tool message has the tool_call_id that it answers")
         if self.content is None and self.role in ("system", "developer", "user", "tool"):
@@ -173,7 +173,7 @@ class ChatMessage(Words):
         return [part.given for part in self.parts if isinstance(part, FilePart)]
 
     def message(self, links: Links) -> Message:
-        """Raises ValueError for media that can not be used."""
+        """Raises ValueError for media that cannot be used."""
         role: Role = "system" if self.role == "developer" else self.role
         texts = [Text(self.content)] if isinstance(self.content, str) else []
         parts = [*texts, *[_part(part, links) for part in self.parts if not isinstance(part, FilePart)]]

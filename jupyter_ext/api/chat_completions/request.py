@@ -1,7 +1,7 @@
 """The body of ``chat/completions``: OpenAI's fields and mistral.rs's, and what is asked by them.
 
 Fields that are not here are ignored, as clients of other versions send them. So are ``metadata``, ``store`` and
-``user``. What an engine can not do is for the engine to refuse. Raises ValueError while it is validated, for what
+``user``. What an engine cannot do is for the engine to refuse. Raises ValueError while it is validated, for what
 contradicts itself.
 """
 

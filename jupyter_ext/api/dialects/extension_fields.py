@@ -97,7 +97,7 @@ class Grammar(Words):
 
 
 class Decoding(Words):
-    """Fields of vLLM and mistral.rs that bind an answer, and OpenAI's penalties. An engine that can not do what one of
+    """Fields of vLLM and mistral.rs that bind an answer, and OpenAI's penalties. An engine that cannot do what one of
     them asks for refuses the request (400) and names the field."""
 
     presence_penalty: Penalty | None = None

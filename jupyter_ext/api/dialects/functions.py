@@ -107,7 +107,7 @@ def parse_tool_choice(said: object) -> Chosen:
         case "allowed_tools":
             inner = said.get("allowed_tools")
             return _read_allowed_tools(inner if isinstance(inner, dict) else said)
-    raise ValueError("a function can be chosen by tool_choice, a tool of the server can not: allow it alone instead")
+    raise ValueError("a function can be chosen by tool_choice, a tool of the server cannot: allow it alone instead")
 
 
 def _read_allowed_tools(said: dict[str, Any]) -> Chosen:

@@ -53,11 +53,11 @@ class OpenAIHandler(DialectHandler):
         try:
             found = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")
         except FetchFailed as error:
-            raise InvalidRequest(f"A medium of this request can not be had: {error.message}") from error
+            raise InvalidRequest(f"A medium of this request cannot be had: {error.message}") from error
         try:
             return {url: visible_media(one.mime, one.data) for url, one in zip(urls, found, strict=True)}
         except ValueError as error:
-            raise InvalidRequest(f"A medium of this request can not be used: {error}.") from error
+            raise InvalidRequest(f"A medium of this request cannot be used: {error}.") from error
 
 
 def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:

@@ -55,6 +55,6 @@ def read_form(request: HTTPServerRequest) -> None:
             request.headers,
         )
     except HTTPInputError as error:
-        raise InvalidRequest(f"The form can not be read: {error}.") from error
+        raise InvalidRequest(f"The form cannot be read: {error}.") from error
     for name, values in request.body_arguments.items():
         request.arguments.setdefault(name, []).extend(values)

@@ -220,7 +220,7 @@ class AgentHandler(APIHandler):
         self.set_header("X-Request-ID", self.request_id)
 
     def check_xsrf_cookie(self) -> None:
-        """A page of another site can not send a credential in a header, so one proves the origin by itself; ``admit``
+        """A page of another site cannot send a credential in a header, so one proves the origin by itself; ``admit``
         refuses a header whose credential is not valid, whatever cookies came with it."""
         if KERNEL_HEADER not in self.request.headers and not self.lasting:
             super().check_xsrf_cookie()

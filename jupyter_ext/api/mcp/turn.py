@@ -170,7 +170,7 @@ class McpTurn:
             except AgentKernelError:
                 if remember == "once":
                     raise
-                once = Answer("approve", "once", shown=shown)  # what can not be remembered is allowed this time
+                once = Answer("approve", "once", shown=shown)  # what cannot be remembered is allowed this time
                 await self._approvals.answer(self._turn.spec.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:

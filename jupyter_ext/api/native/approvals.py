@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from agent_kernel.core.errors import Forbidden, NotFound
-from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
+from agent_kernel.core.permission_grant import ApprovalQuestion
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions.approvals import PendingQuestion
 from agent_kernel.permissions.policy import to_json
@@ -24,10 +24,6 @@ def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
     asked = waiting.question
     place = {"session": asked.key.id, "turn": asked.turn, "asked": round(asked.asked, 3)}
     return {**dataclasses.asdict(waiting.required), **place}
-
-
-def grant_to_json(grant: Grant) -> dict[str, Any]:
-    return dataclasses.asdict(grant)
 
 
 class QuestionHandler(AgentHandler):
@@ -105,7 +101,7 @@ class PermissionsHandler(PolicyHandler):
     async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
         session = await self.services.access.session(self.caller, session_id)
         grants = await self.services.runtime.approvals.grants.grants(session.key)
-        self.reply({"session": session_id, "grants": [grant_to_json(grant) for grant in grants], **self.policy()})
+        self.reply({"session": session_id, "grants": [dataclasses.asdict(grant) for grant in grants], **self.policy()})
 
     @guard("execute")
     @operation(

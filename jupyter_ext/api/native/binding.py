@@ -67,7 +67,7 @@ def commands_of(folder: Path) -> str:
     try:
         found = [f"{server.name} ({server.shown})" for server in read(path).servers]
     except InvalidRequest as error:
-        return f"it can not be used: {error.message}"
+        return f"it cannot be used: {error.message}"
     return ", ".join(found) or "it names none"
 
 

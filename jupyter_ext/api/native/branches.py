@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import Branch, SessionKey, new_id
@@ -20,17 +19,13 @@ from jupyter_ext.api.schemas.turns import Versions
 BOUND = "To bind it, kernel or path names a notebook, unless a kernel asks."
 
 
-def branch_to_json(branch: Branch) -> dict[str, Any]:
-    return dataclasses.asdict(branch)
-
-
 class BranchesHandler(AgentHandler):
     @guard("read")
     @operation("List the branches of a session.", shapes.Branches, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
         branches = await self.services.runtime.store.branches(session.key)
-        self.reply({"branches": [branch_to_json(branch) for branch in branches], "revision": session.revision})
+        self.reply({"branches": [dataclasses.asdict(branch) for branch in branches], "revision": session.revision})
 
     @guard("write")
     @operation("Branch off.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
@@ -41,7 +36,7 @@ class BranchesHandler(AgentHandler):
         async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
             branch = await self.services.runtime.store.branch(session.key, before=body.before, name=body.name)
         await self.services.sidecars.touch(session.key)
-        self.reply(branch_to_json(branch), 201)
+        self.reply(dataclasses.asdict(branch), 201)
 
 
 class CurrentBranchHandler(AgentHandler):
@@ -53,7 +48,7 @@ class CurrentBranchHandler(AgentHandler):
         async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
             branch = await self.services.runtime.store.switch(session.key, body.name)
         await self.services.sidecars.touch(session.key)
-        self.reply(branch_to_json(branch))
+        self.reply(dataclasses.asdict(branch))
 
 
 class BranchHandler(AgentHandler):

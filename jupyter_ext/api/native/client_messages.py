@@ -114,7 +114,7 @@ class MessageBody(CarriedBody):
     @model_validator(mode="after")
     def consistent(self) -> MessageBody:
         if self.tool_calls and self.role != "assistant":
-            raise ValueError(f"a {self.role} message can not call tools")
+            raise ValueError(f"a {self.role} message cannot call tools")
         if self.role == "tool" and not self.tool_call_id:
             raise ValueError("a tool message has the tool_call_id that it answers")
         return self

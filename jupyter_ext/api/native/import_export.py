@@ -12,7 +12,6 @@ from tornado import web
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
-    ImportPreview,
     ImportResult,
     export_session,
     import_session,
@@ -39,10 +38,6 @@ class ClearOutputsBody(Body):
     """Cells by their ids; none: those whose outputs are gone from the saved notebook."""
 
     cells: Annotated[list[Id], Field(default_factory=list, max_length=5000)]
-
-
-def preview_to_json(seen: ImportPreview) -> dict[str, Any]:
-    return dataclasses.asdict(seen)
 
 
 class ExportHandler(AgentHandler):
@@ -106,7 +101,7 @@ class ImportHandler(AgentHandler):
         format = self.get_argument("format", None)
         async with self.services.import_lock:
             if self.number("preview"):
-                self.reply({"preview": preview_to_json(await preview(document, format=format, files=files))})
+                self.reply({"preview": dataclasses.asdict(await preview(document, format=format, files=files))})
                 return
             come = await import_session(
                 self.services.runtime.store,
@@ -136,7 +131,7 @@ class ImportHandler(AgentHandler):
         return found
 
     def _tell(self, come: ImportResult, bound: bool) -> None:
-        body = {**session_to_json(come.session), "bound": bound, "preview": preview_to_json(come.preview)}
+        body = {**session_to_json(come.session), "bound": bound, "preview": dataclasses.asdict(come.preview)}
         self.reply(body, 201)
 
 

@@ -256,7 +256,7 @@ class CancelBody(Body):
 
 
 class ClaimBody(Body):
-    """``declined``: why this client can not run the call, so that others are asked at once; empty: it claims it."""
+    """``declined``: why this client cannot run the call, so that others are asked at once; empty: it claims it."""
 
     call: Id
     client: Name

@@ -3,6 +3,7 @@ that can be imported."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,7 +14,6 @@ from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.import_export import import_session, preview
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.native.import_export import preview_to_json
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as shapes
@@ -90,7 +90,7 @@ class BesideHandler(AgentHandler):
         if self.caller.kernel is not None:
             self.caller.kernel.sessions.add(come.session.key.id)
         await self.services.notebooks.bind(come.session.key, place)
-        self.reply({**session_to_json(come.session), "bound": True, "preview": preview_to_json(come.preview)}, 201)
+        self.reply({**session_to_json(come.session), "bound": True, "preview": dataclasses.asdict(come.preview)}, 201)
 
     async def _place(self) -> str:
         place = await self.find_queried_place()
@@ -111,7 +111,7 @@ class BesideHandler(AgentHandler):
         document, files = await self._document(place)
         digest = hashlib.sha256(document).hexdigest()
         try:
-            seen = preview_to_json(await preview(document, files=files))
+            seen = dataclasses.asdict(await preview(document, files=files))
         except InvalidRequest as error:
             return {"sha256": digest, "refused": error.message}
         turns = transcript.turns if transcript else ()

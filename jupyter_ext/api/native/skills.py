@@ -15,6 +15,7 @@ from agent_kernel.tools.skills.package import MAX_BYTES, BytesFile, PackageEntry
 from agent_kernel.tools.skills.skill import Skill, Version
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http.handler import guard
+from jupyter_ext.api.native.file_json import page
 from jupyter_ext.api.schemas import files as shapes
 from jupyter_ext.api.schemas.operation import Parameter, operation
 
@@ -114,8 +115,7 @@ class SkillUpload(SharedHandler):
         if self.anthropic:
             self.reply({"data": found, "has_more": False, "next_page": None})
         else:
-            first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
-            self.reply({"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": False})
+            self.reply(page(found))
 
     async def add_upload(self, id: str = "") -> Skill:
         """Store the uploaded skill. Raises InvalidRequest, NotFound, QuotaExceeded."""

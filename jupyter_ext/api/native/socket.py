@@ -217,7 +217,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         """Disconnect the page if the check itself failed; the page reconnects and is checked as a new one."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
             self.log.error("whether a page may still read could not be found out", exc_info=error)
-            self.close(TRY_AGAIN, "Whether you may still read can not be found out now.")
+            self.close(TRY_AGAIN, "Whether you may still read cannot be found out now.")
 
     def _send_away(self) -> None:
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")

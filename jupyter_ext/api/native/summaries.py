@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from agent_kernel.core.session import SessionKey, Summary, Turn
+from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.usage_report import CALLS, account
 from jupyter_ext.api.http.handler import AgentHandler, guard
@@ -18,11 +16,6 @@ LOOKED_AT = 20
 """How many of the newest turns are searched for the present size of the context."""
 
 
-def summary_to_json(summary: Summary) -> dict[str, Any]:
-    """``last`` is the number of the newest item that the summary replaces."""
-    return fields_to_json(summary, "key")
-
-
 class CompactHandler(AgentHandler):
     @guard("read")
     @operation("List the summaries of a session.", shapes.Summaries, errors=(404,))
@@ -30,7 +23,7 @@ class CompactHandler(AgentHandler):
         """The summaries in use on the current branch, oldest first."""
         session = await self.services.access.session(self.caller, session_id)
         made = await self.services.runtime.store.summaries(session.key)
-        self.reply({"summaries": [summary_to_json(summary) for summary in made]})
+        self.reply({"summaries": [fields_to_json(summary, "key") for summary in made]})
 
     @guard("execute")
     @operation("Summarise the older turns for the model.", shapes.OneSummary, body=EmptyBody, errors=(404, 409, 507))
@@ -44,7 +37,7 @@ class CompactHandler(AgentHandler):
         engine = self.services.turns.meter(engine, key, self.caller.token.id if self.caller.token else "")
         made = await self.services.runtime.afterwards.compact(key, engine)
         await self._notify_change(key)
-        self.reply({"summary": summary_to_json(made) if made else None})
+        self.reply({"summary": fields_to_json(made, "key") if made else None})
 
     @guard("write")
     @operation("Take the newest summary back.", shapes.OneSummary, errors=(404,))
@@ -53,7 +46,7 @@ class CompactHandler(AgentHandler):
         key = (await self.services.access.session(self.caller, session_id)).key
         undone = await self.services.runtime.afterwards.compactor.undo(key)
         await self._notify_change(key)
-        self.reply({"summary": summary_to_json(undone) if undone else None})
+        self.reply({"summary": fields_to_json(undone, "key") if undone else None})
 
     async def _notify_change(self, key: SessionKey) -> None:
         self.services.notifications.on_session_changed(key, "compacted")

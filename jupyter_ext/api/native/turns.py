@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any
 
 from agent_kernel.core.errors import Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
@@ -39,11 +38,6 @@ from jupyter_ext.turns.turns import TurnSpec
 LISTED = 20
 MAX_LISTED = 200
 SPEAKS = "Something is said: a prompt, or messages that end with the user's or with results of tools."
-
-
-def version_to_json(version: TurnVersion | None, branch: str) -> dict[str, Any]:
-    """``number`` of ``count`` on ``branch``; 1 of 1 for a turn without other versions."""
-    return dataclasses.asdict(version or TurnVersion(branch, 1, 1, "", ""))
 
 
 class TurnsHandler(AgentHandler):
@@ -87,7 +81,7 @@ class TurnsHandler(AgentHandler):
         else:
             await admission.admit(caller, body.model)
         if caller.kernel and self.services.kernel_jobs.runs_in(caller.kernel.id):
-            raise Conflict("Code of the agent runs in this kernel now; it can not begin a turn of its own.")
+            raise Conflict("Code of the agent runs in this kernel now; it cannot begin a turn of its own.")
         kernel = self.services.access.kernel(caller, body.kernel)
         place = await self.services.notebooks.place(kernel.id) if kernel else None
         opened = await admission.open_session(caller, body.session, place, body.request("", "").last_user_text)
@@ -149,9 +143,9 @@ class TurnsHandler(AgentHandler):
         if turn is None or session is None:
             return False
         reply = {"turn": turn.id, "session": key.id, "title": session.title, "created": False, "notebook": notebook}
-        version = version_to_json(await versions.describe(turn), session.branch)
+        version = await versions.describe(turn) or TurnVersion(session.branch, 1, 1, replaces="", kept_on="")
         reply |= {"private": is_private(key.id), "stored": True}
-        self.reply({**reply, "answered": turn.closed, "version": version})
+        self.reply({**reply, "answered": turn.closed, "version": dataclasses.asdict(version)})
         return True
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from agent_kernel.core.errors import Forbidden
 from agent_kernel.core.session import SessionKey
 from agent_kernel.tools.code.python import SANDBOXED
-from agent_kernel.tools.code.rebuild_variables import RebuildResult, RebuildStep, find_rebuild_steps, rebuild
+from agent_kernel.tools.code.rebuild_variables import RebuildResult, find_rebuild_steps, rebuild
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import turns as shapes
@@ -25,16 +24,6 @@ class RebuildBody(Body):
     """``dry_run``: only says what would run."""
 
     dry_run: bool = False
-
-
-def piece_to_json(piece: RebuildStep) -> dict[str, Any]:
-    return {
-        "turn": piece.turn,
-        "call": piece.call,
-        "code": piece.code,
-        "seconds": piece.seconds,
-        "effects": [dataclasses.asdict(effect) for effect in piece.effects],
-    }
 
 
 class VariablesHandler(AgentHandler):
@@ -75,7 +64,7 @@ class RebuildHandler(AgentHandler):
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime
         found = await find_rebuild_steps(runtime.store, key)
-        shown = {"session": key.id, "pieces": [piece_to_json(piece) for piece in found]}
+        shown = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in found]}
         if body.dry_run:
             self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
             return

@@ -26,7 +26,7 @@ ID = {**NAME, "maxLength": MAX_ID, "pattern": ID_PATTERN}
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 ALWAYS = (400, 401, 403, 429, 503)
-"""What every route may answer: a request that can not be read, a caller who may not, and a server that is busy."""
+"""What every route may answer: a request that cannot be read, a caller who may not, and a server that is busy."""
 OF_BODIES = (413, 415)
 SECURITY: Mapping[str, Mapping[str, str]] = {
     "token": {

@@ -94,7 +94,7 @@ class LiveResponses:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool, streams: bool) -> LiveResponse:
-        """Of a turn that was just started. One that can not be kept is stopped. Raises StoreError."""
+        """Of a turn that was just started. One that cannot be kept is stopped. Raises StoreError."""
         live = LiveResponse(stored, turn, has_readers=kept or streams)
         if kept:
             try:

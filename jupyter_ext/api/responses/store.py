@@ -149,7 +149,7 @@ def _database(path: Path | None) -> Database:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """What was deleted can not be read in the file either."""
+    """What was deleted cannot be read in the file either."""
     connection.execute("PRAGMA secure_delete = ON")
 
 

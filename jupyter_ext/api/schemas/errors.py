@@ -1,4 +1,4 @@
-"""How errors look: one shape for each dialect."""
+"""Bodies of errors, one for each dialect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 
 class ErrorFacts(TypedDict):
-    """``code`` is a word for programs, ``message`` and ``hint`` are for people; ``request_id`` is in the log too."""
+    """``code`` is for programs, ``message`` and ``hint`` are for people. The log has the same ``request_id``."""
 
     code: str
     message: str
@@ -18,32 +18,32 @@ class ErrorFacts(TypedDict):
 
 
 class Error(TypedDict):
-    """Of every route that is no dialect of another house."""
+    """The error of every route that is not a dialect."""
 
     error: ErrorFacts
 
 
 class ModelErrorFacts(ErrorFacts):
-    """With what OpenAI's clients look for beside."""
+    """With the additional fields that OpenAI's clients read."""
 
     type: str
     param: str | None
 
 
 class ModelError(TypedDict):
-    """Of ``models``, ``files``, ``skills`` and unknown routes, for clients of every API."""
+    """The error of ``models``, ``files``, ``skills`` and unknown routes, for clients of every API."""
 
     error: ModelErrorFacts
 
 
 class ApprovalError(Error):
-    """``status`` where there is no such question, as mistral.rs says it."""
+    """``status`` is present if the question does not exist, as in mistral.rs."""
 
     status: NotRequired[Literal["not_found"]]
 
 
 class OpenAIErrorFacts(TypedDict):
-    """``message`` ends with the ``hint``, which is told by itself too. ``param`` is the field with the mistake."""
+    """``message`` ends with the ``hint``, which is also a field of its own. ``param`` names the invalid field."""
 
     message: str
     type: str
@@ -54,7 +54,7 @@ class OpenAIErrorFacts(TypedDict):
 
 
 class OpenAIError(TypedDict):
-    """Of ``chat/completions`` and ``responses``, as OpenAI's clients read it."""
+    """The error of ``chat/completions`` and ``responses``, in OpenAI's format."""
 
     error: OpenAIErrorFacts
 
@@ -66,7 +66,7 @@ class RpcErrorFacts(TypedDict):
 
 
 class RpcError(TypedDict):
-    """Of MCP, once a message has reached it: JSON-RPC's."""
+    """The JSON-RPC error of MCP, for a message that reached its endpoint."""
 
     jsonrpc: Literal["2.0"]
     id: str | int | None
@@ -74,7 +74,7 @@ class RpcError(TypedDict):
 
 
 class AnthropicErrorFacts(TypedDict):
-    """``code`` and ``details`` are ours, for programs that know them."""
+    """``code`` and ``details`` are additions to Anthropic's format."""
 
     type: str
     message: str
@@ -84,7 +84,7 @@ class AnthropicErrorFacts(TypedDict):
 
 
 class AnthropicError(TypedDict):
-    """Of ``messages``, as Anthropic's clients read it."""
+    """The error of ``messages``, in Anthropic's format."""
 
     type: Literal["error"]
     error: AnthropicErrorFacts

@@ -1,4 +1,4 @@
-"""Server-sent events, as types: of each stream, what the JSON of one ``data`` line may be."""
+"""Types of server-sent events: the JSON that one ``data`` line of each stream may have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_kernel.core.events import EVENT_TYPES
 
 
 class AgentToolCallProgress(TypedDict):
-    """A call of a server's tool begins or is over. ``data`` depends on its ``tool_type``."""
+    """A call of a server tool starts or ends. ``data`` depends on its ``tool_type``."""
 
     type: Literal["agentic_tool_call_progress"]
     round: int
@@ -24,7 +24,7 @@ class AgentToolCallProgress(TypedDict):
 
 
 class AgentToolApprovalRequired(TypedDict):
-    """A question that is answered at ``agent/approvals/{approval_id}``."""
+    """A question for a person; the answer goes to ``agent/approvals/{approval_id}``."""
 
     type: Literal["agentic_tool_approval_required"]
     approval_id: str
@@ -39,7 +39,7 @@ class AgentToolApprovalRequired(TypedDict):
 
 
 class PullEvent(TypedDict):
-    """A step of a download, by its ``stage``; the last one is ``done`` or ``failed``."""
+    """A step of a download. The last ``stage`` is ``done`` or ``failed``."""
 
     stage: str
     done: NotRequired[int | None]
@@ -50,7 +50,7 @@ class PullEvent(TypedDict):
 
 
 def _turn_event(kind: str, body: type[Any]) -> Any:
-    """The envelope of one event of a turn, named after its body."""
+    """Return the type of one event of a turn with its envelope, named after its body."""
     fields = {"seq": int, "turn": str, "session": str, "round": int, "time": float}
     made: Any = TypedDict
     return made(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})
@@ -58,4 +58,4 @@ def _turn_event(kind: str, body: type[Any]) -> Any:
 
 _KINDS: Any = reduce(or_, (_turn_event(kind, body) for kind, body in EVENT_TYPES.items()))
 TurnEvent = TypeAliasType("TurnEvent", Annotated[_KINDS, Field(discriminator="type")])
-"""One event of a turn, as ``agent_kernel.core.events`` has it."""
+"""One event of a turn, as in ``agent_kernel.core.events``."""

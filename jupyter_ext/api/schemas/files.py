@@ -1,4 +1,4 @@
-"""What routes of files, containers and skills answer."""
+"""Response bodies of the routes of files, containers and skills."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Source(TypedDict):
 
 
 class Facts(TypedDict):
-    """``code`` and ``message``: the file could not be made, and stands for what was asked. ``truncated`` is there only
-    when it is true: the body was too large to keep."""
+    """``code`` and ``message`` are present if the requested file could not be produced. ``truncated`` is present only
+    if it is true: the body was too large to store."""
 
     id: str
     bytes: int
@@ -63,7 +63,7 @@ class ContainerFiles(Page):
 
 
 class AnthropicFile(TypedDict):
-    """As Anthropic's clients read it: with the header anthropic-version."""
+    """A file in Anthropic's format, for requests with the header anthropic-version."""
 
     id: str
     type: Literal["file"]
@@ -94,7 +94,7 @@ class FileDeleted(TypedDict):
 
 
 class Skill(TypedDict):
-    """As OpenAI's clients read it."""
+    """A skill in OpenAI's format."""
 
     id: str
     object: Literal["skill"]
@@ -110,7 +110,7 @@ class SkillSource(TypedDict):
 
 
 class CustomSkill(TypedDict):
-    """As Anthropic's clients read it: with the header anthropic-version or anthropic-beta, or with ``source``."""
+    """A skill in Anthropic's format: for the headers anthropic-version and anthropic-beta, and for ``source``."""
 
     id: str
     type: Literal["skill"]

@@ -1,4 +1,5 @@
-"""What a verb of a handler promises: said beside it, read by ``document``; it changes nothing of what the verb does."""
+"""The description of one method of a handler, from which the OpenAPI document is generated. It has no effect on what
+the method does."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from agent_kernel.core.session import MAX_ID
 V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 MARK = "__operation__"
 ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
-"""What ``valid_id`` takes, beside its length."""
+"""The characters that ``valid_id`` accepts."""
 SessionId = Annotated[str, Field(max_length=MAX_ID, json_schema_extra={"pattern": f"^$|{ID_PATTERN}"})]
-"""Of a query: empty is as good as none."""
+"""A session id in a query; empty means none."""
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 """What ``AgentHandler.number`` reads."""
 
@@ -71,11 +72,11 @@ def operation(
     streams: tuple[Any, ...] = (),
     conditions: str = "",
 ) -> Callable[[V], V]:
-    """Below ``guard``, whose wrapper carries the mark on."""
-    told = Operation(says, reply, status, body, query, also or {}, errors, streams, conditions)
+    """Describe a method. Stands below ``guard``, whose wrapper keeps the mark."""
+    described = Operation(says, reply, status, body, query, also or {}, errors, streams, conditions)
 
     def mark(method: V) -> V:
-        setattr(method, MARK, told)
+        setattr(method, MARK, described)
         return method
 
     return mark
@@ -93,9 +94,9 @@ FITS = (
 
 
 def takes_json(method: Any) -> bool:
-    """Whether the body of this verb is JSON of a model."""
-    told = operation_of(method)
-    return told is not None and told.body is not None and not isinstance(told.body, Raw)
+    """Whether the body of this method is JSON of a model."""
+    described = operation_of(method)
+    return described is not None and described.body is not None and not isinstance(described.body, Raw)
 
 
 BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}

@@ -1,4 +1,4 @@
-"""What routes of models, notebooks, trust and the server itself answer."""
+"""Response bodies of the routes of models, notebooks, trust and the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_ext.api.schemas.sessions import BoundSession, Session
 
 
 class Engine(TypedDict):
-    """``context_length`` 0: unknown. ``host`` is where conversations go when the engine is not local."""
+    """``context_length`` is 0 if unknown. ``host`` receives the conversations of an engine that is not local."""
 
     model: str
     local: bool
@@ -23,7 +23,7 @@ class Engine(TypedDict):
 
 
 class CurrentEngine(Engine):
-    """``problem`` says why it can not be used."""
+    """``problem`` says why the engine cannot be used."""
 
     name: str
     problem: str
@@ -48,7 +48,7 @@ class ModelSource(TypedDict):
 
 
 class Model(TypedDict):
-    """``state``: ready, missing, or why it is broken."""
+    """``state`` is ready, missing, or broken with the reason."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class Model(TypedDict):
 
 
 class ListedModel(TypedDict):
-    """As OpenAI's clients list it, with mistral.rs's names and ours; of what is unknown before it is asked: null."""
+    """A model in OpenAI's format, with the fields of mistral.rs and our own; null for what is not known yet."""
 
     id: str
     object: Literal["model"]
@@ -101,14 +101,14 @@ class AnthropicModels(TypedDict):
 
 
 class WholeModel(ListedModel, Model):
-    """One of the catalog that requests may name."""
+    """A model of the catalog that requests may name."""
 
 
 AnyModel: TypeAlias = WholeModel | Model | ListedModel | AnthropicModel
 
 
 class McpServerState(TypedDict):
-    """``tools`` counts those that are offered, ``left_out`` says of the others why not."""
+    """``tools`` is the number of offered tools; ``left_out`` has the reasons for the others."""
 
     name: str
     state: Literal["starting", "connected", "failed"]
@@ -118,7 +118,7 @@ class McpServerState(TypedDict):
 
 
 class Models(TypedDict):
-    """``data`` is what requests may name; ``models`` are the catalog, here or not."""
+    """``data`` has the models that requests may name; ``models`` is the catalog, downloaded or not."""
 
     object: Literal["list"]
     data: list[ListedModel]
@@ -138,7 +138,7 @@ class EngineChosen(TypedDict):
 
 
 class Pending(TypedDict):
-    """A kernel asked for something that a person has to say yes to, at ``url``."""
+    """A kernel requested something that a person must confirm at ``url``."""
 
     pending: str
     url: str

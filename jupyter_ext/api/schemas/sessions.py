@@ -1,4 +1,4 @@
-"""What routes of sessions and branches answer."""
+"""Response bodies of the routes of sessions and branches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agent_kernel.sessions.undo import UndoResult
 
 
 class Brief(TypedDict):
-    """What everybody of the namespace may see of a session. Times are seconds since the epoch. ``turns`` counts
-    those of all branches, ``head`` is the seq of the newest item; what was taken back does not count."""
+    """What every caller of the namespace may see of a session. Times are seconds since the epoch. ``turns`` counts the
+    turns of all branches, ``head`` is the seq of the newest item; undone turns do not count."""
 
     id: str
     title: str
@@ -31,7 +31,7 @@ class Brief(TypedDict):
 
 
 class Listed(Brief):
-    """``notebooks`` are told to a person only."""
+    """``notebooks`` is present only for a person."""
 
     bound: bool
     notebooks: NotRequired[list[str]]
@@ -42,8 +42,8 @@ class Sessions(TypedDict):
 
 
 class Session(Brief):
-    """``imported`` describes the document that the session was imported from: ``id`` and ``revision`` that it had
-    there, ``sha256`` of the document. Null: the session began here. No request changes it; a fork has it too."""
+    """``imported`` describes the document that the session was imported from: its ``id`` and ``revision`` there, and
+    the ``sha256`` of the document; null if the session was created here. No request changes it; forks copy it."""
 
     metadata: dict[str, Any]
     context: Any
@@ -69,11 +69,11 @@ class WithHistory(Shown):
 
 
 class Replaced(Shown):
-    """``created``: there was none with this id before, so it could not be replaced."""
+    """``created``: no session had this id, so none was replaced."""
 
 
 class Deleted(TypedDict):
-    """``deleted`` false: there was none, which is as good."""
+    """``deleted`` is false if there was no such session; that is not an error."""
 
     id: str
     deleted: bool
@@ -92,7 +92,7 @@ class Previewed(TypedDict):
 
 
 class StoredMessage(TypedDict):
-    """``content`` is text, or parts where there are media. Keys without a value are left out."""
+    """``content`` is text, or a list of parts if there are media. Keys without a value are omitted."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | list[dict[str, Any]]
@@ -149,7 +149,7 @@ class TakenBack(TypedDict):
 
 
 class Summary(TypedDict):
-    """``last`` is the seq of the newest item that it stands for."""
+    """``last`` is the seq of the newest item that the summary replaces."""
 
     id: int
     last: int
@@ -185,7 +185,7 @@ class ToolUse(TypedDict):
 
 
 class Context(TypedDict):
-    """``window`` 0: unknown."""
+    """``window`` is 0 if unknown."""
 
     tokens: int
     window: int
@@ -223,7 +223,7 @@ class Ruling(TypedDict):
 
 
 class Policy(TypedDict):
-    """``policy`` by kind of call and by name of tool."""
+    """``policy`` has a ruling for each kind of call and each named tool."""
 
     policy: dict[str, Ruling]
     approval_timeout_s: float
@@ -239,7 +239,7 @@ class Revoked(TypedDict):
 
 
 class Cleared(TypedDict):
-    """``results`` of tools that were taken out, of so many ``cells``."""
+    """The number of tool ``results`` that were removed, and the number of their ``cells``."""
 
     cells: int
     results: int

@@ -1,4 +1,4 @@
-"""What routes of turns, calls and approvals answer."""
+"""Response bodies of the routes of turns, calls and approvals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_kernel.tools.code.rebuild_variables import RebuildStep
 
 
 class Event(TypedDict):
-    """``seq`` counts within its turn from 1; ``round`` is the request to the model that it belongs to."""
+    """``seq`` counts from 1 within the turn; ``round`` is the model request that the event belongs to."""
 
     seq: int
     turn: str
@@ -31,7 +31,7 @@ class InputFile(TypedDict):
 
 
 class Medium(TypedDict):
-    """``data`` is base64, and there only for media that the store does not have yet."""
+    """``data`` is base64 and present only for media that are not stored yet."""
 
     mime: str
     hash: str
@@ -59,8 +59,8 @@ class ShownTurn(TypedDict):
 
 
 class Turns(TypedDict):
-    """``older``: there are more before them. ``waiting``: turns that were asked for and have not begun, in the order
-    in which they run; they are not stored yet."""
+    """``older``: there are earlier turns. ``waiting``: requested turns that have not started, in the order in which
+    they will run; they are not stored yet."""
 
     turns: list[ShownTurn]
     older: bool
@@ -68,15 +68,15 @@ class Turns(TypedDict):
 
 
 class AskedAgain(TypedDict):
-    """Why the stored answer ``turn`` of a cell does not stand, in words; or ``variables``: they are not what its code
-    left in the kernel, which knows them."""
+    """Why the stored answer ``turn`` of a cell is not valid any more, as text; or ``variables``: they differ from what
+    its code left in the kernel, which knows them."""
 
     reason: str
     turn: str
 
 
 class Started(TypedDict):
-    """``asked_again`` comes with ``rerun`` "show", for a cell that was asked before."""
+    """``asked_again`` is present with ``rerun`` "show", for a cell that ran before."""
 
     turn: str
     session: str
@@ -89,7 +89,7 @@ class Started(TypedDict):
 
 
 class Stored(TypedDict):
-    """The answer that is kept still holds: no model was asked."""
+    """The stored answer is still valid; no model was called."""
 
     turn: str
     session: str
@@ -117,7 +117,7 @@ class Ended(TypedDict):
 
 
 class Outputs(TypedDict):
-    """As in a notebook's file."""
+    """Outputs in the format of notebook files."""
 
     turn: str
     session: str
@@ -141,7 +141,7 @@ class Versions(TypedDict):
 
 
 class Claimed(TypedDict):
-    """The call is this client's to run, for ``lease_s`` seconds from now; it renews it every ``renew_s``."""
+    """This client runs the call. The claim lasts ``lease_s`` seconds; the client renews it every ``renew_s``."""
 
     token: str
     lease_s: float
@@ -226,7 +226,7 @@ class KernelVariables(TypedDict):
 
 
 class RebuiltSession(TypedDict):
-    """``status`` shown: a dry run."""
+    """``status`` is shown for a dry run."""
 
     session: str
     pieces: list[RebuildStep]

@@ -1,4 +1,4 @@
-"""What ``usage`` answers."""
+"""Response bodies of ``usage``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing_extensions import TypedDict
 
 
 class Limit(TypedDict):
-    """``allowed`` 0: no limit. ``used`` is null where it is not counted, because there is none."""
+    """``allowed`` is 0 and ``used`` is null if there is no limit, because nothing is counted then."""
 
     allowed: int
     used: int | None
 
 
 class Account(TypedDict):
-    """Requests of the last minute, turns that are not over, tokens of the last hour and the last day."""
+    """Requests of the last minute, unfinished turns, tokens of the last hour and of the last day."""
 
     requests_per_minute: Limit
     turns_at_once: Limit
@@ -22,13 +22,13 @@ class Account(TypedDict):
 
 
 class TokenAccount(Account):
-    """The share of the scoped token that the request came with."""
+    """What the scoped token of the request has used."""
 
     id: str
 
 
 class Used(Account):
-    """Of the user, whatever tokens and kernels asked."""
+    """What the user has used, with all tokens and kernels."""
 
     user: str
     token: TokenAccount | None
