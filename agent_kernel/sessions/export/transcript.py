@@ -86,7 +86,7 @@ def parse(
 
 
 def facts(transcript: Transcript) -> dict[str, Any]:
-    """Return everything but the messages: the values that ``transcript_reader.facts`` reads."""
+    """Return everything but the messages, as ``transcript_reader.build_transcript`` reads it."""
     session, tree = transcript.session, transcript.tree
     by_id = {turn.id: turn for turn in transcript.turns}
     return {
