@@ -192,8 +192,7 @@ class Engine(Protocol):
     """A model, local or behind an API."""
 
     def info(self) -> EngineInfo:
-        """Describe the model: name, context length in tokens, what it can read, and whether it is loaded. Does not
-        block."""
+        """Describe the model: its name, context length, what it can read, and its state. Does not block."""
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Stream one model call. The last chunk is exactly one EndChunk. Closing the iterator cancels the decode.
@@ -210,10 +209,8 @@ class PathPermissions(Protocol):
         """Return (paths to read, paths to write) that exist and are allowed for the rest of the session."""
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:
-        """Ask a person about one path that code named and could not open.
-
-        Returns what the next run may open: the path itself, its folder, or None.
-        """
+        """Ask a person about one path that code named and could not open. Returns what the next run may open: the path
+        itself, its folder, or None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,13 +318,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         known = dict(blobs)
-
-        def write(db: sqlite3.Connection) -> Session:
-            if replace:
-                return session_copy.replace_whole(db, whole, known, self._clock())
-            return session_copy.write_whole(db, whole, known, self._clock())
-
-        return await self._growing(whole.session.key, write)
+        write = session_copy.replace_whole if replace else session_copy.write_whole
+        return await self._growing(whole.session.key, lambda db: write(db, whole, known, self._clock()))
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)
