@@ -17,23 +17,23 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
-from jupyter_ext.auth.bind_requests import BindRequests
 from jupyter_ext.auth.callers import current_namespace
+from jupyter_ext.auth.confirmation_requests import BindRequests
 from jupyter_ext.monitoring.gauges import Gauges
 from jupyter_ext.monitoring.metrics import Metrics
 from jupyter_ext.monitoring.request_tracker import Requests
-from jupyter_ext.notebooks import parent_kernel
+from jupyter_ext.notebooks import embedded_server_kernel
+from jupyter_ext.notebooks.attached_notebook import AttachedNotebooks
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.cleared_outputs import ClearedOutputs
 from jupyter_ext.notebooks.contents_watch import ContentsWatch
 from jupyter_ext.notebooks.kernel_environment import kernel_environment, server_url
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
-from jupyter_ext.notebooks.notebook_access import AttachedNotebooks
-from jupyter_ext.notebooks.notebook_files import NotebookFiles
+from jupyter_ext.notebooks.notebook_file_sync import NotebookFiles
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.notebooks.sidecar import Sidecars
 from jupyter_ext.notebooks.sidecar_import import SidecarImport
+from jupyter_ext.notebooks.sidecar_writer import Sidecars
 from jupyter_ext.push.missed_events import MissedEvents
 from jupyter_ext.push.model_pulls import ModelDownloads
 from jupyter_ext.push.notifications import Notifications, announce_binding
@@ -41,16 +41,16 @@ from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.push.page_tools import PageTools
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
-from jupyter_ext.quotas.token_usage import TokenSpending
+from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.cpu_priority import CpuPriority
+from jupyter_ext.turns.dialect_turn_starter import TurnStarter
 from jupyter_ext.turns.engine_choices import EngineChoices
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.idempotency import Idempotency
 from jupyter_ext.turns.revision_lock import RevisionLock
-from jupyter_ext.turns.start_turn import TurnStarter
 from jupyter_ext.turns.turn_admission import TurnAdmission
-from jupyter_ext.turns.turn_inputs import TurnInputs
+from jupyter_ext.turns.turn_input_files import TurnInputs
 from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import Turns
 
@@ -216,7 +216,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     turn_admission = TurnAdmission(runtime, turns, access, notebooks, private_sessions, ephemeral_sessions)
     turn_inputs = TurnInputs(store, runtime.files, access)
     has_login = bool(server.identity_provider.token)
-    parent_kernel.adopt(kernels, notebooks, has_login=has_login)
+    embedded_server_kernel.adopt(kernels, notebooks, has_login=has_login)
     return Services(
         runtime=runtime,
         server_db=server_db,

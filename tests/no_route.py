@@ -19,9 +19,9 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.events import CallFinished, Notice, TurnFinished
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.turn.runtime import Runtime
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1

@@ -209,7 +209,7 @@ LAZY: dict[str, set[str]] = {
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},
-    "agent_kernel/turn/toolset.py": {"agent_kernel"},
+    "agent_kernel/turn/tool_sources.py": {"agent_kernel"},
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
     "agent_kernel/cli/serve.py": {"jupyter_ext"},
@@ -229,7 +229,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/torch/grammar.py": {"xgrammar"},
     "agent_kernel/engines/local/torch/load.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch/sampler.py": {"transformers"},
-    "agent_kernel/engines/local/media/video_frames.py": {"PIL", "av"},
+    "agent_kernel/engines/local/media/video_worker.py": {"PIL", "av"},
     "agent_kernel/core/net/fetch.py": {"httpx"},
     "agent_kernel/core/net/guard.py": {"idna"},
     "agent_kernel/sessions/adapters/selectools.py": {"selectools"},
@@ -237,14 +237,14 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/export/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction/redaction.py": {"regex"},
     "agent_kernel/tools/base/dispatch.py": {"httpx"},
-    "agent_kernel/tools/files/document_reader.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},
+    "agent_kernel/tools/files/document_worker.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},
     "agent_kernel/tools/web/providers.py": {"ddgs"},
-    "agent_kernel/tools/web/article_process.py": {"trafilatura"},
+    "agent_kernel/tools/web/article_worker.py": {"trafilatura"},
     "agent_kernel/tools/base/function_result.py": {"pydantic_core"},
     "agent_kernel/tools/base/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/tools/skills/front_matter.py": {"yaml"},
     "jupyter_ext/api/mcp/endpoint.py": {"mcp", "mcp_types"},
-    "jupyter_ext/api/native/outputs.py": {"agent_kernel"},
+    "jupyter_ext/api/native/turn_outputs.py": {"agent_kernel"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 

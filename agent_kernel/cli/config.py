@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.command import Command, group, json_argument
-from agent_kernel.core.setting import variable
+from agent_kernel.core.setting_declaration import variable
 from agent_kernel.core.settings import SETTINGS, Settings
 from agent_kernel.permissions import AdminPolicy, Policy
 from agent_kernel.permissions.admin_policy import policy_paths
@@ -57,7 +57,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def describe(args: argparse.Namespace) -> int:
-    """Print all settings as a Markdown table, which is that of docs/settings.md."""
+    """Print all settings as a Markdown table; the guide of the settings contains it."""
     defaults = dataclasses.asdict(Settings())
     print("| setting | default | what it does |\n|---|---|---|")
     for name, setting in SETTINGS.items():

@@ -10,10 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import facts
-from agent_kernel.cli.store import as_json, namespace_of, run_with_store
+from agent_kernel.cli.store_access import as_json, namespace_of, run_with_store
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.export.import_export import (
@@ -42,7 +42,7 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, help="write to a file instead of stdout; large media go to files beside it"
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def sessions_export(args: argparse.Namespace) -> int:
@@ -95,7 +95,7 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--id", help="id of the new session (default: a generated one); must not exist")
     parser.add_argument("--format", choices=IMPORTED, help="format of the file (default: detected)")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def sessions_import(args: argparse.Namespace) -> int:

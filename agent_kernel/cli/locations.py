@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, cache_argument, settings_of
 from agent_kernel.cli.output import Column, show, size
-from agent_kernel.cli.store import as_json, every_namespace, run_with_store
+from agent_kernel.cli.store_access import as_json, every_namespace, run_with_store
 from agent_kernel.core.session import NotebookBinding
 from agent_kernel.core.storage_locations import StorageLocation, existing_locations
 
@@ -17,7 +17,7 @@ UNKNOWN = "agent-kernel does not know about exports, copies of notebooks, backup
 
 
 def where_arguments(parser: argparse.ArgumentParser) -> None:
-    cli_store.arguments(parser, namespace="default: all")
+    store_access.arguments(parser, namespace="default: all")
     cache_argument(parser)
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.command import Command, cache_argument, data_argument, group, json_argument, settings_of
-from agent_kernel.cli.store import ask_yes, confirm
+from agent_kernel.cli.store_access import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
 from agent_kernel.engines.local.catalog.pull import PullJob, forget, is_partial, parse_sources
-from agent_kernel.engines.local.catalog.pull_progress import Bar, JsonLines, Lines
-from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.catalog.pull_progress_output import Bar, JsonLines, Lines
+from agent_kernel.engines.local.catalog.pull_stages import megabytes
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
 
 # ---------------------------------------------------------------------------------------------------- list, setup, path

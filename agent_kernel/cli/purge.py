@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import moment, printable, size
-from agent_kernel.cli.store import as_json, confirm, every_namespace, namespace_of, run_with_store
+from agent_kernel.cli.store_access import as_json, confirm, every_namespace, namespace_of, run_with_store
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import NotebookBinding, Session, SessionKey
-from agent_kernel.core.setting import OFF
+from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
@@ -48,7 +48,7 @@ def purge_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--session", metavar="ID", help="the conversation with this id")
     what.add_argument("--all", action="store_true", help="all conversations; models and environments stay")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    cli_store.arguments(parser, namespace="default: AGENT_KERNEL_NAMESPACE, or local; with --all: all")
+    store_access.arguments(parser, namespace="default: AGENT_KERNEL_NAMESPACE, or local; with --all: all")
 
 
 def purge(args: argparse.Namespace) -> int:

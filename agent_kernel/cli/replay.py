@@ -14,7 +14,7 @@ from agent_kernel.cli.command import Command, data_argument, json_argument, sett
 from agent_kernel.cli.export_import import read_document
 from agent_kernel.cli.output import Column, printable, show
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
-from agent_kernel.cli.replaying.recorded import RecordedTurn, parse_turns
+from agent_kernel.cli.replaying.recorded_turn import RecordedTurn, parse_turns
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session_tree import Transcript

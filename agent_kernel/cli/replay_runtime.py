@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
-from agent_kernel.cli.replaying.run import LiveTools, Replay
+from agent_kernel.cli.replaying.turn_replay import LiveTools, Replay
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.protocols import Engine, Sandbox
 from agent_kernel.core.session_tree import Transcript
@@ -15,8 +15,8 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
-from agent_kernel.tools.code.execution_environment import OPEN, SandboxEnvironments
 from agent_kernel.tools.code.python import PythonTools
+from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironments
 from agent_kernel.tools.code.shell import ShellTools
 from agent_kernel.turn.runtime import Runtime
 

@@ -9,11 +9,11 @@ import sys
 import time
 from typing import Any
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, add
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
 from agent_kernel.cli.output import Column, join, moment, printable, show
-from agent_kernel.cli.store import as_json, confirm, namespace_of, run_with_store
+from agent_kernel.cli.store_access import as_json, confirm, namespace_of, run_with_store
 from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE_COMMANDS
 from agent_kernel.core.errors import SessionNotFound
@@ -44,7 +44,7 @@ def session_row(session: Session) -> dict[str, Any]:
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
     parser.add_argument(
         "--limit",
         type=int,
@@ -72,7 +72,7 @@ def show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="a session id from 'agent-kernel sessions list'")
     parser.add_argument("--limit", type=int, help="show only this many newest messages")
     parser.add_argument("--branch", help="branch to show (default: the current one)")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def sessions_show(args: argparse.Namespace) -> int:
@@ -130,7 +130,7 @@ def search_arguments(parser: argparse.ArgumentParser) -> None:
         "--role", choices=("user", "assistant"), default="", help="role of the messages (default: both)"
     )
     parser.add_argument("--since", default="", metavar="TIME", help="only messages of this period, such as 24h or 30d")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def sessions_search(args: argparse.Namespace) -> int:
@@ -161,7 +161,7 @@ def fork_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id")
     parser.add_argument("new", nargs="?", help="id of the copy (default: a generated one)")
     parser.add_argument("--turns", type=int, help="copy only this many committed turns, from the beginning")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def sessions_fork(args: argparse.Namespace) -> int:
@@ -175,7 +175,7 @@ def sessions_fork(args: argparse.Namespace) -> int:
 def delete_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="+")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def sessions_delete(args: argparse.Namespace) -> int:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, group, settings_of
 from agent_kernel.cli.output import Column, moment, show
-from agent_kernel.cli.store import as_json, namespace_of
+from agent_kernel.cli.store_access import as_json, namespace_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill
@@ -19,7 +19,7 @@ from agent_kernel.tools.skills.store import SkillStore
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, help="a folder with a SKILL.md, or a zip file of one")
     parser.add_argument("--version-of", default="", metavar="ID", help="add a new version of this skill")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def skills_add(args: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def skills_list(args: argparse.Namespace) -> int:
 
 def remove_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="a skill id from 'agent-kernel skills list'")
-    cli_store.arguments(parser)
+    store_access.arguments(parser)
 
 
 def skills_remove(args: argparse.Namespace) -> int:
@@ -81,7 +81,7 @@ def _row(skill: Skill) -> dict[str, Any]:
 SKILLS = group(
     "skills",
     "folders with instructions that turns may be given",
-    Command("list", "list installed skills", cli_store.arguments, skills_list),
+    Command("list", "list installed skills", store_access.arguments, skills_list),
     Command("add", "add a folder or a zip file with a SKILL.md", add_arguments, skills_add),
     Command("remove", "remove a skill with all its versions", remove_arguments, skills_remove),
 )

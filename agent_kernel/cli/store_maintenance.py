@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, settings_of
 from agent_kernel.cli.output import Column, facts, moment, show, size
-from agent_kernel.cli.store import as_json, confirm, every_namespace, run_with_store
+from agent_kernel.cli.store_access import as_json, confirm, every_namespace, run_with_store
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import StoreFault
@@ -30,7 +30,7 @@ FAULT = {
 
 
 def care_arguments(parser: argparse.ArgumentParser) -> None:
-    cli_store.arguments(parser, namespace=ALL)
+    store_access.arguments(parser, namespace=ALL)
 
 
 def sessions_verify(args: argparse.Namespace) -> int:

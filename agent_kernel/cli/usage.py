@@ -7,10 +7,10 @@ import json
 import math
 from typing import Any
 
-from agent_kernel.cli import store as cli_store
+from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command
 from agent_kernel.cli.output import Column, show
-from agent_kernel.cli.store import as_json, every_namespace, namespace_of, run_with_store
+from agent_kernel.cli.store_access import as_json, every_namespace, namespace_of, run_with_store
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import Session, SessionKey
@@ -36,7 +36,7 @@ TOOL = {
 
 def usage_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", default="", help="id of one session (default: all without a running turn)")
-    cli_store.arguments(parser, namespace="default: all; of one session: AGENT_KERNEL_NAMESPACE, or local")
+    store_access.arguments(parser, namespace="default: all; of one session: AGENT_KERNEL_NAMESPACE, or local")
 
 
 def sessions_usage(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from agent_kernel.client.file import File
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.result import Call, Result
 from agent_kernel.client.session import Branch, Found, Line, Session
-from agent_kernel.client.skills import Skill
+from agent_kernel.client.skills_client import Skill
 from agent_kernel.client.sync_client import SyncClient
 from agent_kernel.client.turn import Turn
 

@@ -15,13 +15,13 @@ from agent_kernel.client.client_functions import ClientFunctions
 from agent_kernel.client.discovery import ServerAddress, find
 from agent_kernel.client.event_stream import RESUME_S
 from agent_kernel.client.file import File
-from agent_kernel.client.files import FilesClient
+from agent_kernel.client.files_client import FilesClient
 from agent_kernel.client.http import PAUSES_S, TIMEOUT_S, ServerConnection
 from agent_kernel.client.input_file import Given
 from agent_kernel.client.output_schema import shape_of
 from agent_kernel.client.result import Result
-from agent_kernel.client.sessions import SessionsClient
-from agent_kernel.client.skills import SkillsClient
+from agent_kernel.client.sessions_client import SessionsClient
+from agent_kernel.client.skills_client import SkillsClient
 from agent_kernel.client.turn import FollowOptions, StartedTurn, Turn
 from agent_kernel.client.turn_options import TurnOptions, body_of, check_options
 from agent_kernel.core.errors import InvalidRequest, NotFound

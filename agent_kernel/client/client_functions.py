@@ -13,7 +13,7 @@ from typing import Any
 from agent_kernel.client.file import File
 from agent_kernel.client.http import PAUSES_S, ServerConnection, json_of
 from agent_kernel.client.input_file import InputFile
-from agent_kernel.client.upload import MultipartForm
+from agent_kernel.client.multipart_form import MultipartForm
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import CallOffered, CallOutput, Event, EventBody
 from agent_kernel.core.files import ProducedFile

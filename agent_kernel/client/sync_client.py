@@ -16,10 +16,10 @@ from typing import Any
 
 from agent_kernel.client.client import Client
 from agent_kernel.client.file import File
-from agent_kernel.client.files import FilesClient
+from agent_kernel.client.files_client import FilesClient
 from agent_kernel.client.result import Result
-from agent_kernel.client.sessions import SessionsClient
-from agent_kernel.client.skills import SkillsClient
+from agent_kernel.client.sessions_client import SessionsClient
+from agent_kernel.client.skills_client import SkillsClient
 from agent_kernel.client.turn import Turn
 from agent_kernel.core.errors import Conflict
 

@@ -18,7 +18,14 @@ from typing import Any, Literal, get_args
 import platformdirs
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.setting import NumberBound, declared_settings, mapping_parser, parse_engines, setting, variable
+from agent_kernel.core.setting_declaration import (
+    NumberBound,
+    declared_settings,
+    mapping_parser,
+    parse_engines,
+    setting,
+    variable,
+)
 
 Permission = Literal["auto", "ask", "deny"]
 Export = Literal["on", "off", "data_dir"]

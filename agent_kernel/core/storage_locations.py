@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core.session import NotebookBinding, SessionKey
-from agent_kernel.core.setting import OFF
+from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
 
 NOTEBOOK = ".ipynb"

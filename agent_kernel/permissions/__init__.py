@@ -1,8 +1,8 @@
 """The permission gate that every call passes: what may run, who is asked, and what is remembered."""
 
 from agent_kernel.permissions.admin_policy import AdminPolicy
+from agent_kernel.permissions.approval_answer import Answer, Verdict
 from agent_kernel.permissions.approvals import Approvals
-from agent_kernel.permissions.decision import Answer, Verdict
 from agent_kernel.permissions.gate import Gate
 from agent_kernel.permissions.policy import DEFAULTS, Policy, strictest
 

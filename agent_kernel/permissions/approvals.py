@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from agent_kernel.core.approval import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Emit
-from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
-from agent_kernel.permissions.decision import Answer, Verdict, to_verdict
+from agent_kernel.permissions.approval_answer import Answer, Verdict, to_verdict
 from agent_kernel.permissions.memory_grants import MemoryGrants
 
 GONE = {

@@ -18,15 +18,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from agent_kernel.core.approval import ApprovalQuestion, Decision, Grant
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.events import ApprovalRequired, EventBody
 from agent_kernel.core.messages import ToolCall
-from agent_kernel.core.permission_grant import ApprovalQuestion, Decision, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions.admin_policy import NO_ADMIN_POLICY, AdminPolicy
+from agent_kernel.permissions.approval_answer import Answer, Verdict, hash_shown_call
 from agent_kernel.permissions.approvals import Approvals
-from agent_kernel.permissions.decision import Answer, Verdict, hash_shown_call
 from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
 
 log = logging.getLogger(__name__)

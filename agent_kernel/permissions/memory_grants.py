@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
+from agent_kernel.core.approval import ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.session import SessionKey
 

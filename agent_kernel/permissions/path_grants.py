@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from agent_kernel.core.approval import ApprovalQuestion, Grant
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.protocols import ToolContext, ToolSpec
-from agent_kernel.permissions.decision import Answer, hash_shown_call
+from agent_kernel.permissions.approval_answer import Answer, hash_shown_call
 from agent_kernel.permissions.gate import Gate, create_question
 
 KIND = "path"

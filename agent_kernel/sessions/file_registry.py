@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from agent_kernel.core import safe_path, spool
+from agent_kernel.core import file_receiver, safe_path
 from agent_kernel.core.errors import (
     FileGone,
     FileNotFound,
@@ -24,6 +24,7 @@ from agent_kernel.core.errors import (
     StoreError,
     StoreFull,
 )
+from agent_kernel.core.file_receiver import CopyBudget, CopyTimeout, FileReceiver, ReceivedFile
 from agent_kernel.core.files import (
     BODY_OMITTED,
     INLINE_BYTES,
@@ -40,7 +41,6 @@ from agent_kernel.core.files import (
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.spool import CopyBudget, CopyTimeout, FileReceiver, ReceivedFile
 
 log = logging.getLogger(__name__)
 UPLOADS = "uploads"
@@ -150,10 +150,10 @@ class FileRegistry:
     def _read_received(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
         data = produced.data
         if isinstance(data, bytes):
-            return spool.receive_chunks(iter([data]), self._directory, self._output_bytes)
+            return file_receiver.receive_chunks(iter([data]), self._directory, self._output_bytes)
         root = produced.root or data.parent
         source = safe_path.open_file(root, str(data.relative_to(root)))
-        return spool.copy_from_descriptor(source, self._directory, self._output_bytes, budget)
+        return file_receiver.copy_from_descriptor(source, self._directory, self._output_bytes, budget)
 
     def _facts(self, produced: ProducedFile, context: ToolContext) -> File:
         turn, round = context.ordinal, max(0, context.round - 1)

@@ -19,9 +19,9 @@ from itertools import dropwhile
 from typing import Any, Literal
 
 from agent_kernel.core.messages import Message
-from agent_kernel.core.request import History
 from agent_kernel.core.session import Item
 from agent_kernel.core.session_tree import SessionSnapshot
+from agent_kernel.core.turn_request import History
 from agent_kernel.sessions import message_hash
 
 MOST_BRANCHES = 32

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
 from agent_kernel.core.events import (
     AnswerChecked,
@@ -31,9 +30,10 @@ from agent_kernel.core.events import (
 )
 from agent_kernel.core.messages import Media, Message, Part, Usage, tool_result
 from agent_kernel.core.protocols import Engine, EngineRequest, Tool, ToolSpec
-from agent_kernel.core.request import Note, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate, Turn, new_id
+from agent_kernel.core.shielded_await import await_uncancelled
+from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base import tool_source
 from agent_kernel.tools.base.callbacks import CallbackTools
@@ -49,7 +49,7 @@ from agent_kernel.turn.number_check.check import check_turn
 from agent_kernel.turn.observers import Observers
 from agent_kernel.turn.post_turn_tasks import AnsweredTurn, PostTurnTasks
 from agent_kernel.turn.redacted_events import RedactedEvents
-from agent_kernel.turn.toolbox import RoundPosition, Toolbox
+from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_state import ActiveTurn
 from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter

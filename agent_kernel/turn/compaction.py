@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from agent_kernel.core import token_estimate
-from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import Conflict, EngineError
 from agent_kernel.core.messages import Message, Usage, shorten, system, user
 from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.session import Item, SessionKey, Summary
+from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.turn.turn_writer import TurnWriter
 
 MAX_TOKENS = 600

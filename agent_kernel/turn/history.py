@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from agent_kernel.core.errors import InvalidRequest, TurnNotFound
 from agent_kernel.core.messages import Message, user
-from agent_kernel.core.request import PageCell, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey, Summary
+from agent_kernel.core.turn_request import PageCell, TurnRequest
 from agent_kernel.sessions import history_merge, serialization
 from agent_kernel.sessions.history_merge import MergePlan
 from agent_kernel.turn import input_hook

@@ -19,12 +19,12 @@ from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Engine, Sandbox, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.setting import OFF
+from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Permission, Settings
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.worker_environment import interpreter
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.registry import NamedEngines, engine_of
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
@@ -51,7 +51,7 @@ from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.observers import Observer, Observers
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
-from agent_kernel.turn.toolset import ToolDependencies, create_sources
+from agent_kernel.turn.tool_sources import ToolDependencies, create_sources
 from agent_kernel.turn.turn_writer import TurnWriter
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.core.events import CallStarted, Emit, EventBody
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.history import PreparedTurn

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
 
-from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import LeaseLost, SequenceConflict, SessionBusy, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import HEARTBEAT_S, Item, Owner, SessionKey, Turn
+from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.sessions.store.pending_write import PendingWrite

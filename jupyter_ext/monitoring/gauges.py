@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.engines.local.catalog.catalog import catalog
 from agent_kernel.engines.local.system_memory import resident_bytes
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.model_slot import SlottedEngine
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.turn.runtime import Runtime

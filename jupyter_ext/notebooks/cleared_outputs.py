@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
-from jupyter_ext.notebooks.sidecar import Sidecars
+from jupyter_ext.notebooks.sidecar_writer import Sidecars
 
 MAGIC = "%%agent"
 REPLACEMENT = "[The person has cleared this output.]"

@@ -23,9 +23,9 @@ from agent_kernel.core.events import CallOutput, Notice
 from agent_kernel.core.messages import Media, Status, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
-from agent_kernel.notebook.draft.request import OUTCOME
-from agent_kernel.sandbox.worker.output import BoundedOutput
-from jupyter_ext.notebooks.kernel_shell import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
+from agent_kernel.notebook.draft.server_request import OUTCOME
+from agent_kernel.sandbox.worker.bounded_output import BoundedOutput
+from jupyter_ext.notebooks.kernel_shell_client import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
 
 HANDED_OVER_S = 60.0
 """How long a tool call waits for its job; then the call returns and the job goes on by itself."""

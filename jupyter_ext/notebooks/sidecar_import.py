@@ -19,7 +19,7 @@ from agent_kernel.sessions.export.import_export import MAX_BYTES, copy_session
 from agent_kernel.sessions.export.transcript import Transcript, parse
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
-from jupyter_ext.notebooks.sidecar import Sidecars, origin_of
+from jupyter_ext.notebooks.sidecar_writer import Sidecars, origin_of
 
 log = logging.getLogger(__name__)
 SidecarKind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "foreign", "unreadable"]

@@ -11,7 +11,7 @@ from agent_kernel.turn.history import LOST
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.kernels import Kernel
-from jupyter_ext.notebooks.sidecar import Sidecars
+from jupyter_ext.notebooks.sidecar_writer import Sidecars
 from jupyter_ext.push.notifications import WatchTarget, concerns, waiting_message
 from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import Turns

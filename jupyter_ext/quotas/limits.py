@@ -19,7 +19,7 @@ from agent_kernel.core.protocols import Engine
 from agent_kernel.core.settings import Settings
 from jupyter_ext.quotas.fair_queue import FairQueue
 from jupyter_ext.quotas.metered_engine import MeteredEngine
-from jupyter_ext.quotas.token_usage import DAY, HOUR, QuotaAccount, TokenSpending
+from jupyter_ext.quotas.token_spending import DAY, HOUR, QuotaAccount, TokenSpending
 
 MINUTE_S = 60.0
 SOON_S = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.registry import NamedEngines
 from jupyter_ext.notebooks.kernels import Kernels
 from jupyter_ext.turns.turns import Turns

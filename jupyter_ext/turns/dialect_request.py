@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from agent_kernel.core.messages import Message
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 
 AGENT = "agent/"
 """Prefix of a model name that selects the agent with the server's tools."""

@@ -17,9 +17,9 @@ from typing import Any
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, KeyReused, StoreError
 from agent_kernel.core.events import CallOffered, CallStarted, Event, TurnState
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Turn, new_id
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.auth.callers import Caller, subject

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from agent_kernel.core.errors import TurnNotFound
 from agent_kernel.core.messages import Media, Message
-from agent_kernel.core.request import Note, TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions.policy import STRICTNESS, strictest
 from agent_kernel.turn.history import LOST
 

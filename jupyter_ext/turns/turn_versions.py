@@ -17,14 +17,14 @@ import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
-from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import AgentKernelError, Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.messages import Message
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
-from agent_kernel.notebook.kernel.variables import EARLIER
+from agent_kernel.core.shielded_await import await_uncancelled
+from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.notebook.kernel.variable_summary import EARLIER
 from agent_kernel.sessions import message_hash
 
 log = logging.getLogger(__name__)

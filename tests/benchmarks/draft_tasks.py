@@ -20,7 +20,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.notebook.draft import child, fork_safety
-from agent_kernel.notebook.draft.process import DraftProcess
+from agent_kernel.notebook.draft.draft_process import DraftProcess
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from tests.benchmarks.notebook_tasks import Task, tasks

@@ -21,8 +21,8 @@ from typing import Any
 from agent_kernel.core.messages import Media, Status
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
-from agent_kernel.tools.code.execution_environment import format_result
 from agent_kernel.tools.code.python import SANDBOXED
+from agent_kernel.tools.code.sandbox_environment import format_result
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +69,7 @@ class NotebookProcess:
     async def notes(self, prompt: str) -> tuple[str, str]:
         """What the magic would send: the prompt without braces, and the facts about the variables it names."""
         code = (
-            "from agent_kernel.notebook.kernel import variables as _v\n"
+            "from agent_kernel.notebook.kernel import variable_summary as _v\n"
             f"_p = {prompt!r}\n_n = _v.named_in_braces(_p, globals())\n"
             "_t = [n for n in _v.tables_mentioned(_p, globals()) if n not in _n]\n"
             "print(repr((_v.without_braces(_p, _n), '\\n'.join(_v.summary(n, globals()[n]) for n in [*_n, *_t]))))"

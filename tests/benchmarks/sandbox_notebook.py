@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_kernel.core.protocols import RunResult, Sandbox
 from agent_kernel.core.session import SessionKey
-from agent_kernel.notebook.kernel import variables
+from agent_kernel.notebook.kernel import variable_summary
 from tests.benchmarks import drawn
 
 INSTALLED = (
@@ -30,7 +30,7 @@ class SandboxNotebook:
 
     async def prepare(self, setup: str, *, figures: bool) -> None:
         """``figures``: pictures will be checked (costs the import of matplotlib)."""
-        await self._cell(INSTALLED.format(name="variables", source=_source(variables)))
+        await self._cell(INSTALLED.format(name="variables", source=_source(variable_summary)))
         if figures:
             await self._cell(INSTALLED.format(name="drawn", source=_source(drawn)) + "\nsys.modules['drawn'].watch()")
         await self._cell(setup)

@@ -66,7 +66,7 @@ def main() -> None:
 
     task = json.loads(sys.stdin.readline())
     os.environ["MPLBACKEND"] = "Agg"
-    drawn, variables = _module("tests/benchmarks/drawn.py"), _module("agent_kernel/notebook/kernel/variables.py")
+    drawn, variables = _module("tests/benchmarks/drawn.py"), _module("agent_kernel/notebook/kernel/variable_summary.py")
     namespace: dict[str, Any] = {}
     exec(task["setup"], namespace)
     model = Served(ask)

@@ -10,8 +10,8 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Engine, Sandbox
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.code.execution_environment import SandboxEnvironment
 from agent_kernel.tools.code.python import SandboxPython
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
 from agent_kernel.turn.agent import Agent, Note, TurnRequest
 from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
 from tests.benchmarks.sandbox_notebook import SandboxNotebook

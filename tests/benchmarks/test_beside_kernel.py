@@ -15,7 +15,7 @@ import pytest
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 SECONDS = 6.0
 STORY = EngineRequest((user("Tell a very long story about a fox."),), sampling=Sampling(max_tokens=4000))

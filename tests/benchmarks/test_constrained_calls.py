@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, ToolSpec
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from tests.benchmarks.tool_schemas import CASES, Case
 
 EACH = int(os.environ.get("AGENT_KERNEL_BENCH_CALLS", "25"))

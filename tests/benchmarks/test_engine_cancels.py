@@ -15,7 +15,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.decoding.prefix_cache import CHAINS
 from agent_kernel.engines.local.system_memory import resident_bytes
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 pytestmark = [pytest.mark.model("tiny"), pytest.mark.slow, pytest.mark.timeout(1800)]
 REQUESTS = int(os.environ.get("AGENT_KERNEL_BENCH_REQUESTS", "1000"))

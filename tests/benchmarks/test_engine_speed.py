@@ -21,7 +21,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.openvino.backend import OpenVino
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(1800)]
 CACHE = Settings.from_env().cache_dir

@@ -10,7 +10,7 @@ import pytest
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
 PYTHON = ToolSpec("python", "", {}, kind="python.sandbox")

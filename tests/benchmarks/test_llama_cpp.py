@@ -22,7 +22,7 @@ from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
 PEER = Path(__file__).with_name("llama_peer.py")

@@ -23,7 +23,7 @@ from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.installed_model import protocol as tool_protocol
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from tests.benchmarks.notebook_tasks import KINDS, Found, Task, numbers, record, report, table, tasks, wrong

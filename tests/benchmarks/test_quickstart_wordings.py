@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from tests.benchmarks.notebook_tasks import leaked
 from tests.benchmarks.quickstart import called, in_order, table, tried, wordings
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from tests.benchmarks.notebook_tasks import record, report, table, tasks
 from tests.benchmarks.peer_runs import MAX_STEPS, outcomes
 from tests.benchmarks.test_notebook_tasks import MODEL

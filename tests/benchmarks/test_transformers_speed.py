@@ -27,7 +27,7 @@ from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextC
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 TURNS, RUNS, TOKENS = 20, 3, 64

@@ -7,7 +7,7 @@ import pytest
 
 from agent_kernel import InputFile
 from agent_kernel.client.input_file import MAX_URL_BYTES, input_file
-from agent_kernel.client.upload import MultipartForm
+from agent_kernel.client.multipart_form import MultipartForm
 from agent_kernel.core.errors import FileTooLarge, InvalidRequest
 
 

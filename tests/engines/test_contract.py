@@ -22,7 +22,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine

@@ -15,7 +15,7 @@ import pytest
 
 from agent_kernel.core.api_tokens import SCOPES, ApiTokenStore
 from jupyter_ext.api.routes import PREFIX, RULES, name_of, routes
-from jupyter_ext.auth.token_scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
+from jupyter_ext.auth.route_scopes import ALL, ANY, ROUTE_SCOPES, scopes_of
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
 
 CALLERS = (

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from agent_kernel.core.messages import Media, Text, ToolCall
-from agent_kernel.core.request import TurnRequest
-from jupyter_ext.api.native.client_messages import MAX_MESSAGES, MAX_TEXT
+from agent_kernel.core.turn_request import TurnRequest
+from jupyter_ext.api.native.request_messages import MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.api.native.request_schemas import TurnBody
 from tests.server import AgentServer, Json, followed
 

@@ -19,7 +19,7 @@ from jupyter_ext.api.openapi.document import document, verbs
 from jupyter_ext.api.openapi.examples import FILE
 from jupyter_ext.api.openapi.handler import OpenApiHandler
 from jupyter_ext.api.openapi.html_page import STYLE, page
-from jupyter_ext.api.openapi.schemas import PUBLISHED, PUBLISHED_OF_MODULE
+from jupyter_ext.api.openapi.json_schemas import PUBLISHED, PUBLISHED_OF_MODULE
 from jupyter_ext.api.routes import PREFIX, routes
 from tests.jupyter_ext import record_panel_types
 

@@ -19,9 +19,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.core.approval import Grant
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.core.permission_grant import Grant
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.session import SessionUpdate
 from agent_kernel.permissions import Answer, Approvals, Gate

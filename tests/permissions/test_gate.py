@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.core.approval import ApprovalQuestion, Grant
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound, StoreFull
 from agent_kernel.core.events import ApprovalRequired, EventBody
 from agent_kernel.core.messages import ToolCall
-from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions import AdminPolicy, Answer, Approvals, Gate, strictest
 from agent_kernel.permissions.admin_policy import AdminFile

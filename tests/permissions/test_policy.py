@@ -8,8 +8,8 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, admin_policy, strictest
 from agent_kernel.permissions.admin_policy import policy_paths
 from agent_kernel.permissions.policy import STRICTNESS

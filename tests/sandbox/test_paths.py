@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sandbox.host import denied_path, profile
+from agent_kernel.sandbox.host import denied_path, sandbox_profiles
 from agent_kernel.sandbox.host.denied_path import find_denied_path
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
@@ -121,11 +121,11 @@ def test_the_developers_tools_are_shown_without_what_is_secret_beside_them(monke
         seen = {"PATH": f"{home}/.cargo/bin:{home}/env/bin:{home}/.ssh:relative:{home}", "VIRTUAL_ENV": f"{home}/env"}
         (home / "env" / "bin").mkdir()
         hidden = [f"{home}/.ssh"]
-        found = profile.readable(SandboxPolicy(profile="developer"), hidden, seen)
+        found = sandbox_profiles.readable(SandboxPolicy(profile="developer"), hidden, seen)
         ours = {path for path in found if path.startswith(text)}
         assert ours == {f"{home}/.cargo/bin", f"{home}/.nvm/nvm.sh", f"{home}/env"}
-        assert profile.readable(SandboxPolicy(), hidden, seen) == []
-        assert profile.variables(SandboxPolicy(profile="developer"), seen)["VIRTUAL_ENV"] == f"{home}/env"
+        assert sandbox_profiles.readable(SandboxPolicy(), hidden, seen) == []
+        assert sandbox_profiles.variables(SandboxPolicy(profile="developer"), seen)["VIRTUAL_ENV"] == f"{home}/env"
 
 
 @pytest.mark.parametrize(

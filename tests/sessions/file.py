@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import Owner
-from agent_kernel.sessions.store import schema
+from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.talk import Talk
 
@@ -85,7 +85,7 @@ NEXT = "ALTER TABLE sessions ADD COLUMN note TEXT NOT NULL DEFAULT 'none';\nCREA
 
 def migrate(path: Path, *more: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        schema.migrate(connection, path, [*schema.migration_scripts(), *more])
+        schema_migration.migrate(connection, path, [*schema_migration.migration_scripts(), *more])
 
 
 async def made(path: Path) -> None:

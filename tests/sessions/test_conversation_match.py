@@ -8,7 +8,7 @@ from agent_kernel.core.messages import Media, Message, ToolCall, assistant, syst
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.sessions import conversation_match
-from agent_kernel.sessions.tables import prefix_index
+from agent_kernel.sessions.tables import conversation_openings
 from tests.sessions.talk import Clock, calls, result
 
 u1, a1, u2, a2, u3 = user("u1"), assistant("a1"), user("u2"), assistant("a2"), user("u3")
@@ -64,7 +64,7 @@ async def test_the_longest_beginning_wins(store: SessionStore) -> None:
 async def test_of_sessions_that_began_alike_the_one_used_last_is_found(
     store: SessionStore, clock: Clock, alike: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefix_index, "_NEWEST", 10)  # of the others each is looked up
+    monkeypatch.setattr(conversation_openings, "_NEWEST", 10)  # of the others each is looked up
     for number in range(alike):
         await stored(store, f"s{number}", [u1, a1])
     clock.now += 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import FileGone, FileNotFound, FileNotProduced, FileTooLarge, StoreFull
+from agent_kernel.core.file_receiver import STALE_S, FileReceiver, ReceivedFile
 from agent_kernel.core.files import (
     INLINE_BYTES,
     ProducedFile,
@@ -25,7 +26,6 @@ from agent_kernel.core.files import (
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.spool import STALE_S, FileReceiver, ReceivedFile
 from agent_kernel.sessions.file_registry import FileRegistry, make_id
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore

@@ -13,7 +13,7 @@ import pytest
 from agent_kernel.core.errors import StoreCorrupt
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import Turn
-from agent_kernel.sessions.store import schema
+from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import NEXT, ROOT, made, migrate, rows
 from tests.sessions.talk import KEY
@@ -93,7 +93,10 @@ async def test_an_older_release_refuses_a_newer_file_and_changes_nothing(older: 
     before = digest(path)
     told, _ = start(older, path, "read").communicate(timeout=60)
     assert told.startswith("StoreCorrupt")
-    assert f"written by a newer agent-kernel (format {len(schema.migration_scripts())}, this one knows 1)" in told
+    assert (
+        f"written by a newer agent-kernel (format {len(schema_migration.migration_scripts())}, this one knows 1)"
+        in told
+    )
     assert "Nothing was changed." in told
     assert digest(path) == before
     assert [file.name for file in path.parent.iterdir() if ".bak" in file.name] == []

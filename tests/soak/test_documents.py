@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
-from agent_kernel.core.spool import FileReceiver
+from agent_kernel.core.file_receiver import FileReceiver
 from agent_kernel.tools.files.document_text import Documents
 from jupyter_ext.api.http.upload import Upload
 from tests.jupyter_ext.api.http.test_upload import TYPE, form, part

@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.core.events import EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from tests.turns import KEY
 

@@ -10,8 +10,8 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox

@@ -11,8 +11,8 @@ import pytest
 
 from agent_kernel.core.errors import Conflict
 from agent_kernel.core.events import ContextBuilt, EventBody, Notice
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Owner
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent

@@ -12,8 +12,8 @@ import pytest
 
 from agent_kernel import SessionObserver
 from agent_kernel.core.errors import Conflict, InvalidRequest
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.export.jsonl_log import read
 from agent_kernel.turn.runtime import Runtime

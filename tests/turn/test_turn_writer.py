@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import SessionBusy, StoreFull
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage, assistant, user
 from agent_kernel.core.session import Owner, Turn
+from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY

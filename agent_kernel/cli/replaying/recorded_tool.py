@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.cli.replaying.recorded import RecordedTurn, same_call
+from agent_kernel.cli.replaying.recorded_turn import RecordedTurn, same_call
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.code.python import SANDBOXED

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agent_kernel.cli.replaying.recorded import RecordedTurn, same_call
+from agent_kernel.cli.replaying.recorded_turn import RecordedTurn, same_call
 from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.turn.number_check.check import CheckedNumber, NumberSource, check, check_turn, claims
 

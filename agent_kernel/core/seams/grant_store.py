@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent_kernel.core.permission_grant import ApprovalQuestion, Grant
+from agent_kernel.core.approval import ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey
 
 

@@ -224,7 +224,7 @@ class SearchIndexing(Protocol):
 class SearchOperations(SearchIndexing, Protocol):
     async def search(self, namespace: str, query: SessionQuery) -> list[SearchHit]:
         """Sessions in which any of the words occurs in what a person or a model said, best first; of equal ones the one
-        that changed last. What ``sessions/search.py`` says holds. Raises InvalidRequest."""
+        that changed last. What ``sessions/search/text_matching.py`` says holds. Raises InvalidRequest."""
 
 
 class OpeningIndex(Protocol):

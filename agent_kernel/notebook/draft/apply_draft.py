@@ -17,7 +17,7 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.kernel.variables import ONE_LETTER_WORDS
+from agent_kernel.notebook.kernel.variable_summary import ONE_LETTER_WORDS
 
 QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
 FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "

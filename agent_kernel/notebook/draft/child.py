@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from agent_kernel.core.wire.framing import FrameError, parse_object
+from agent_kernel.notebook.draft import draft_supervisor as draft_keeper
 from agent_kernel.notebook.draft import fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
-from agent_kernel.notebook.draft import keeper as draft_keeper
-from agent_kernel.notebook.draft.keeper import ChildEnds, close
+from agent_kernel.notebook.draft.draft_supervisor import ChildEnds, close
 from agent_kernel.notebook.kernel.changed_names import StrongMark
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 

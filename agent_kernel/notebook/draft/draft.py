@@ -19,7 +19,7 @@ from typing import Any
 from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
-from agent_kernel.notebook.draft.process import DraftEnded, DraftProcess
+from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
 from agent_kernel.notebook.kernel.capture import Listener, Show
 from agent_kernel.notebook.kernel.changed_names import NameChanges, names_in, to_plain_python
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible

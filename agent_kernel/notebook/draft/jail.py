@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_kernel.sandbox.jail import credentials, landlock, rlimits, seccomp, visible_paths
+from agent_kernel.sandbox.jail import landlock, privileges, rlimits, seccomp, visible_paths
 from agent_kernel.sandbox.jail.syscalls import check_result, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"
@@ -73,9 +73,9 @@ def confine(directory: str) -> str:
     shared = _own_shared_memory()
     readable, listed = _view(directory if shared else "")
     _limit()
-    credentials.no_new_privileges()
+    privileges.no_new_privileges()
     held = landlock.restrict([*readable, directory], [directory, *visible_paths.DEVICES, *shared], listed=listed)
-    credentials.drop_capabilities()  # an ordinary user has every capability inside a new user namespace
+    privileges.drop_capabilities()  # an ordinary user has every capability inside a new user namespace
     refused = seccomp.rules(isolated=False, pid=os.getpid(), counted=False, scoped=landlock.scopes_signals())
     return f"Landlock {held}; {seccomp.install(refused, '')}"
 
@@ -107,7 +107,7 @@ def _own_shared_memory() -> list[str]:
 def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
     """Ask the system to send ``by`` to this process when ``parent`` ends; if it has ended already, this process ends
     now. Raises OSError."""
-    credentials.die_with_parent(by, parent)
+    privileges.die_with_parent(by, parent)
 
 
 def readable_paths() -> list[str]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from agent_kernel.notebook.kernel.variables import (
+from agent_kernel.notebook.kernel.variable_summary import (
     cut,
     facts,
     is_frame,

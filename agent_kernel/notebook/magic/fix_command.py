@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.changed_names import UNREADABLE, to_plain_python
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.kernel.variables import summary
+from agent_kernel.notebook.kernel.variable_summary import summary
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 
 CHARS = 6_000

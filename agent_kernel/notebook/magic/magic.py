@@ -26,7 +26,7 @@ from agent_kernel.notebook.magic.context_preview import ContextPreview
 from agent_kernel.notebook.magic.conversation_commands import Say
 from agent_kernel.notebook.magic.fix_command import SAME, is_same_code
 from agent_kernel.notebook.magic.freeze_command import FreezeCommand
-from agent_kernel.notebook.magic.model_pull import ModelDownload, missing_model
+from agent_kernel.notebook.magic.missing_model_download import ModelDownload, missing_model
 from agent_kernel.notebook.magic.python_commands import PythonCommands
 from agent_kernel.notebook.magic.turn_commands import KernelContext, TurnCommands
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
@@ -34,7 +34,7 @@ from agent_kernel.notebook.turn.answer_format import FORMS, extract_code
 from agent_kernel.notebook.turn.background_turns import BackgroundTurns, CellPublisher
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
 from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
-from agent_kernel.notebook.turn.client_tools import ClientTools
+from agent_kernel.notebook.turn.client_tool_registry import ClientTools
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import run_request
 from agent_kernel.notebook.turn.request_builder import Note, RequestBuilder, session_id

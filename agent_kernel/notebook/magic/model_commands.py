@@ -9,7 +9,7 @@ from agent_kernel.notebook.display.render import line_bundle, place, table_bundl
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.magic.model_pull import MB, ModelDownload
+from agent_kernel.notebook.magic.missing_model_download import MB, ModelDownload
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 HELP = {

@@ -14,7 +14,7 @@ from agent_kernel.notebook.display.screen import screen_for
 from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel import variable_transfer
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.kernel.variables import summary
+from agent_kernel.notebook.kernel.variable_summary import summary
 from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.execution_target import CHOICES, ExecutionTarget

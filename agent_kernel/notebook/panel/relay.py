@@ -15,7 +15,7 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, QuotaExceeded
 from agent_kernel.notebook.panel.session_poll import Say, SessionPoll
 from agent_kernel.notebook.server_client import NO_SERVER, ServerClient
-from agent_kernel.notebook.turn_events import TurnEvents
+from agent_kernel.notebook.turn_event_reader import TurnEvents
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")

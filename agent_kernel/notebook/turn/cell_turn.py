@@ -38,8 +38,8 @@ from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
 from agent_kernel.notebook.turn.client_calls import ClientCalls
-from agent_kernel.notebook.turn.client_tools import ClientTools
-from agent_kernel.notebook.turn.event_stream import FollowedStream
+from agent_kernel.notebook.turn.client_tool_registry import ClientTools
+from agent_kernel.notebook.turn.event_reader_thread import FollowedStream
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 from agent_kernel.notebook.turn.session_permissions import Consent
 

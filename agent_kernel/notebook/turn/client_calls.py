@@ -17,7 +17,7 @@ from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.call_claim import Claim
-from agent_kernel.notebook.turn.client_tools import ClientTool, ClientTools
+from agent_kernel.notebook.turn.client_tool_registry import ClientTool, ClientTools
 
 Bundle: TypeAlias = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.draft.draft import Drafts
-from agent_kernel.notebook.draft.request import OUTCOME, read_request
+from agent_kernel.notebook.draft.server_request import OUTCOME, read_request
 
 CHOICES = ("live", "draft", "sandbox")
 VARIABLE = "AGENT_KERNEL_PYTHON_IN"

@@ -10,8 +10,7 @@ from agent_kernel.notebook.draft.draft import Drafts
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.kernel.variable_transfer import CopiedVariables, copy_variables
-from agent_kernel.notebook.kernel.variables import (
+from agent_kernel.notebook.kernel.variable_summary import (
     EARLIER,
     data_mentioned,
     named_in_braces,
@@ -19,13 +18,14 @@ from agent_kernel.notebook.kernel.variables import (
     tables_mentioned,
     without_braces,
 )
+from agent_kernel.notebook.kernel.variable_transfer import CopiedVariables, copy_variables
 from agent_kernel.notebook.turn.answer_format import FORMS
 from agent_kernel.notebook.turn.cell_options import CellOptions
-from agent_kernel.notebook.turn.client_tools import ClientTools
+from agent_kernel.notebook.turn.client_tool_registry import ClientTools
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import ExecutionTarget
+from agent_kernel.notebook.turn.file_previews import describe_files
 from agent_kernel.notebook.turn.image_arguments import read_images
-from agent_kernel.notebook.turn.named_files import describe_files
 from agent_kernel.notebook.turn.run_all_detector import RunAllDetector
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answerable_kinds
 from agent_kernel.notebook.turn.user_functions import UserFunctions

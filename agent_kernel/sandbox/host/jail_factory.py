@@ -19,14 +19,14 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, SandboxUnavailable
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Work
-from agent_kernel.sandbox.host import profile
+from agent_kernel.sandbox.host import sandbox_profiles
 from agent_kernel.sandbox.host.cgroup import Cgroups
 from agent_kernel.sandbox.host.jail_resources import JailResources
 from agent_kernel.sandbox.host.policy import LAYERS, OFF, REQUIRED, SandboxPolicy
 from agent_kernel.sandbox.host.process import JailedProcess, unavailable
 from agent_kernel.sandbox.host.proxy import ProxyPolicy
 from agent_kernel.sandbox.host.run import StopReason
-from agent_kernel.sandbox.jail import credentials, visible_paths
+from agent_kernel.sandbox.jail import privileges, visible_paths
 from agent_kernel.sandbox.jail.jail import IsolationPlan, JailSpec, missing_platform
 
 SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').read()"
@@ -149,7 +149,7 @@ class JailFactory:
     def _spec(self, plan: IsolationPlan, cell: JailRequest) -> JailSpec:
         hidden = [*self._hidden, *visible_paths.hidden_by_default()]
         if self._tools is None:  # once, because it examines dozens of directories
-            self._tools = profile.readable(self.policy, hidden)
+            self._tools = sandbox_profiles.readable(self.policy, hidden)
         return JailSpec(
             plan=plan,
             workdir=str(cell.workdir),
@@ -208,7 +208,7 @@ class JailFactory:
                 # lets each session's user reach its own directory without listing the others
                 self._work_root.chmod(0o711)
             process = await self._start(self.interpreter)
-            await self._enter(process, plan, JailRequest(workdir, credentials.FIRST_UID), self.interpreter)
+            await self._enter(process, plan, JailRequest(workdir, privileges.FIRST_UID), self.interpreter)
             layers = process.layers
             result = await process.run(Work(SELF_CHECK, timeout_s=30.0), stop=stop)
             return ("" if result.value == "'1'" else f"a first run failed: {result.error}"), layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent_kernel.sandbox.host import profile
+from agent_kernel.sandbox.host import sandbox_profiles
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 
 _START = """
@@ -31,5 +31,5 @@ def environment(interpreter: Path, policy: SandboxPolicy = DEFAULT) -> dict[str,
     """Return the complete environment of jailed code. Starts from nothing, so no secret of the server is inherited."""
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
     # HOME tells the interpreter where the user's own packages are; the worker's HOME is its work directory instead.
-    start = {"PATH": profile.path(policy, interpreter), "HOME": str(Path.home())}
-    return start | kept | profile.variables(policy)
+    start = {"PATH": sandbox_profiles.path(policy, interpreter), "HOME": str(Path.home())}
+    return start | kept | sandbox_profiles.variables(policy)

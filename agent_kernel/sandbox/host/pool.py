@@ -27,7 +27,7 @@ from agent_kernel.sandbox.host.orphan_workdirs import OrphanWorkdir
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.process import JailedProcess
 from agent_kernel.sandbox.host.run import SandboxRun, StopReason
-from agent_kernel.sandbox.jail import credentials, visible_paths
+from agent_kernel.sandbox.jail import privileges, visible_paths
 from agent_kernel.sandbox.jail.jail import IsolationPlan
 from agent_kernel.sandbox.worker import variable_transfer
 
@@ -219,7 +219,7 @@ class LinuxSandbox:
             raise SandboxUnavailable("The sandbox is closed.")
         place = self._places.get(session)
         if place is None:
-            place = self._places[session] = SessionSlot(self.workdir(session), credentials.uid_of(_digest(session)))
+            place = self._places[session] = SessionSlot(self.workdir(session), privileges.uid_of(_digest(session)))
             if self._mark(place.workdir).exists():
                 place.lost = RESTARTED.format(why=EARLIER_LIFE)
         async with place.lock, self._running:

@@ -42,7 +42,7 @@ from agent_kernel.sandbox.host.protocol import (
 from agent_kernel.sandbox.host.run import SandboxRun, StopReason
 from agent_kernel.sandbox.jail.jail import JailSpec
 from agent_kernel.sandbox.worker import variable_transfer
-from agent_kernel.sandbox.worker.output import BoundedOutput, Pipe
+from agent_kernel.sandbox.worker.bounded_output import BoundedOutput, Pipe
 
 ENTER_S = 60.0
 """Time limit for starting and jailing a process, generous for busy machines."""

@@ -19,7 +19,7 @@ from agent_kernel.sandbox.host.protocol import (
     VariableAnnounced,
     VariableList,
 )
-from agent_kernel.sandbox.worker.output import BoundedOutput
+from agent_kernel.sandbox.worker.bounded_output import BoundedOutput
 
 StopReason: TypeAlias = Literal["interrupted", "output", "disk", "timeout"]
 MAX_ERROR = 50_000

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.sandbox.jail import (
-    credentials,
     idmapped_mounts,
     landlock,
+    loopback,
     mounts,
     namespaces,
-    network,
+    privileges,
     seccomp,
     visible_paths,
 )
@@ -133,9 +133,9 @@ class Jail:
         )
         self._note("namespaces", True, namespaces.enter(as_user=spec.plan.namespaces == "user"))
         if spec.network != "none":
-            network.loopback_up()
+            loopback.loopback_up()
         if spec.network == "full":
-            self.listener = network.listener()
+            self.listener = loopback.listener()
         # The listener was made in the new network namespace, so the server's proxy can serve it from outside.
         self.tree = self._build(read, write, owners)
         self.readable += [*spec.tools, *read.values()]
@@ -215,13 +215,13 @@ class Jail:
         # RLIMIT_NPROC counts all tasks of a user. A session's own user has no others.
         others = 0 if spec.plan.drop else limits.tasks_of(os.getuid())
         if spec.plan.drop:
-            self._try("uid", lambda: credentials.switch_user(spec.uid))
+            self._try("uid", lambda: privileges.switch_user(spec.uid))
         elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
         # After `switch_user`, which clears the parent-death signal. In a namespace, process 1 takes this one with it.
         if not self.isolated:
-            credentials.die_with_parent(signal.SIGKILL, parent)
+            privileges.die_with_parent(signal.SIGKILL, parent)
         if not self.open:
             self._lock()
         self._count()
@@ -243,9 +243,9 @@ class Jail:
             scoped=landlock.scopes_signals(),
         )
         tcp = self.network not in ("", "none")
-        self._try("no_new_privs", credentials.no_new_privileges)
+        self._try("no_new_privs", privileges.no_new_privileges)
         self._try("landlock", lambda: landlock.restrict(readable, writable, tcp=tcp))
-        self._try("capabilities", credentials.drop_capabilities)
+        self._try("capabilities", privileges.drop_capabilities)
         self._try("seccomp", lambda: seccomp.install(wanted, self.network))
 
     def _count(self) -> None:

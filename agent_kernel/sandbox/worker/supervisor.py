@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from agent_kernel.sandbox.jail import credentials, mounts, network
+from agent_kernel.sandbox.jail import loopback, mounts, privileges
 from agent_kernel.sandbox.jail.jail import Jail, JailSpec
 from agent_kernel.sandbox.jail.resource_usage import check_usage, measure_usage
 from agent_kernel.sandbox.worker import worker
@@ -47,7 +47,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
         return
     os.umask(0o022)
     _easy_to_kill()
-    credentials.adopt_orphans()
+    privileges.adopt_orphans()
     jail = Jail(JailSpec.from_json(request))
     try:
         jail.prepare()
@@ -73,7 +73,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
 def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
     """Run process 1 of the namespace: starts the worker, forwards interrupts, reaps orphans, and ends when the
     worker ends."""
-    credentials.die_with_parent(signal.SIGKILL)
+    privileges.die_with_parent(signal.SIGKILL)
     _default_signals()
     try:
         jail.isolate()
@@ -139,7 +139,7 @@ def _packages(workdir: str) -> None:
     """Configure pip for the proxy, and for a target directory that this session's code can import from."""
     place = os.path.join(workdir, ".packages")
     os.makedirs(place, exist_ok=True)
-    os.environ.update(network.variables(), PIP_TARGET=place, PYTHONPATH=place)
+    os.environ.update(loopback.variables(), PIP_TARGET=place, PYTHONPATH=place)
     sys.path.append(place)
 
 

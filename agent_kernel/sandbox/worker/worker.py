@@ -25,7 +25,7 @@ from agent_kernel.sandbox.worker.channel import WorkerChannel
 from agent_kernel.sandbox.worker.figures import BACKEND, Figures
 from agent_kernel.sandbox.worker.import_hooks import AfterImport
 from agent_kernel.sandbox.worker.installed_packages import packages
-from agent_kernel.sandbox.worker.script import Script
+from agent_kernel.sandbox.worker.shell_script import Script
 from agent_kernel.sandbox.worker.streams import Streams
 
 READY_MADE = {

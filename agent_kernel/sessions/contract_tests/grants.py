@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from agent_kernel.core.approval import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound
 from agent_kernel.core.messages import user
-from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey

@@ -10,16 +10,16 @@ import pytest
 
 from agent_kernel.core.session import Owner
 from agent_kernel.sessions.contract_tests.bindings import *  # noqa: F403
+from agent_kernel.sessions.contract_tests.branch_end import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.branches import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.call_pairs import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.dsl import Clock
+from agent_kernel.sessions.contract_tests.external_programs import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.history import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.insertion import *  # noqa: F403
-from agent_kernel.sessions.contract_tests.programs import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.search import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.sessions import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.summaries import *  # noqa: F403
-from agent_kernel.sessions.contract_tests.tail import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.turns import *  # noqa: F403
 
 pytestmark = pytest.mark.asyncio

@@ -19,7 +19,7 @@ from agent_kernel.core.session import Session, SessionKey, new_id
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl, transcript
 from agent_kernel.sessions.export.consistent_read import read_snapshot
-from agent_kernel.sessions.export.formats import chat, markdown, mistralrs, notebook
+from agent_kernel.sessions.export.formats import markdown, mistralrs, notebook, openai_chat
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.export.formats.message_reader import is_tagged
 from agent_kernel.sessions.export.import_sanitizer import sanitize, with_new_turn_ids
@@ -190,7 +190,7 @@ def _detect_and_parse(document: bytes) -> tuple[Transcript, str]:
         fields.refuse("this is not a session: it has neither agent_kernel nor messages")
     if isinstance(fields.value, dict) and (_has_lists(fields.value) or is_tagged(_first(fields.value["messages"]))):
         return mistralrs.read(fields, "import"), "mistralrs"
-    return chat.read(fields, "import"), "openai"
+    return openai_chat.read(fields, "import"), "openai"
 
 
 def _has_lists(document: Mapping[str, object]) -> bool:
@@ -233,7 +233,7 @@ def _write_own(found: Transcript, branch: str | None, left_out: dict[str, int]) 
 
 
 def _write_chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return Exported(chat.write(found, branch, left_out), left_out=_count_files(found, left_out))
+    return Exported(openai_chat.write(found, branch, left_out), left_out=_count_files(found, left_out))
 
 
 def _write_mistralrs(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:

@@ -22,7 +22,7 @@ from typing import Any
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript, transcript_reader
-from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats import mistralrs_files
 from agent_kernel.sessions.export.formats.bare_messages import message_to_json
 from agent_kernel.sessions.export.formats.json_reader import Fields, loads
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, medium
@@ -71,7 +71,7 @@ def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
         # Its media are named by hash: their bytes have lines of their own.
         yield {"type": "item", **body, "message": message_to_json(item.message)}
     for file in whole.files:
-        yield {"type": "file", "file": kept_files.write(file, whole.blobs.get(file.hash))}
+        yield {"type": "file", "file": mistralrs_files.write(file, whole.blobs.get(file.hash))}
     yield from ({"type": "summary", **body} for body in facts["summaries"])
 
 

@@ -27,7 +27,7 @@ from agent_kernel.core.messages import (
     tool_result,
 )
 from agent_kernel.core.session import Item
-from agent_kernel.sessions.export.formats.chat import data_url
+from agent_kernel.sessions.export.formats.openai_chat import data_url
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "responses"

@@ -21,10 +21,10 @@ from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript_reader
-from agent_kernel.sessions.export.formats import kept_files
+from agent_kernel.sessions.export.formats import mistralrs_files
 from agent_kernel.sessions.export.formats.bare_messages import message_to_json
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES
-from agent_kernel.sessions.export.formats.videos import PNG
+from agent_kernel.sessions.export.formats.mistralrs_videos import PNG
 from agent_kernel.sessions.serialization import dumps, fields_to_json
 
 __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "export", "facts", "parse"]
@@ -67,7 +67,7 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
         "messages": [_message_to_json(item.message) for item in transcript.items],
         "images": list(_images(transcript.items, small)),
         "videos": [],
-        "files": [kept_files.write(file, small.get(file.hash)) for file in transcript.files],
+        "files": [mistralrs_files.write(file, small.get(file.hash)) for file in transcript.files],
     }
     text = _layout(document, levels=3) + "\n"
     return Exported(text.encode(), {digest: data for digest, data in known.items() if digest not in small})

@@ -11,7 +11,7 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, check_id
 from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
-from agent_kernel.sessions.export.formats import kept_files, mistralrs
+from agent_kernel.sessions.export.formats import mistralrs, mistralrs_files
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, Fields, loads
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, decode_base64
 from agent_kernel.sessions.export.validation import TranscriptValidator
@@ -78,7 +78,7 @@ def build_transcript(
     items = tuple(_item(fact, message) for fact, message in zip(facts, messages, strict=True))
     if format == 1:
         turns = _compute_since(turns, items)
-    kept = list(kept_files.read(files))
+    kept = list(mistralrs_files.read(files))
     transcript = Transcript(session, turns, items, branches, summaries, tree, tuple(file for file, _ in kept))
     named = transcript.media.keys() | {file.hash for file, _ in kept}
     blobs = {**blobs, **{file.hash: data for file, data in kept if data is not None}}

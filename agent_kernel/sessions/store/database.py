@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agent_kernel.core.cancellation import await_uncancelled
 from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
+from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
-from agent_kernel.sessions.store import schema
+from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.disk_reserve import DiskReserve
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.tables import blobs
@@ -213,7 +213,7 @@ class Database:
                 connection.execute(begin)
                 if begin == WRITE and self.path is not None:
                     # Another process may have migrated the file since this one opened it.
-                    schema.check_version(self._version, connection, self.path)
+                    schema_migration.check_version(self._version, connection, self.path)
                 result = work(connection)
                 if self._before_commit is not None and begin == WRITE:
                     self._before_commit(connection)
@@ -267,8 +267,8 @@ class Database:
         try:
             if self.path is not None:
                 _configure(connection, shared=shared_disk.is_shared_disk(self.path), durable=self._durable)
-            steps = schema.migration_scripts() if self._steps is None else self._steps
-            schema.migrate(connection, self.path, steps)
+            steps = schema_migration.migration_scripts() if self._steps is None else self._steps
+            schema_migration.migrate(connection, self.path, steps)
             self._version = len(steps)
             if self._prepare is not None:
                 self._prepare(connection)

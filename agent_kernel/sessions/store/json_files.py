@@ -22,7 +22,7 @@ from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import atomic_file
 from agent_kernel.sessions.blob_files import BlobFiles
-from agent_kernel.sessions.store import json_document, schema
+from agent_kernel.sessions.store import json_document, schema_migration
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
@@ -78,7 +78,7 @@ class _DocumentFolder:
         self.documents = directory / "sessions"
         self._lock = filelock.FileLock(directory / "lock", timeout=0, thread_local=False)
         self._lock_file = MovedStoreCheck(directory / "lock", str(directory))
-        self._scripts = schema.migration_scripts()
+        self._scripts = schema_migration.migration_scripts()
         self._unreadable: set[Path] = set()
         self._unsaved: set[tuple[str, str]] = set()
         self._tables: dict[str, list[str]] = {}
@@ -95,9 +95,9 @@ class _DocumentFolder:
         # Documents of an old version go into tables of that version; the following migrations then change their rows
         # together with the tables. Hence the order by version.
         for version, path, body in documents:
-            schema.migrate(db, None, self._scripts[:version])
+            schema_migration.migrate(db, None, self._scripts[:version])
             self._load_document(db, path, body)
-        schema.migrate(db, None, self._scripts)
+        schema_migration.migrate(db, None, self._scripts)
         self._load_bindings(db)
         self._tables = json_document.document_tables(db)
         _create_triggers(db, self._tables)

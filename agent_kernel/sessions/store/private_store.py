@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
+from agent_kernel.core.approval import ApprovalQuestion
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.permission_grant import ApprovalQuestion
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import OpeningMatch, Session, SessionKey, Turn, new_id

@@ -33,15 +33,15 @@ from agent_kernel.sessions import serialization
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.store import lease_expiry
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.store.sqlite_files import SqliteFiles
-from agent_kernel.sessions.store.sqlite_grants import SqliteGrants
+from agent_kernel.sessions.store.sqlite_file_store import SqliteFiles
+from agent_kernel.sessions.store.sqlite_grant_store import SqliteGrants
 from agent_kernel.sessions.tables import (
     bindings,
     blobs,
     branches,
+    conversation_openings,
     items,
     maintenance,
-    prefix_index,
     search,
     search_texts,
     segments,
@@ -301,15 +301,15 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
         known = dict(chain)
-        await self._database.write(lambda db: prefix_index.insert_openings(db, key, scope, known))
+        await self._database.write(lambda db: conversation_openings.insert_openings(db, key, scope, known))
 
     async def forget(self, key: SessionKey) -> None:
-        if await self._database.read(lambda db: prefix_index.has_openings(db, key)):
-            await self._database.write(lambda db: prefix_index.delete_openings(db, key))
+        if await self._database.read(lambda db: conversation_openings.has_openings(db, key)):
+            await self._database.write(lambda db: conversation_openings.delete_openings(db, key))
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         hashes = tuple(chain)
-        return await self._database.read(lambda db: prefix_index.find_match(db, namespace, scope, hashes))
+        return await self._database.read(lambda db: conversation_openings.find_match(db, namespace, scope, hashes))
 
     # ------------------------------------------------------------------------------------------- wholes
 

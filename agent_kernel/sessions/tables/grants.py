@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agent_kernel.core.approval import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.messages import Message, Text
-from agent_kernel.core.permission_grant import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import sessions

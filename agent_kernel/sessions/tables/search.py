@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 
 from agent_kernel.core.session import MAX_SNIPPETS, SearchHit, SessionKey, SessionQuery, Snippet
-from agent_kernel.sessions.search.search import cut_snippet, search_words, weigh_messages
+from agent_kernel.sessions.search.text_matching import cut_snippet, search_words, weigh_messages
 from agent_kernel.sessions.tables import bindings, search_index, search_texts, sessions
 from agent_kernel.sessions.tables.search_index import IdRange
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
-from agent_kernel.sessions.search.search import fold_text, message_text
+from agent_kernel.sessions.search.text_matching import fold_text, message_text
 from agent_kernel.sessions.tables import search_index
 from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.search_index import IdRange

@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 
 from agent_kernel.core.events import Emit
 from agent_kernel.core.protocols import Tool
-from agent_kernel.core.request import Note, PageCell, TurnRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import Note, PageCell, TurnRequest
 from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from agent_kernel.core.events import Notice, StateLost
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
-from agent_kernel.core.request import Note
+from agent_kernel.core.turn_request import Note
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookRunner
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
-from agent_kernel.tools.code.execution_environment import SandboxEnvironment, SandboxEnvironments, format_result
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, SandboxEnvironments, format_result
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}

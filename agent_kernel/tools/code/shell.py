@@ -8,9 +8,9 @@ from typing import Any
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec, Work
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
-from agent_kernel.tools.code.execution_environment import (
+from agent_kernel.tools.code.sandbox_environment import (
     TEXT_CHARS,
     RunOutcome,
     SandboxEnvironment,

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, WorkdirSnapshot, requested_outputs
 
 PARAMETERS = parameters(["outputs"], outputs={**OUTPUTS, "minItems": 1, "maxItems": 64})

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.files import document_reader
-from agent_kernel.tools.files.document_reader import BROKEN, MISSING, READERS
+from agent_kernel.tools.files import document_worker
+from agent_kernel.tools.files.document_worker import BROKEN, MISSING, READERS
 
 TIMEOUT_S = 90.0
 REMEMBERED = 16_000_000
 """Maximum characters of all cached documents."""
 MAX_BYTES = 128 << 20
 FORMATS = frozenset(READERS)
-PROGRAM = str(Path(document_reader.__file__).absolute())
+PROGRAM = str(Path(document_worker.__file__).absolute())
 
 
 class Documents:

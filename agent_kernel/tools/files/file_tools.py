@@ -6,7 +6,7 @@ import asyncio
 
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, Tool
-from agent_kernel.core.request import Note
+from agent_kernel.core.turn_request import Note
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs

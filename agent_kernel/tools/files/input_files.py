@@ -13,8 +13,8 @@ from pathlib import Path
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import FileGone, FileNotProduced
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
-from agent_kernel.core.request import Note
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import Note
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.files.document_text import FORMATS
 

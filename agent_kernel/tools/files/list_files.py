@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.core.files import File
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.file_registry import FileRegistry
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 
 LISTED = 100
 """Maximum number of files; the newest are listed."""

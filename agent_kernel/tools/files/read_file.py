@@ -17,7 +17,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.files import clean_name, format_of, is_text, mime_of
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.sessions.file_registry import FileRegistry
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.files.document_text import FORMATS, Documents
 
 MAX_SLICE = 65_536

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp import Client
 
-KEEPER = Path(__file__).with_name("keeper.py")
+KEEPER = Path(__file__).with_name("server_supervisor.py")
 MAX_MESSAGE = 16 << 20
 """Maximum size of one message from a server in bytes."""
 MAX_FAULT = 4_000

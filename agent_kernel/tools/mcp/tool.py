@@ -12,7 +12,7 @@ import jsonschema
 
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.mcp.connection import McpConnection, McpServerUnavailable
 from agent_kernel.tools.mcp.results import output_of, read_output
 

@@ -16,7 +16,7 @@ from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 SESSIONS = 5

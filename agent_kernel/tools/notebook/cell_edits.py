@@ -16,9 +16,9 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
 from agent_kernel.tools.base.notebook_access import NotebookRunner
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, one, read, select_cells
-from agent_kernel.tools.notebook.live_document import NotebookView, ReadCellsMemory, VisibleNotebook
+from agent_kernel.tools.notebook.current_notebook import NotebookView, ReadCellsMemory, VisibleNotebook
 
 START = "start"
 MAX_SOURCE = 200_000

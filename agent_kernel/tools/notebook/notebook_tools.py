@@ -14,12 +14,12 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, edit_tools
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read_whole, select_cells
-from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, NotebookView, ReadCellsMemory
-from agent_kernel.tools.notebook.page_selection import page_cells
+from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, NotebookView, ReadCellsMemory
+from agent_kernel.tools.notebook.page_cells import page_cells
 
 GROUP = "notebook"
 EXECUTIONS = "executions"

@@ -13,13 +13,13 @@ from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.core.request import Note
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.core.turn_request import Note
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.session_notices import SessionNotices
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
-from agent_kernel.tools.skills.mounts import SKILLS, MountedSkill, SkillMounts, assign_folders
 from agent_kernel.tools.skills.package import inspect_folder
 from agent_kernel.tools.skills.skill import MAIN, Version, tree
+from agent_kernel.tools.skills.skill_copies import SKILLS, MountedSkill, SkillMounts, assign_folders
 from agent_kernel.tools.skills.store import SkillStore
 
 GROUP = "skills"

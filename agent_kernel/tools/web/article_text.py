@@ -33,7 +33,7 @@ MISSING = "Pages can not be read here: {library} is missing. Install agent-kerne
 PROGRAM = """
 import sys
 sys.path.append(sys.argv[1])
-from agent_kernel.tools.web.article_process import main
+from agent_kernel.tools.web.article_worker import main
 sys.exit(main())
 """
 """Run with ``-P -E``: neither the working directory nor the environment adds to the path of imports."""
@@ -106,7 +106,7 @@ class ArticleReader:
 
 
 class ArticleProcess:
-    """One process of ``article_process.py``."""
+    """One process of ``article_worker.py``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

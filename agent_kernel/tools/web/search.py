@@ -14,7 +14,7 @@ from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
-from agent_kernel.tools.base.parameters import parameters
+from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.web import ranking
 from agent_kernel.tools.web.fetch_page import SEARCHED, FetchPage
 from agent_kernel.tools.web.options import WebOptions, domain_of

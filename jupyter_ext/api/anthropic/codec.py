@@ -24,8 +24,8 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
-from jupyter_ext.api.anthropic import blocks
-from jupyter_ext.api.anthropic.blocks import Block
+from jupyter_ext.api.anthropic import server_tool_blocks
+from jupyter_ext.api.anthropic.server_tool_blocks import Block
 from jupyter_ext.api.dialects.codec import Frame
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 
@@ -116,7 +116,7 @@ class MessagesCodec:
     def _feed_tools(self, event: Event) -> Iterator[Frame]:
         """Blocks for the server's tools that Anthropic has too, and for all of them the reports of mistral.rs."""
         match event.body:
-            case CallStarted(call, name, arguments) if name in blocks.NAMES:
+            case CallStarted(call, name, arguments) if name in server_tool_blocks.NAMES:
                 yield from self._start_server_call(call, name, arguments)
             case CallFinished() as body if body.call in self._calls:
                 yield from self._finish_server_call(body)
@@ -156,15 +156,15 @@ class MessagesCodec:
         id = f"srvtoolu_{self._id}{self._used_so_far:02}"
         self._used_so_far += 1
         self._calls[call] = (id, name)
-        self._in_container = self._in_container or name in blocks.IN_CONTAINER
-        if (counted := f"{blocks.NAMES[name]}_requests") in self._web:
+        self._in_container = self._in_container or name in server_tool_blocks.IN_CONTAINER
+        if (counted := f"{server_tool_blocks.NAMES[name]}_requests") in self._web:
             self._web[counted] += 1
-        yield from self._add_call(blocks.call_block(id, name, arguments))
+        yield from self._add_call(server_tool_blocks.call_block(id, name, arguments))
 
     def _finish_server_call(self, end: CallFinished) -> Iterator[Frame]:
         id, name = self._calls.pop(end.call)
         yield from self._close_text()
-        block = blocks.result(id, name, end)
+        block = server_tool_blocks.result(id, name, end)
         yield self._start(block)
         yield self._stop()
         self._blocks.append(block)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import is_text
 from agent_kernel.core.messages import Media, Message, Part, Text, ToolCall, assistant, system, tool_result
-from jupyter_ext.api.anthropic import blocks as served
+from jupyter_ext.api.anthropic import server_tool_blocks as served
 from jupyter_ext.api.anthropic.request import (
     Base64Source,
     ContainerUploadBlock,
@@ -34,7 +34,7 @@ from jupyter_ext.api.anthropic.request import (
     ToolUseBlock,
     UrlSource,
 )
-from jupyter_ext.api.dialects.content import (
+from jupyter_ext.api.dialects.openai_content import (
     MAX_FILES,
     MAX_LINKS,
     MAX_MEDIA,

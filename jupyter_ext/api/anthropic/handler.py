@@ -17,27 +17,27 @@ from agent_kernel.core.errors import (
 )
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import new_id
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from jupyter_ext.api.anthropic import turn_request
+from jupyter_ext.api.anthropic import request_conversion
 from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
 from jupyter_ext.api.anthropic.conversation import TOO_MUCH, AnthropicConversation, Source, conversation, sources
+from jupyter_ext.api.anthropic.message_threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
-from jupyter_ext.api.anthropic.threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.token_count import estimate_tokens
 from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects import anthropic_errors
-from jupyter_ext.api.dialects.content import MAX_MEDIA
 from jupyter_ext.api.dialects.handler import DialectHandler
+from jupyter_ext.api.dialects.openai_content import MAX_MEDIA
 from jupyter_ext.api.http.error_status import error_of, status_of
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
+from jupyter_ext.turns.dialect_turn_starter import StartedTurn
 from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
-from jupyter_ext.turns.start_turn import StartedTurn
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
 
@@ -131,7 +131,7 @@ class MessagesHandler(AnthropicHandler):
             refused=self.failure_body,
             turn=call.turn.id,
             container=self._container(call),
-            thinking=turn_request.thinking(body),
+            thinking=request_conversion.thinking(body),
         )
         if body.thread is not None:
             self._keep(codec.id, call, body)
@@ -142,10 +142,10 @@ class MessagesHandler(AnthropicHandler):
     ) -> DialectRequest:
         """A thread has a session, of its own where the request names none."""
         if thread is not None:
-            return turn_request.build(body, said, session=thread.key.id, after=thread.turn)
+            return request_conversion.build(body, said, session=thread.key.id, after=thread.turn)
         named = body.session_id or body.container_id
         session = NAMED + new_id("session") if body.thread is not None and not named else ""
-        return turn_request.build(body, said, session=session)
+        return request_conversion.build(body, said, session=session)
 
     async def _thread(self, body: MessagesBody) -> MessageThread:
         """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""

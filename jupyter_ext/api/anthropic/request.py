@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, is_too_deep
 from agent_kernel.core.settings import Permission
-from jupyter_ext.api.dialects.extension_fields import Rounds, WantedFile
-from jupyter_ext.api.dialects.functions import FewValues, JsonSchema, WebSearchOptions, Words
+from jupyter_ext.api.dialects.openai_functions import FewValues, JsonSchema, WebSearchOptions, Words
+from jupyter_ext.api.dialects.request_extensions import Rounds, WantedFile
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000

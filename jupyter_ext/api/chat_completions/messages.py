@@ -18,9 +18,9 @@ from agent_kernel.core.messages import (
     is_too_deep,
     parse_arguments,
 )
-from jupyter_ext.api.dialects import content
-from jupyter_ext.api.dialects.content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
-from jupyter_ext.api.dialects.functions import Words
+from jupyter_ext.api.dialects import openai_content
+from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
+from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
 
@@ -35,7 +35,7 @@ class RefusalPart(Words):
 
 
 def _data_or_link(url: str) -> str:
-    if not (content.is_link(url) or url[:5].lower() == "data:"):
+    if not (openai_content.is_link(url) or url[:5].lower() == "data:"):
         raise ValueError("a url is data (data:image/png;base64,...) or an http address")
     return url
 
@@ -71,7 +71,7 @@ class AudioPart(Words):
 
     @model_validator(mode="after")
     def refuse(self) -> AudioPart:
-        raise ValueError(content.NO_AUDIO)
+        raise ValueError(openai_content.NO_AUDIO)
 
 
 class FileFields(Words):
@@ -85,7 +85,7 @@ class FileFields(Words):
     def complete(self) -> FileFields:
         if self.file_url is not None:
             raise ValueError("a file has a file_id, or a filename and file_data; a file_url is not fetched here")
-        self._given = content.make_submitted_file(self.file_id, self.filename, self.file_data)
+        self._given = openai_content.make_submitted_file(self.file_id, self.filename, self.file_data)
         return self
 
 
@@ -166,7 +166,7 @@ class ChatMessage(Words):
     def links(self) -> list[str]:
         """URLs of media that are not with the request."""
         media = [part.url for part in self.parts if isinstance(part, ImagePart | VideoPart)]
-        return [url for url in media if content.is_link(url)]
+        return [url for url in media if openai_content.is_link(url)]
 
     @property
     def files(self) -> list[SubmittedFile]:
@@ -196,8 +196,8 @@ def _part(part: ContentPart, links: Links) -> Part:
         case RefusalPart(refusal=text):
             return Text(text)
         case ImagePart() | VideoPart():
-            return content.medium(part.url, links)
-    raise ValueError(content.NO_AUDIO)
+            return openai_content.medium(part.url, links)
+    raise ValueError(openai_content.NO_AUDIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,5 +213,5 @@ def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) ->
     files = tuple(file for body in bodies for file in body.files)
     if messages and all(message.role == "system" for message in messages):
         messages[-1] = Message("user", messages[-1].parts)
-    content.within_limits(messages, files)
-    return ChatConversation(tuple(content.name_results(messages, alone=alone)), files)
+    openai_content.within_limits(messages, files)
+    return ChatConversation(tuple(openai_content.name_results(messages, alone=alone)), files)

@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from agent_kernel.core.protocols import OutputFormat, Sampling
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Permission
+from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation, text_or_list
-from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MESSAGES, Links
-from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, require_file_tools
-from jupyter_ext.api.dialects.functions import (
+from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MESSAGES, Links
+from jupyter_ext.api.dialects.openai_functions import (
     MAX_TOOLS,
     Chosen,
     FewValues,
@@ -31,6 +30,7 @@ from jupyter_ext.api.dialects.functions import (
     check_tool_choice,
     specs_of,
 )
+from jupyter_ext.api.dialects.request_extensions import Decoding, Effort, Rounds, WantedFile, require_file_tools
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
 MAX_STOPS = 16

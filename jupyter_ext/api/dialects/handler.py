@@ -17,8 +17,8 @@ from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
 from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
 from jupyter_ext.turns.dialect_request import DialectRequest
+from jupyter_ext.turns.dialect_turn_starter import StartedTurn
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, IdempotentStart, KeyEntry, read_key
-from jupyter_ext.turns.start_turn import StartedTurn
 from jupyter_ext.turns.turns import LiveTurn
 
 DECIDES_S = 2.0

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, Media
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits
-from jupyter_ext.api.dialects.content import MAX_MEDIA, visible_media
 from jupyter_ext.api.dialects.handler import DialectHandler
+from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, visible_media
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.handler import M
 from jupyter_ext.api.http.media_fetch import fetch_all

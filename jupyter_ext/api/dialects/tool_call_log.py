@@ -22,7 +22,7 @@ from agent_kernel.core.events import (
     Notice,
 )
 from agent_kernel.core.files import INLINE_BYTES
-from jupyter_ext.api.dialects.animation_frames import frames_of
+from jupyter_ext.api.dialects.apng_frames import frames_of
 
 PROGRESS = "agentic_tool_call_progress"
 APPROVAL = "agentic_tool_approval_required"

@@ -39,8 +39,8 @@ from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import bearer
 from jupyter_ext.auth.callers import Caller, namespace_of
-from jupyter_ext.auth.recheck import check_page, page_may_call
-from jupyter_ext.auth.token_scopes import scopes_of
+from jupyter_ext.auth.page_check import check_page, page_may_call
+from jupyter_ext.auth.route_scopes import scopes_of
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
 

@@ -10,7 +10,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from agent_kernel.core.errors import FileTooLarge, InvalidRequest, StoreError
-from agent_kernel.core.spool import FileReceiver, ReceivedFile
+from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
 
 OVERHEAD = 64 << 10
 """Bytes of a request in addition to those of its file."""

@@ -12,17 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.messages import Message, shorten
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Session, SessionKey
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read, select_cells
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpOutcome, McpQuestion, McpTurn
 from jupyter_ext.auth.callers import Caller
+from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
-from jupyter_ext.notebooks.notebook_access import AttachedNotebook, AttachedNotebooks
-from jupyter_ext.notebooks.sidecar import Sidecars
+from jupyter_ext.notebooks.sidecar_writer import Sidecars
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.turn_admission import TurnAdmission
 from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from agent_kernel.core.approval import Remember
 from agent_kernel.core.errors import AgentKernelError, Conflict, NotFound
 from agent_kernel.core.events import (
     ApprovalRequired,
@@ -25,9 +26,8 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
-from agent_kernel.core.permission_grant import Remember
+from agent_kernel.permissions.approval_answer import Answer
 from agent_kernel.permissions.approvals import Approvals
-from agent_kernel.permissions.decision import Answer
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 CODE_CHARS = 200_000

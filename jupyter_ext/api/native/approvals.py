@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from agent_kernel.core.approval import ApprovalQuestion
 from agent_kernel.core.errors import Forbidden, NotFound
-from agent_kernel.core.permission_grant import ApprovalQuestion
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions.approvals import PendingQuestion
 from agent_kernel.permissions.policy import to_json

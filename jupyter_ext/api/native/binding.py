@@ -21,7 +21,7 @@ from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
 from jupyter_ext.api.schemas.sessions import Session as SessionShape
-from jupyter_ext.auth.bind_requests import BindRequest
+from jupyter_ext.auth.confirmation_requests import BindRequest
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import sidecar_note
 

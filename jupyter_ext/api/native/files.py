@@ -18,7 +18,7 @@ from agent_kernel.core.files import File
 from agent_kernel.core.session import SessionKey, check_id
 from agent_kernel.sessions.file_registry import UPLOADS, FileRegistry
 from jupyter_ext.api.dialects.handler import SharedHandler
-from jupyter_ext.api.http import download
+from jupyter_ext.api.http import file_response
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.http.upload import GATHERED, OVERHEAD, Upload
 from jupyter_ext.api.native.file_json import anthropic_file, anthropic_page, container_file, openai_file, page
@@ -121,14 +121,14 @@ class FileAgentHandler(SharedHandler):
 
     async def send(self, key: SessionKey, id: str) -> None:
         file, body = await self.registry.open(key, id)
-        for name, value in download.headers(file).items():
+        for name, value in file_response.headers(file).items():
             self.set_header(name, value)
         if f'"{file.hash}"' in self.request.headers.get("If-None-Match", ""):
             self.set_status(304)
             self.finish(set_content_type=file.mime)
             return
         fresh = self.request.headers.get("If-Range", f'"{file.hash}"') == f'"{file.hash}"'
-        part = download.span(self.request.headers.get("Range") if fresh else None, file.size)
+        part = file_response.span(self.request.headers.get("Range") if fresh else None, file.size)
         if part is None:
             self.set_header("Content-Range", f"bytes */{file.size}")
             self.clear_header("Content-Disposition")
@@ -140,7 +140,7 @@ class FileAgentHandler(SharedHandler):
         self.set_header("Content-Length", str(part.length))
         await self._write(body, part, self._headers["Content-Type"])
 
-    async def _write(self, body: bytes | Path, part: download.ByteRange, mime: str) -> None:
+    async def _write(self, body: bytes | Path, part: file_response.ByteRange, mime: str) -> None:
         source: BinaryIO = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
         with contextlib.closing(source), contextlib.suppress(StreamClosedError):
             source.seek(part.start)

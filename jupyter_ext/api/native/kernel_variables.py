@@ -5,7 +5,7 @@ from __future__ import annotations
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.schemas.operation import KERNEL, Parameter, operation
 from jupyter_ext.api.schemas.turns import KernelVariables
-from jupyter_ext.notebooks.notebook_access import LOOK_WITHIN_S, inspection_expression
+from jupyter_ext.notebooks.attached_notebook import LOOK_WITHIN_S, inspection_expression
 
 MODULES = "modules: "
 BUSY = "The kernel is busy, or does not answer."

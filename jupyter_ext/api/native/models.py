@@ -24,12 +24,12 @@ from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, find_installed, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
 from agent_kernel.engines.local.catalog.hub_id import HubId
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.http.sse import encode
-from jupyter_ext.api.native import model_listing
+from jupyter_ext.api.native import available_models
 from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, PullBody
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import PLACE, SESSION, operation
@@ -81,7 +81,7 @@ class ModelsHandler(SharedHandler):
     async def get(self) -> None:
         """``data`` lists, in OpenAI's format, the models that requests may name; the other fields are for the panel
         and the notebook."""
-        listed = await model_listing.models(self.services.runtime)
+        listed = await available_models.models(self.services.runtime)
         if self.anthropic:
             self.reply(anthropic_page(listed))
             return
@@ -95,7 +95,7 @@ class ModelsHandler(SharedHandler):
                 "engines": self.services.runtime.engines.describe_configured(),
                 "engine": engine_to_json(self.services.runtime.engine.info()),
                 "current": await current_engine(self.services, self.caller, await self._session_of_request()),
-                "mcp_servers": await model_listing.mcp_servers(self.services.runtime),
+                "mcp_servers": await available_models.mcp_servers(self.services.runtime),
             }
         )
 
@@ -149,7 +149,7 @@ class ModelHandler(SharedHandler):
         disk, the model hub is queried."""
         settings = self.services.runtime.settings
         try:
-            listed = await model_listing.model(self.services.runtime, name)
+            listed = await available_models.model(self.services.runtime, name)
         except UnknownModel:
             if self.anthropic or name.startswith(AGENT):
                 raise
@@ -245,7 +245,7 @@ class HealthHandler(AgentHandler):
         except StoreError as error:
             store = error.message
         sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
-        servers = await model_listing.mcp_servers(self.services.runtime)
+        servers = await available_models.mcp_servers(self.services.runtime)
         well = store == "ok" and all(row["state"] != "failed" for row in servers)
         self.reply(
             {

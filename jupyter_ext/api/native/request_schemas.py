@@ -7,18 +7,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
+from agent_kernel.core.approval import Remember
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media, Message, is_visible_media
-from agent_kernel.core.permission_grant import Remember
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions import Answer
 from agent_kernel.turn.agent import Note, TurnRequest
-from jupyter_ext.api.dialects.extension_fields import Bias, Effort, Penalty
-from jupyter_ext.api.dialects.functions import JsonSchema, WebSearchOptions
-from jupyter_ext.api.native.client_messages import MAX_MESSAGES, Base64, MessageBody, read_messages
+from jupyter_ext.api.dialects.openai_functions import JsonSchema, WebSearchOptions
+from jupyter_ext.api.dialects.request_extensions import Bias, Effort, Penalty
+from jupyter_ext.api.native.request_messages import MAX_MESSAGES, Base64, MessageBody, read_messages
 from jupyter_ext.api.schemas.operation import ID_PATTERN
 
 Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})

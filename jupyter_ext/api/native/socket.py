@@ -22,7 +22,7 @@ from jupyter_ext.api.http.handler import Action, AgentHandler, guard, words
 from jupyter_ext.api.native.request_schemas import Id, Name
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import namespace_of
-from jupyter_ext.auth.recheck import repeat_handler
+from jupyter_ext.auth.page_check import repeat_handler
 from jupyter_ext.push.notifications import WatchTarget
 from jupyter_ext.push.outbox import Outbox, PageGone
 from jupyter_ext.push.page_connection import PageConnection

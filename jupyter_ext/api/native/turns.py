@@ -7,8 +7,8 @@ import dataclasses
 
 from agent_kernel.core.errors import Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
 from jupyter_ext.api.http.handler import AgentHandler, guard

@@ -16,8 +16,8 @@ from typing import Any
 from agent_kernel.core.session import MAX_ID
 from jupyter_ext.api.http.allowed_methods import GUARD, list_verbs
 from jupyter_ext.api.openapi.examples import examples
+from jupyter_ext.api.openapi.json_schemas import Schemas
 from jupyter_ext.api.openapi.limits import LIMITS, describe_limits
-from jupyter_ext.api.openapi.schemas import Schemas
 from jupyter_ext.api.schemas.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
 
 GROUP = re.compile(r"\((?:\[[^\]]*\][+*]?(?:\{\d+\})?|\.\+)\)")

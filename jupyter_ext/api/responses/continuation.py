@@ -14,8 +14,8 @@ from agent_kernel.core.messages import Media, Message, Part
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import history_merge
-from jupyter_ext.api.dialects.content import MAX_TEXT, TOO_LONG
-from jupyter_ext.api.responses.items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
+from jupyter_ext.api.dialects.openai_content import MAX_TEXT, TOO_LONG
+from jupyter_ext.api.responses.input_items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
 from jupyter_ext.api.responses.live_responses import LiveResponses
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ENDED, stem_of

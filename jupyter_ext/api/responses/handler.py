@@ -16,20 +16,20 @@ from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy
 from agent_kernel.core.messages import Media
 from agent_kernel.core.net.fetch import FILE, Fetcher
 from agent_kernel.core.session import SessionKey
-from jupyter_ext.api.dialects.content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, visible_media
 from jupyter_ext.api.dialects.handler import raise_failure
+from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, visible_media
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.continuation import Continuation, carry_messages, find_continuation, owner_of
-from jupyter_ext.api.responses.input import has_server_calls, items_to_store, messages_of, with_files
-from jupyter_ext.api.responses.items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
+from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
+from jupyter_ext.api.responses.input_messages import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
-from jupyter_ext.turns.start_turn import StartedTurn
+from jupyter_ext.turns.dialect_turn_starter import StartedTurn
 
 LISTED = 20
 MAX_LISTED = 100

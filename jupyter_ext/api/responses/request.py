@@ -9,11 +9,10 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, Wit
 
 from agent_kernel.core.messages import Message, system
 from agent_kernel.core.protocols import OutputFormat, Sampling
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.settings import Permission
-from jupyter_ext.api.dialects.content import MAX_MESSAGES, MAX_TEXT
-from jupyter_ext.api.dialects.extension_fields import Decoding, Effort, Rounds, WantedFile, require_file_tools
-from jupyter_ext.api.dialects.functions import (
+from agent_kernel.core.turn_request import TurnRequest
+from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, MAX_TEXT
+from jupyter_ext.api.dialects.openai_functions import (
     MAX_TOOLS,
     WORDS,
     Chosen,
@@ -25,8 +24,9 @@ from jupyter_ext.api.dialects.functions import (
     check_tool_choice,
     parse_tool_choice,
 )
-from jupyter_ext.api.responses.items import AnyItem, Item, MessageItem
-from jupyter_ext.api.responses.output import LOGPROBS
+from jupyter_ext.api.dialects.request_extensions import Decoding, Effort, Rounds, WantedFile, require_file_tools
+from jupyter_ext.api.responses.input_items import AnyItem, Item, MessageItem
+from jupyter_ext.api.responses.output_items import LOGPROBS
 from jupyter_ext.api.responses.tools import Offered, Tool, offer_tools
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from agent_kernel.core.approval import Grant
 from agent_kernel.core.events import TurnState
-from agent_kernel.core.permission_grant import Grant
 from agent_kernel.core.session import Branch, Snippet
 from agent_kernel.sessions.export.import_export import ImportPreview
 from agent_kernel.sessions.undo import UndoResult

@@ -6,8 +6,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from agent_kernel.core.approval import ApprovalOutcome, Decision, Remember
 from agent_kernel.core.events import TurnState, TurnVersion
-from agent_kernel.core.permission_grant import ApprovalOutcome, Decision, Remember
 from agent_kernel.tools.code.rebuild_variables import RebuildStep
 
 

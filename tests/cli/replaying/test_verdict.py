@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_kernel.cli.replaying.recorded import RecordedTurn
+from agent_kernel.cli.replaying.recorded_turn import RecordedTurn
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import SessionKey, Turn

@@ -21,7 +21,7 @@ from agent_kernel.engines.local.backend import (
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
-from agent_kernel.engines.local.tool_calling.protocol import ToolProtocol
+from agent_kernel.engines.local.tool_calling.tool_protocols import ToolProtocol
 
 BLOCK = 4
 SPECIAL = 0x200000

@@ -10,7 +10,7 @@ import pytest
 from agent_kernel.core.errors import ModelUnsupported
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from tests.engines.local.model_sources import model_files, write_gguf
 
 

@@ -15,8 +15,8 @@ from agent_kernel.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.monitoring.metrics import Metrics
 from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.turns import LiveTurn, TurnSpec

@@ -18,8 +18,8 @@ from agent_kernel.core.events import CallOutput, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
+from jupyter_ext.notebooks.attached_notebook import LiveKernel, inspection_expression
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
-from jupyter_ext.notebooks.notebook_access import LiveKernel, inspection_expression
 
 PATIENCE_S = 30.0
 

@@ -12,15 +12,15 @@ import pytest
 
 from agent_kernel.core.errors import AgentKernelError, BudgetSpent, EngineBusy, SessionBusy, TooManyRequests
 from agent_kernel.core.events import Queued, TurnFinished
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS, Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
-from jupyter_ext.quotas.token_usage import QuotaAccount, TokenSpending
+from jupyter_ext.quotas.token_spending import QuotaAccount, TokenSpending
 from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
 from tests.turns import CancelledAt
 

@@ -8,8 +8,8 @@ import pytest
 
 from agent_kernel.core.errors import TurnNotFound
 from agent_kernel.core.messages import Media, user
-from agent_kernel.core.request import Note
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import Note
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest

@@ -14,8 +14,8 @@ from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import Sampling
-from agent_kernel.core.request import Note
 from agent_kernel.core.session import MAIN, Branch, Owner, SessionKey, Turn
+from agent_kernel.core.turn_request import Note
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest

@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.permissions.decision import Answer
+from agent_kernel.permissions.approval_answer import Answer
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, Note, TurnRequest

@@ -19,7 +19,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.notebook.draft import fork_safety, hang_detector, jail
-from agent_kernel.notebook.draft.process import DraftEnded, DraftProcess
+from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
 
 
 def ran(draft: DraftProcess, code: str, timeout_s: float, stop_at: str) -> list[Any]:

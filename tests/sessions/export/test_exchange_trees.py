@@ -29,7 +29,7 @@ from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
 from agent_kernel.sessions.export.consistent_read import read_snapshot
-from agent_kernel.sessions.export.formats import chat, markdown, mistralrs, notebook
+from agent_kernel.sessions.export.formats import markdown, mistralrs, notebook, openai_chat
 from agent_kernel.sessions.export.formats.bare_messages import visible_messages
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.import_export import export_session, import_session
@@ -226,7 +226,7 @@ def test_openais_messages_bring_every_branch_back(whole: Transcript) -> None:
     for branch in branches(whole):
         bare = replace(whole, items=tuple(replace(item, message=without(item.message)) for item in whole.items))
         said = list(visible_messages(bare, branch, {}))
-        back = come(chat, chat.write(bare, branch, {}))
+        back = come(openai_chat, openai_chat.write(bare, branch, {}))
         assert [simplify(message, full=False) for message in back] == [
             simplify(message, full=False) for message in said
         ]

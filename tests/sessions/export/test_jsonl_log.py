@@ -14,8 +14,8 @@ import pytest
 
 from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import user
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import Item, SessionKey
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.export import jsonl_log
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts, read

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery, Turn
-from agent_kernel.sessions.store import schema
+from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
@@ -140,7 +140,7 @@ async def test_what_an_older_version_wrote_is_found_and_folded(path: Path) -> No
         "INSERT INTO items VALUES ('local', 'old', 1, 't', 'user', 'message', NULL,"
         ' \'{"role":"user","content":"a topaz"}\', \'\', \'\', 1)',
     )
-    old = Database(path, schema.migration_scripts()[:1])
+    old = Database(path, schema_migration.migration_scripts()[:1])
     await old.write(lambda db: [db.execute(row) for row in rows])
     await old.aclose()
     store = SqliteStore(path)

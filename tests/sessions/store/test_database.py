@@ -25,7 +25,7 @@ from agent_kernel.sessions.blob_files import StoreConnection
 from agent_kernel.sessions.store import database
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
-from agent_kernel.sessions.store.schema import migration_scripts
+from agent_kernel.sessions.store.schema_migration import migration_scripts
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
 from tests.sessions.talk import KEY, Talk, calls

@@ -20,7 +20,7 @@ from agent_kernel.core.errors import SessionBusy, StoreCorrupt, StoreError, Stor
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionQuery, SessionUpdate, Summary, Turn
 from agent_kernel.sessions.contract_tests.dsl import whole_turns
-from agent_kernel.sessions.store import json_document, schema
+from agent_kernel.sessions.store import json_document, schema_migration
 from agent_kernel.sessions.store.json_files import FilesStore
 from tests.sessions.file import ROOT
 from tests.sessions.strategies import ids
@@ -347,7 +347,7 @@ async def test_a_document_of_an_older_version_is_migrated(kept: FilesStore, dire
     await again.branch(KEY, before="t2")
     assert [item.message.text for item in await again.latest(KEY)] == ["u1", "a1"]
     await again.aclose()
-    assert json.loads(path.read_bytes())["version"] == len(schema.migration_scripts())
+    assert json.loads(path.read_bytes())["version"] == len(schema_migration.migration_scripts())
 
 
 # ----------------------------------------------------------------------------------------------- a disk that fails

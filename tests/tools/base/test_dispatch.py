@@ -14,7 +14,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.protocols import ToolOutput, ToolSpec
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore

@@ -18,7 +18,7 @@ import agent_kernel
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base import bounded_call

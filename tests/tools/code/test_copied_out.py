@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core import spool
+from agent_kernel.core import file_receiver
 from agent_kernel.core.events import EventBody, FileProduced
 from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import ToolCall
@@ -25,9 +25,9 @@ from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.tools.code.execution_environment import SandboxEnvironment
 from agent_kernel.tools.code.python import SandboxPython
-from agent_kernel.turn.toolbox import RoundPosition, Toolbox
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
+from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -90,7 +90,7 @@ async def test_a_disk_that_is_nearly_full_keeps_its_reserve(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = shutil.disk_usage(tmp_path)
-    reserve = min(spool.RESERVE_BYTES, free.total // 20)
+    reserve = min(file_receiver.RESERVE_BYTES, free.total // 20)
     nearly = type(free)(free.total, free.total - reserve - 2 * MIB, reserve + 2 * MIB)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: nearly)
     code = "for size in (3, 1):\n    open(f'{size}.bin', 'wb').write(bytes(size << 20))"

@@ -10,11 +10,11 @@ from agent_kernel.core.events import CallOutput, EventBody, Notice, StateLost
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, Variable
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.tool_source import ToolSourceContext
-from agent_kernel.tools.code.execution_environment import SandboxEnvironment, SandboxEnvironments
 from agent_kernel.tools.code.python import LivePython, PythonTools, ResetPython, SandboxPython
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, SandboxEnvironments
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.protocols import Tool
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.code.execution_environment import SandboxEnvironment
 from agent_kernel.tools.code.python import ResetPython, SandboxPython
 from agent_kernel.tools.code.rebuild_variables import find_rebuild_steps, rebuild
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
 from tests.sandbox.conftest import children
 from tests.turns import KEY, agent, python
 

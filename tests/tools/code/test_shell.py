@@ -8,9 +8,9 @@ import pytest
 
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.tool_source import ToolSourceContext
-from agent_kernel.tools.code.execution_environment import SandboxEnvironment, SandboxEnvironments
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, SandboxEnvironments
 from agent_kernel.tools.code.shell import SandboxShell, ShellTools
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY

@@ -16,8 +16,8 @@ from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.files import File, ProducedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore

@@ -18,8 +18,8 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.trusted_folders import TrustStore
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.mcp import sdk
 from agent_kernel.tools.mcp.source import McpTools

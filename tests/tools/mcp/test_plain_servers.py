@@ -14,7 +14,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.permissions import Approvals, Gate
-from agent_kernel.turn.toolbox import RoundPosition, Toolbox
+from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from tests.tools.mcp.conftest import Made, until
 from tests.turns import KEY
 

@@ -12,15 +12,15 @@ from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest,
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.notebook.cell_edits import EditContext, edit_tools
-from agent_kernel.tools.notebook.live_document import LIVE_DOCUMENT, MAX_CELLS, NotebookView, ReadCellsMemory
+from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, MAX_CELLS, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
-from agent_kernel.turn.toolbox import RoundPosition, Toolbox
+from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from tests.turns import KEY
 
 EDITS = frozenset({"insert_cell", "edit_cell", "delete_cell", "move_cell", "run_cells"})

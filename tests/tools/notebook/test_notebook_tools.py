@@ -12,13 +12,13 @@ from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookRunner, SavedNotebook
 from agent_kernel.tools.base.tool_source import ToolSourceContext, gather_tools
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
-from agent_kernel.turn.toolbox import RoundPosition, Toolbox
+from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from tests.turns import KEY
 
 ALL = frozenset({"python", "run_cell", "variables", "last_error", "executions"})

@@ -12,8 +12,8 @@ from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
-from agent_kernel.core.request import TurnRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.skills.package import BytesFile, PackageEntry

@@ -15,7 +15,7 @@ from agent_kernel.core.events import CallFinished, CallOutput, EventBody, Notice
 from agent_kernel.core.net.fetch import Fetcher
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import ToolOutput
-from agent_kernel.core.request import TurnRequest
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore

@@ -29,7 +29,7 @@ from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, protocol, read_model
 from agent_kernel.engines.local.catalog.model_path import open_local
-from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
+from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
 
 CATALOG = Path(__file__).with_name("catalog.toml")
 

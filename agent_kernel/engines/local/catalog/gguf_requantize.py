@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import ModelBroken
 from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 
 if TYPE_CHECKING:
     from gguf import GGUFReader, GGUFWriter, ReaderTensor

@@ -23,7 +23,7 @@ from agent_kernel.core.errors import PullFailed
 from agent_kernel.engines.local.catalog.catalog_entry import HubFile, HubSnapshot, SnapshotFile
 from agent_kernel.engines.local.catalog.hub_listing import endpoint_of, is_offline, token_error, token_of
 from agent_kernel.engines.local.catalog.installed_model import SNAPSHOT
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 from agent_kernel.engines.local.catalog.verified_download import (
     DOWNLOADED,
     SHA256,

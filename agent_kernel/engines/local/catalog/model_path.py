@@ -29,7 +29,7 @@ from agent_kernel.engines.local.catalog.installed_model import (
     write_record,
 )
 from agent_kernel.engines.local.catalog.model_directory import identity, read_model_directory
-from agent_kernel.engines.local.catalog.requantize_progress import Progress, megabytes
+from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
 from agent_kernel.engines.local.catalog.verified_download import Steps, T
 
 

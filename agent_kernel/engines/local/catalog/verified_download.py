@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from agent_kernel.core.errors import PullFailed
 from agent_kernel.engines.local.catalog.gguf_requantize import file_hash
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Progress, None, T]

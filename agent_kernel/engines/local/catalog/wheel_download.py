@@ -21,7 +21,7 @@ from pathlib import Path
 
 from agent_kernel.core.errors import PullFailed
 from agent_kernel.engines.local.catalog.catalog_entry import WheelPart, Wheels
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 from agent_kernel.engines.local.catalog.verified_download import (
     DOWNLOADED,
     Download,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.engines.local.backend import Picture
-from agent_kernel.engines.local.media import video_frames
+from agent_kernel.engines.local.media import video_worker
 from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES
 
-PROGRAM = Path(video_frames.__file__)
+PROGRAM = Path(video_worker.__file__)
 FLAGS = ("-P",)
 """Do not import from the program's own directory."""
 WAIT_S = 60.0
@@ -28,7 +28,7 @@ def frames(video: Picture) -> list[Picture]:
     except subprocess.TimeoutExpired as error:
         raise InvalidRequest("The video takes too long to read.", hint="Send a shorter one.") from error
     words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]
-    if done.returncode == video_frames.NO_LIBRARY:
+    if done.returncode == video_worker.NO_LIBRARY:
         raise EngineError(
             f"Videos cannot be read here: {words}",
             hint=f"Install PyAV where the model runs: {sys.executable} -m pip install av",
@@ -41,9 +41,9 @@ def frames(video: Picture) -> list[Picture]:
 
 def _pictures(data: bytes) -> list[Picture]:
     found: list[Picture] = []
-    size = video_frames.LENGTH.size
+    size = video_worker.LENGTH.size
     while len(data) >= size:
-        (length,) = video_frames.LENGTH.unpack(data[:size])
+        (length,) = video_worker.LENGTH.unpack(data[:size])
         found.append(Picture("image/png", data[size : size + length]))
         data = data[size + length :]
     return found

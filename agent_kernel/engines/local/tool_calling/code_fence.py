@@ -4,7 +4,7 @@ The first token decides whether the model calls: it does if the fence is at most
 than the best first token. The fence is then forced, and the code decoded until the fence closes. After a result the
 model answers in text; a failed call is tried once more without showing the failed code. Code for a question that names
 a file begins with the line that reads it. Two answers are given without the model, which is unreliable there
-(``code_fence_answer.py``): that the last try failed, and what several rows of output mean.
+(``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean.
 
 Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
 (``forced_call.py``); with ``auto`` the model is not shown them.
@@ -24,7 +24,7 @@ from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
-from agent_kernel.engines.local.tool_calling import code_fence_answer, code_fence_prompt
+from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -77,9 +77,9 @@ class Fence:
         result = turns[-1].awaiting if turns else None
         ran = result if result is not None and turns[-1].ran_python(result) else None
         retry = offered and ran is not None and ran.status == "error" and turns[-1].failures <= RETRIES
-        rows = code_fence_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
+        rows = code_fence_fallback_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
         free = not (must or retry or request.output)
-        if free and ran is not None and (plain := code_fence_answer.plain(ran, rows, turns[-1].question)):
+        if free and ran is not None and (plain := code_fence_fallback_answer.plain(ran, rows, turns[-1].question)):
             yield TextChunk(plain)
             yield EndChunk("stop", Usage())
             return
@@ -170,8 +170,8 @@ async def _sentence_or_rows(
                 continue
             if isinstance(chunk, EndChunk):
                 sentence = "".join(part.text for part in written)
-                agrees = code_fence_answer.agrees(sentence, rows, question)
-                for part in written if agrees else [TextChunk(code_fence_answer.in_rows(rows))]:
+                agrees = code_fence_fallback_answer.agrees(sentence, rows, question)
+                for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
                     yield part
             yield chunk
 

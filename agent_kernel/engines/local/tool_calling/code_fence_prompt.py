@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.tool_calling.code_fence_answer import error_line
-from agent_kernel.engines.local.tool_calling.code_fence_files import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
+from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
 
 TOOL = "python"
 EARLIER = "Earlier variables:"

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.engines.local.backend import Progress
 from agent_kernel.engines.local.catalog.derived_cache import identity, publish
 from agent_kernel.engines.local.catalog.gguf_header import read_header
-from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.catalog.pull_stages import megabytes
 
 CONFIG = "config.json"
 GROWTH = 4.5

@@ -22,7 +22,7 @@ from agent_kernel.engines.local.backend import (
     Progress,
     StepOutput,
 )
-from agent_kernel.engines.local.media.image_placeholders import PictureTemplate
+from agent_kernel.engines.local.media.vision_chat_template import PictureTemplate
 from agent_kernel.engines.local.media.vision_inputs import Place, Sight
 from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.torch.forward import Forward

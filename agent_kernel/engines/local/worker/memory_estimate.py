@@ -11,7 +11,7 @@ from agent_kernel.core.errors import OutOfMemory
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.model_directory import read_model_directory
-from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.catalog.pull_stages import megabytes
 from agent_kernel.engines.local.openvino.graph_cache import is_built
 from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_kernel.engines.local.catalog.requantize_progress import megabytes
+from agent_kernel.engines.local.catalog.pull_stages import megabytes
 from agent_kernel.engines.local.system_memory import Memory
 
 IDLE_UNLOAD_S = 1800.0

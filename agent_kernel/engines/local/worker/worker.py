@@ -24,11 +24,11 @@ from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.request_queue import Admission
 from agent_kernel.engines.local.media.prompt_media import ShownMedia
-from agent_kernel.engines.local.tool_calling.protocol import ToolProtocol, protocol_for
+from agent_kernel.engines.local.tool_calling.tool_protocols import ToolProtocol, protocol_for
 from agent_kernel.engines.local.worker.backends import backend_for
-from agent_kernel.engines.local.worker.cpu_priority import WorkerPriority
 from agent_kernel.engines.local.worker.messages import chunk_to_json, request_from_json
 from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, open_pipes, read_frames
+from agent_kernel.engines.local.worker.worker_priority import WorkerPriority
 
 BEAT_S = 1.0
 COALESCE_S = 0.004

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.session import Branch, Item, Turn
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.chat import data_url
+from agent_kernel.sessions.export.formats.openai_chat import data_url
 
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)\Z")

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 
 from agent_kernel.core.messages import Media, Message, Part, Role, Status, Text, ToolCall, parse_arguments
 from agent_kernel.sessions.export.formats.json_reader import Fields
-from agent_kernel.sessions.export.formats.videos import MAX_FRAMES, PNG, describe
+from agent_kernel.sessions.export.formats.mistralrs_videos import MAX_FRAMES, PNG, describe
 
 MAX_MEDIA = 10_000
 """Media per document."""

@@ -20,7 +20,7 @@ from agent_kernel.core import files as values
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats import kept_files, videos
+from agent_kernel.sessions.export.formats import mistralrs_files, mistralrs_videos
 from agent_kernel.sessions.export.formats.bare_messages import (
     message_to_json,
     transcript_from_messages,
@@ -37,7 +37,7 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
     the session. Results are in the order of their calls, since readers assign them only by that."""
     media = _MediaLists(transcript, left_out)
     messages = [_body(message, media) for message in _in_call_order(visible_messages(transcript, branch, left_out))]
-    kept = [kept_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
+    kept = [mistralrs_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
     lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *kept]}
     return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
 
@@ -49,7 +49,7 @@ def read(document: Fields, namespace: str) -> Transcript:
     reader = MessageReader(document)
     said = [(place, reader.message(place)) for place in document.each("messages")]
     reader.end()
-    kept = list(kept_files.read(document.each("files")))
+    kept = list(mistralrs_files.read(document.each("files")))
     blobs = reader.blobs | {file.hash: data for file, data in kept if data is not None}
     # Files that ``write`` made of media: their ids say so.
     media = {file.hash[:12]: file for file, data in kept if data is not None and file.id == _file_id(file.hash)}
@@ -107,7 +107,7 @@ class _MediaLists:
 
     def __init__(self, transcript: Transcript, left_out: dict[str, int]) -> None:
         self.images: list[str] = []
-        self.videos: list[videos.Video] = []
+        self.videos: list[mistralrs_videos.Video] = []
         self.files: list[dict[str, Any]] = []
         self._blobs: Mapping[str, bytes] = transcript.blobs
         self._created = int(transcript.session.created)
@@ -116,14 +116,14 @@ class _MediaLists:
 
     def content(self, message: Message) -> str | list[dict[str, str]]:
         """Write images first, then videos, then one text: the order in which mistral.rs writes them."""
-        shown, rest = videos.split(message.parts, self._blobs)
+        shown, rest = mistralrs_videos.split(message.parts, self._blobs)
         self.videos += shown
         placeholders: list[dict[str, str]] = []
         notes: list[str] = []
         for part in rest:
             if isinstance(part, Text):
                 continue
-            if part.mime == videos.PNG and part.hash in self._blobs:
+            if part.mime == mistralrs_videos.PNG and part.hash in self._blobs:
                 self.images.append(base64.b64encode(self._blobs[part.hash]).decode("ascii"))
                 placeholders.append({"type": "image"})
             else:

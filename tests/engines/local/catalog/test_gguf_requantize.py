@@ -13,7 +13,7 @@ import pytest
 from agent_kernel.core.errors import ModelBroken
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 from tests.engines.local.model_sources import sha256, write_gguf
 
 STEP = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q5_0": 1 / 16, "Q5_1": 1 / 31}

@@ -16,7 +16,7 @@ from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
 from agent_kernel.engines.local.catalog.pull import PullJob
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 from tests.engines.local.model_sources import REVISION, Hub, environment, model_files, running, write_gguf
 
 SECRET = "hf_averysecrettoken"

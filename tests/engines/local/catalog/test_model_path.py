@@ -10,7 +10,7 @@ import pytest
 from agent_kernel.core.errors import ModelBroken, UnknownModel
 from agent_kernel.engines.local.catalog.catalog import resolve
 from agent_kernel.engines.local.catalog.gguf_header import read_header
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 from tests.engines.local.model_sources import sha256, write_gguf
 
 

@@ -20,7 +20,7 @@ from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Sourc
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir
 from agent_kernel.engines.local.catalog.pull import PullJob, is_partial, parse_sources
-from agent_kernel.engines.local.catalog.requantize_progress import Progress
+from agent_kernel.engines.local.catalog.pull_stages import Progress
 from tests.engines.local.model_sources import (
     HUB_PATH,
     Hub,

@@ -27,7 +27,7 @@ from agent_kernel.core.protocols import (
     ToolSpec,
 )
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 

@@ -14,7 +14,7 @@ from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling, T
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
 from agent_kernel.engines.local.grammar.number_range import number
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from tests.engines.local.grammar.ebnf_match import matches
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=")

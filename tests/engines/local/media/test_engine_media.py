@@ -20,7 +20,7 @@ from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, Sampling, TextChunk, TokenLogprob, ToolSpec
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 

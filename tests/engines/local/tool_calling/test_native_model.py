@@ -23,7 +23,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest

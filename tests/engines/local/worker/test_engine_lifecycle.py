@@ -19,7 +19,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.system_memory import GIB, Memory, resident_bytes
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

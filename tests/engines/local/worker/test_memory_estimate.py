@@ -17,7 +17,7 @@ from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.catalog import resolve
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
-from agent_kernel.engines.local.worker.engine import LocalEngine
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.local.worker.memory_estimate import fit_options, footprint
 from tests.engines.local.model_sources import model_files
 

@@ -18,7 +18,7 @@ from jupyter_ext.api.anthropic import conversation as messages_conversation
 from jupyter_ext.api.anthropic.codec import MessagesCodec
 from jupyter_ext.api.anthropic.conversation import AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.request import MessagesBody
-from jupyter_ext.api.dialects.content import MAX_PICTURES, from_base64
+from jupyter_ext.api.dialects.openai_content import MAX_PICTURES, from_base64
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
 PNG = base64.b64encode(b"png").decode()

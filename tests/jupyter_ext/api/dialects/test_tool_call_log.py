@@ -19,7 +19,7 @@ from agent_kernel.core.events import (
     FileProduced,
 )
 from jupyter_ext.api.dialects import tool_call_log
-from jupyter_ext.api.dialects.animation_frames import frames_of
+from jupyter_ext.api.dialects.apng_frames import frames_of
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 
 

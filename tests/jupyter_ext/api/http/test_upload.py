@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_kernel.core.errors import FileTooLarge, InvalidRequest
-from agent_kernel.core.spool import FileReceiver
+from agent_kernel.core.file_receiver import FileReceiver
 from jupyter_ext.api.http.upload import MAX_PARTS, Upload
 
 TYPE = "multipart/form-data; boundary=b"

@@ -10,9 +10,9 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.memory import MemoryStore
-from jupyter_ext.api.dialects.content import MAX_TEXT
+from jupyter_ext.api.dialects.openai_content import MAX_TEXT
 from jupyter_ext.api.responses import continuation
-from jupyter_ext.api.responses.items import AnyItem, ReferenceItem, items_of
+from jupyter_ext.api.responses.input_items import AnyItem, ReferenceItem, items_of
 from jupyter_ext.api.responses.live_responses import LiveResponses
 from jupyter_ext.api.responses.resource import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse

@@ -15,11 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.messages import Media, Message, Text, assistant
-from jupyter_ext.api.dialects import content
-from jupyter_ext.api.dialects.content import MAX_TEXT
-from jupyter_ext.api.responses import input
-from jupyter_ext.api.responses.input import Reading, items_to_store, messages_of, with_files
-from jupyter_ext.api.responses.items import Brought
+from jupyter_ext.api.dialects import openai_content
+from jupyter_ext.api.dialects.openai_content import MAX_TEXT
+from jupyter_ext.api.responses.input_items import Brought
+from jupyter_ext.api.responses.input_messages import Reading, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.api.responses.resource import ResponseFacts, response_id
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
@@ -169,13 +168,13 @@ def test_too_many_characters_are_refused_before_they_are_put_together(monkeypatc
 
 def test_a_picture_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    real = content.medium
+    real = openai_content.medium
 
     def noted(url: str, links: Any = None) -> Media:
         decoded.append(url)
         return real(url, links)
 
-    monkeypatch.setattr(content, "medium", noted)
+    monkeypatch.setattr(openai_content, "medium", noted)
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
     it = body(input=[{"role": "user", "content": [picture]}])
     for known in (False, True):

@@ -1,0 +1,316 @@
+"""The engine for models of this machine, which run in a worker process. The server never imports the libraries that run
+them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory, refuse_fields
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk
+from agent_kernel.engines.local.backend import LoadOptions
+from agent_kernel.engines.local.catalog import catalog
+from agent_kernel.engines.local.catalog.catalog_entry import KINDS
+from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.catalog.pull_stages import Progress
+from agent_kernel.engines.local.system_memory import Memory, largest_processes, read_memory, resident_bytes
+from agent_kernel.engines.local.worker.memory_estimate import fit_options
+from agent_kernel.engines.local.worker.messages import chunk_from_json, request_to_json
+from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD_S, UnloadPolicy
+from agent_kernel.engines.local.worker.worker_process import SILENT_S, WorkerProcess
+
+HINT = (
+    "logprobs gives the token that was chosen, reasoning_effort none turns thinking off, and a json_schema, regex or "
+    "choice binds the answer."
+)
+
+
+class LocalEngine:
+    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``). It is looked up and the worker is
+    started at the first request, and again at the first request after a failure or an unload. ``python`` is an
+    interpreter with the model libraries, or a function that returns one for each start of a worker. ``sources`` may be
+    asked about a model that is not on this machine. ``protocol`` replaces the model's own tool protocol.
+
+    The model is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than
+    ``reserve_gb`` of memory (0 = a tenth, 1 GiB at least) is left for the user's own programs. Running requests are
+    then still answered and new ones refused; below a quarter of the reserve all requests end.
+
+    Raises from ``stream``: UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow,
+    EngineCrashed (the worker ended or hung ``silent_s`` seconds; every request that ran gets it, the next request
+    starts a new worker).
+    """
+
+    def __init__(
+        self,
+        model: str,
+        cache_dir: Path,
+        *,
+        options: LoadOptions | None = None,
+        protocol: str = "",
+        python: str | Callable[[], str] = sys.executable,
+        silent_s: float = SILENT_S,
+        idle_unload_s: float = IDLE_UNLOAD_S,
+        reserve_gb: float = 0.0,
+        sources: Sequence[str] = KINDS,
+        memory: Callable[[], Memory | None] = read_memory,
+    ) -> None:
+        self._name = model
+        self._cache_dir = cache_dir
+        self._options = options or LoadOptions()
+        self._protocol = protocol
+        self._python = python
+        self._silent_s = silent_s
+        self._reserve_gb = reserve_gb
+        self._sources = sources
+        self._memory = memory
+        self._watch = UnloadPolicy(idle_unload_s, reserve_gb, memory)
+        self._watching: asyncio.Task[None] | None = None
+        self._streams = 0
+        self._give_way = False
+        self._unwatch = asyncio.Event()
+        self._refusal: OutOfMemory | None = None
+        self._left: OutOfMemory | None = None
+        self._worker: WorkerProcess | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._stage: tuple[str, float | None] = ("", None)
+        self._staged = asyncio.Event()
+        self._state = "unloaded"
+        self._model: LocalModel | None = None
+        self._details: dict[str, Any] = {}
+        self._context_length = 0
+        self._sees = False
+
+    def info(self) -> EngineInfo:
+        """``context_length`` is known before loading if the model is on this machine."""
+        if self._worker is not None and not self._worker.alive:
+            self._state = "unloaded"
+        if self._model is None:
+            self._model = self._find_installed()
+        length = self._context_length or (self._model.context_length if self._model else 0)
+        return EngineInfo(self._name, True, length, self._sees, self._state, self._details)
+
+    @property
+    def tool_protocol(self) -> str:
+        """Empty while the model is not on this machine."""
+        return self._protocol or (self._model.protocol if self._model else "")
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        if self._refusal is not None:
+            raise self._refusal
+        check(request)
+        self._streams += 1
+        try:
+            async with aclosing(self._chunks(request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._streams -= 1
+            self._watch.touch()
+
+    async def _chunks(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks. A request that had no output when the worker crashed is sent once more, to the next
+        worker."""
+        for tries_left in (1, 0):
+            begun = False
+            async with aclosing(self._until_ready()) as waits:
+                async for wait in waits:
+                    yield wait
+            worker = self._worker
+            assert worker is not None
+            try:
+                async with aclosing(self._answer(worker, request)) as chunks:
+                    async for chunk in chunks:
+                        begun |= not isinstance(chunk, WaitChunk)
+                        yield chunk
+                return
+            except EngineCrashed:
+                if begun or not tries_left or not worker.crashed:
+                    raise
+
+    async def _answer(self, worker: WorkerProcess, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        frame = {"type": "stream", "request": request_to_json(request, sees=self._sees)}
+        async with aclosing(worker.frames(frame)) as frames:
+            async for body in frames:
+                chunk = chunk_from_json(body)
+                yield chunk
+                if isinstance(chunk, EndChunk):
+                    return
+
+    async def stats(self) -> Mapping[str, float]:
+        """Return ``running`` requests in the batch, and what the backend reports about its cache (``cache_used``
+        0..1)."""
+        if self._worker is None or not self._worker.alive:
+            return {"running": 0}
+        return {name: value for name, value in (await self._worker.stats()).items() if name not in ("type", "pid")}
+
+    @property
+    def worker_pid(self) -> int | None:
+        return self._worker.pid if self._worker is not None and self._worker.alive else None
+
+    def give_way(self, busy: bool) -> None:
+        """Called when the user's own code starts and stops needing the machine: the worker uses less of it
+        meanwhile."""
+        if busy != self._give_way:
+            self._give_way = busy
+            if self._worker is not None:
+                self._worker.send({"type": "give_way", "busy": busy})
+
+    async def unload(self, why: str = "it was asked for") -> int:
+        """End the worker and return the bytes freed; the next request starts another worker."""
+        pid = self.worker_pid
+        freed = resident_bytes(pid) if pid else 0
+        self._details = {"unloaded": why}
+        await self.aclose()
+        return freed
+
+    async def aclose(self) -> None:
+        """End the worker. The engine can be used again afterwards and then starts another one."""
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._unwatch.set()  # not cancelled: it may be ending the worker just now
+            await asyncio.wait([self._watching])
+        self._watching = None
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+            self._loading = None
+        self._refusal = None
+        await self._drop()
+
+    async def _keep_watch(self) -> None:
+        """Apply the unload policy as long as there is a worker."""
+        while self._loading is not None or (self._worker is not None and self._worker.alive):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._unwatch.wait(), CHECK_S)
+                return
+            verdict = self._watch.verdict(busy=self._streams > 0 or self._loading is not None)
+            match verdict.what:
+                case "unload":
+                    await self.unload(verdict.why)
+                    return
+                case "leave":
+                    await self._leave(verdict.why)
+                    return
+                case what:
+                    self._refusal = self._too_little(verdict.why) if what == "refuse" else None
+
+    async def _leave(self, why: str) -> None:
+        """End the worker with the reason as error for running requests and for those that wait for the model to
+        load."""
+        self._left = self._too_little(why)
+        if self._worker is not None:
+            self._worker.stop(self._left)
+        await self.unload(why)
+
+    def _too_little(self, why: str) -> OutOfMemory:
+        return OutOfMemory(
+            f"The model {self._name} gives way to your own programs: {why}.",
+            hint="Ask again when there is more; or free some memory, or choose a smaller model.",
+        )
+
+    async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
+        """Yield the loading progress until the worker is ready. One load serves all waiting requests; a request that
+        leaves does not stop it."""
+        if self._worker is not None and self._worker.alive and self._loading is None:
+            return
+        if self._loading is None:
+            self._watch.touch()
+            self._left = None
+            self._loading = asyncio.create_task(self._load(), name="model load")
+            self._loading.add_done_callback(self._on_load_end)
+            if self._watching is None or self._watching.done():
+                self._unwatch = asyncio.Event()
+                self._watching = asyncio.create_task(self._keep_watch(), name="watch over the model")
+        loading = self._loading
+        while not loading.done():
+            yield WaitChunk(*self._stage)
+            self._staged.clear()
+            staged = asyncio.ensure_future(self._staged.wait())
+            try:
+                await asyncio.wait([loading, staged], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                staged.cancel()
+        if loading.cancelled():
+            raise self._left or EngineCrashed("The engine was closed while the model was loading.")
+        loading.result()
+
+    async def _load(self) -> None:
+        await self._drop()
+        self._state = "loading"
+        try:
+            self._report_stage("looking for the model", None)
+            model = self._model = await asyncio.to_thread(self._resolve, asyncio.get_running_loop())
+            options = await asyncio.to_thread(self._fit_to_memory, model)
+            self._report_stage("starting", None)
+            self._worker = await WorkerProcess.start(self._interpreter(), self._cache_dir, self._silent_s)
+            ready = await self._worker.load(model, self._protocol or model.protocol, options, self._report_stage)
+            if self._give_way:
+                self._worker.send({"type": "give_way", "busy": True})
+        except BaseException:
+            await self._drop()
+            raise
+        self._details = ready["details"] | {"revision": model.revision}
+        self._context_length, self._sees = ready["context_length"], ready["sees"]
+        self._state = "ready"
+
+    def _interpreter(self) -> str:
+        return self._python if isinstance(self._python, str) else self._python()
+
+    def _resolve(self, loop: asyncio.AbstractEventLoop) -> LocalModel:
+        """Find the model; runs in a thread. Reports the progress of a file that must be rewritten first."""
+
+        def rewriting(progress: Progress) -> None:
+            if progress.total and progress.stage in ("rewrite", "verify"):
+                stage = "rewriting the model as Q8_0 (once)" if progress.stage == "rewrite" else "checking the file"
+                loop.call_soon_threadsafe(self._report_stage, stage, progress.done / progress.total)
+
+        backend = self._options.backend
+        return catalog.resolve(self._name, self._cache_dir, rewriting, backend=backend, sources=self._sources)
+
+    def _fit_to_memory(self, model: LocalModel) -> LoadOptions:
+        """Fit the options to the memory; runs in a thread. Raises OutOfMemory before anything is loaded."""
+        memory = self._memory()
+        if memory is None:
+            return self._options
+        reserve = memory.reserve(self._reserve_gb)
+        return fit_options(
+            model, self._options, self._cache_dir, memory=memory, reserve=reserve, holders=largest_processes
+        )
+
+    def _on_load_end(self, task: asyncio.Task[None]) -> None:
+        self._loading = None
+        # Read the exception, so that asyncio does not report a failure for which nobody waits any more.
+        if task.cancelled() or task.exception() is not None:
+            self._state = "failed"
+
+    def _report_stage(self, stage: str, fraction: float | None) -> None:
+        self._stage = (stage, fraction)
+        self._staged.set()
+
+    def _find_installed(self) -> LocalModel | None:
+        if catalog.is_path(self._name):
+            return None
+        try:
+            return catalog.find_installed(self._name, self._cache_dir, self._options.backend)
+        except AgentKernelError:
+            return None  # ``stream`` raises the error
+
+    async def _drop(self) -> None:
+        worker, self._worker = self._worker, None
+        self._state = "unloaded"
+        if worker is not None:
+            await worker.aclose()
+
+
+def check(request: EngineRequest) -> None:
+    """Raise InvalidRequest for what no backend supports, before a model is loaded for it."""
+    sampling, output = request.sampling, request.output
+    asked = {
+        "top_logprobs": sampling.top_logprobs > 0,
+        "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
+        "grammar": output is not None and output.kind == "grammar",
+    }
+    refuse_fields([name for name, wanted in asked.items() if wanted], "a model of this machine", HINT)

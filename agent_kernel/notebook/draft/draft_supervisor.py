@@ -1,0 +1,101 @@
+"""The keeper of a draft: the process between a kernel and its draft.
+
+It is the parent of the process that runs code and adopts its orphans, reports to the kernel how each ended, and ends
+with the kernel. It is also a copy of the kernel, but runs no code of the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from agent_kernel.notebook.draft import framing as frames
+from agent_kernel.sandbox.jail import privileges
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnds:
+    """File descriptors and state for the child. ``requests`` is read, ``results`` written; ``out`` and ``err``
+    receive output written past Python; ``reports`` belongs to the keeper; a byte on ``wake`` activates the fallback
+    fork. ``directory`` is where the draft may write, ``parent`` the kernel's process id."""
+
+    requests: int
+    results: int
+    out: int
+    err: int
+    reports: int
+    wake: int
+    directory: str
+    parent: int
+    random: object
+
+
+class _Ending(BaseException):
+    """Raised by SIGTERM: the kernel ends the draft or has ended itself."""
+
+
+def prepare() -> None:
+    """Prepare before the draft is forked: SIGTERM ends everything, orphans are adopted, and the system prefers to
+    kill the draft rather than the kernel when memory runs out. Raises OSError."""
+    signal.signal(signal.SIGTERM, _end)
+    privileges.adopt_orphans()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("600")
+
+
+def keep(draft: int, ends: ChildEnds) -> None:
+    """Report the start and end of every process of the draft until none is left or SIGTERM arrives."""
+    try:
+        lead(draft)
+        close(ends.requests, ends.results, ends.wake, 1, 2)
+        _report(ends, {"began": draft})
+        while True:
+            pid, status = os.waitpid(-1, 0)
+            _report(ends, {"ended": pid, "status": status})
+    except (_Ending, OSError):
+        _end_all(draft)
+
+
+def lead(pid: int) -> None:
+    """Put ``pid`` into a process group of its own, in which everything it starts stays. Both sides of the fork call
+    it, so that the group exists for whichever runs first."""
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, 0)
+
+
+def fork() -> int:
+    """Fork without Python's warning about threads. Raises OSError."""
+    with warnings.catch_warnings():
+        # The warning is correct: other threads are not copied. The hang detector looks for code that waits for them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def close(*fds: int) -> None:
+    """Close descriptors; already closed ones are ignored."""
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+def _report(ends: ChildEnds, report: Mapping[str, int]) -> None:
+    frames.write_all(ends.reports, frames.json_frame(frames.KEEPER, report))
+
+
+def _end_all(group: int) -> None:
+    """Kill the group and reap its processes, including orphans, until none is left."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+            os.waitpid(-1, 0)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Ending

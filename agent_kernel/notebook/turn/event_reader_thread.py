@@ -1,0 +1,81 @@
+"""The events of a turn, read by a thread and handed to the main thread in order.
+
+The thread only does HTTP. It keeps reading while the main thread runs code or waits for the user. An interrupt, which
+always hits the main thread, cannot tear a half-read event.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+
+from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
+from agent_kernel.core.events import Event, TurnFinished
+from agent_kernel.notebook.server_client import ServerClient
+from agent_kernel.notebook.turn_event_reader import TurnEvents
+
+TICK_S = 0.1
+
+
+class FollowedStream:
+    """``with FollowedStream(server, turn) as events:``. Leaving the context closes the stream, not the turn.
+    ``stored`` is the session of a stored turn that is displayed again."""
+
+    def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
+        self._server = server
+        self._reader = TurnEvents(turn, stored, stored=bool(stored))
+        self._events: queue.SimpleQueue[Event | AgentKernelError] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, name=f"agent-events-{turn}", daemon=True)
+
+    def __enter__(self) -> FollowedStream:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.leave()
+
+    def __iter__(self) -> Iterator[Event | None]:
+        """Yield events up to ``turn.finished``, and None after every TICK_S seconds without one. Raises
+        AgentKernelError."""
+        while True:
+            event = self._next(TICK_S)
+            yield event
+            if event is not None and isinstance(event.body, TurnFinished):
+                return
+
+    def rest(self, seconds: float) -> Iterator[Event]:
+        """Yield events that still arrive within ``seconds``. Ends without an error when the stream ends."""
+        end = time.monotonic() + seconds
+        while (remaining := end - time.monotonic()) > 0:
+            try:
+                event = self._next(remaining)
+            except AgentKernelError:
+                return
+            if event is None:
+                return
+            yield event
+            if isinstance(event.body, TurnFinished):
+                return
+
+    def _next(self, seconds: float) -> Event | None:
+        try:
+            event = self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if isinstance(event, AgentKernelError):
+            raise event
+        return event
+
+    def _read(self) -> None:
+        try:
+            for event in self._reader.read(self._server):
+                self._events.put(event)
+        except AgentKernelError as error:
+            self._events.put(error)
+        except Exception as error:  # noqa: BLE001  if the thread died silently, the cell would wait forever
+            self._events.put(ServerUnreachable(f"The turn cannot be followed ({type(error).__name__}: {error})."))

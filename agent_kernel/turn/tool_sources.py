@@ -1,0 +1,107 @@
+"""Builds the tool sources of a server from the setting ``tools``. Modules of a group are imported only if the group is
+on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.core.egress import EgressPolicy
+from agent_kernel.core.net.guard import Guard
+from agent_kernel.core.protocols import Sandbox
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.settings import Settings
+from agent_kernel.core.trusted_folders import TrustStore
+from agent_kernel.core.version import __version__
+from agent_kernel.sessions.file_registry import FileRegistry
+from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.tool_source import ToolSource
+from agent_kernel.tools.code.python import PythonTools
+from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironments
+from agent_kernel.tools.files.file_tools import FileTools
+from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
+from agent_kernel.tools.skills.store import SkillStore
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDependencies:
+    """The objects that the tools of one server share.
+
+    ``root`` returns the contents root when a turn begins; ``load`` imports ``package.module:name`` or raises
+    InvalidRequest.
+    """
+
+    settings: Settings
+    store: SessionStore
+    sandbox: Sandbox
+    offers: ClientCallBroker
+    files: FileRegistry | None
+    exits: EgressPolicy
+    guard: Guard
+    trust: TrustStore
+    skills: SkillStore
+    root: Callable[[], str]
+    load: Callable[[str], Any]
+
+    def has(self, *groups: str) -> bool:
+        """Return whether the server has any of these groups of tools."""
+        named = {name.strip() for name in self.settings.tools.split(",")}
+        return "agent" in named or bool(named & set(groups))
+
+
+def create_sources(parts: ToolDependencies) -> list[ToolSource]:
+    """Return the sources in the order in which a model reads their tools; of two tools with one name the first is used.
+
+    Raises InvalidRequest for a function of the settings that cannot be a tool.
+    """
+    settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
+    network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
+    workplaces = SandboxEnvironments(parts.sandbox, settings.surface == "on", network)
+    if parts.has("python"):
+        found.append(PythonTools(workplaces, parts.offers, settings.run_timeout_s))
+    if shell:
+        from agent_kernel.tools.code.shell import ShellTools
+
+        found.append(ShellTools(workplaces, settings.shell_timeout_s))
+    if parts.files is not None:
+        found.append(
+            FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=workplaces.fetches)
+        )
+    if parts.has("notebook"):
+        found.append(NotebookTools(parts.offers))
+    if parts.has("recall") or settings.recall == "on":
+        from agent_kernel.tools.memory.recall import RecallTools
+
+        found.append(RecallTools(parts.store, parts.root))
+    found += _from_elsewhere(parts)
+    if parts.has("notebook", "functions"):
+        found.append(NotebookFunctions(parts.offers))  # last, so that a client's names never replace other tools
+    if parts.has("dispatch"):
+        from agent_kernel.tools.base.dispatch import DispatchTools
+
+        found.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.exits))
+    return found
+
+
+def _from_elsewhere(parts: ToolDependencies) -> list[ToolSource]:
+    """Return the sources of tools that other people wrote, or that connect to other machines."""
+    settings, found = parts.settings, list[ToolSource]()
+    if parts.has("skills"):
+        from agent_kernel.tools.skills.tool import SkillTools
+
+        found.append(SkillTools(parts.skills, parts.sandbox, shell=parts.has("shell")))
+    if parts.has("mcp"):
+        from agent_kernel.tools.mcp.source import McpTools
+
+        found.append(McpTools(settings.mcp_config, parts.exits, trust=parts.trust, version=__version__))
+    if parts.has("web"):
+        from agent_kernel.tools.web.web_tools import WebTools
+
+        found.append(WebTools(settings.web, parts.guard, parts.exits))
+    if parts.has("functions"):
+        from agent_kernel.tools.base.functions import FunctionTools, as_tool
+
+        names = [name.strip() for name in settings.functions.split(",") if name.strip()]
+        found.append(FunctionTools([as_tool(parts.load(name)) for name in names]))
+    return found

@@ -1,0 +1,69 @@
+"""What a request of ``messages`` asks for. Pure."""
+
+from __future__ import annotations
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.protocols import OutputFormat, Sampling
+from agent_kernel.core.turn_request import TurnRequest
+from jupyter_ext.api.anthropic.codec import Thinking
+from jupyter_ext.api.anthropic.conversation import AnthropicConversation
+from jupyter_ext.api.anthropic.request import MessagesBody
+from jupyter_ext.api.anthropic.tools import tools_of
+from jupyter_ext.api.dialects.request_extensions import require_file_tools
+from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
+
+CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
+
+
+def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "", after: str = "") -> DialectRequest:
+    """``session`` is the one of the request's thread, ``after`` the turn of it that the request follows. Raises
+    InvalidRequest for what contradicts itself."""
+    tools = tools_of(body, agent=body.model.startswith(AGENT))
+    groups = (*tools.groups, *(("files",) if said.files and not tools.silent else ()))
+    whole = DialectRequest(
+        body.model,
+        TurnRequest(
+            messages=said.messages,
+            permission=body.permission,
+            sampling=sampling(body),
+            max_tool_rounds=0 if tools.silent else body.max_tool_rounds,
+            tool_choice=tools.choice,
+            parallel_calls=tools.parallel,
+            output=_output(body),
+            outputs=tuple(file.wanted for file in body.files),
+            web=tools.web,
+            skills=tools.skills,
+            functions=tools.functions,
+            after=after,
+        ),
+        groups=groups,
+        session=session or body.session_id or body.container_id,
+        files=said.files,
+        streams=body.stream,
+        own_messages=said.spoken if said.spoken != said.messages else (),
+    )
+    return require_file_tools(whole, InvalidRequest, hint=CODE_HINT, details=None)
+
+
+def sampling(body: MessagesBody) -> Sampling:
+    """A ``top_p`` of 0 is the likeliest token always; a ``top_k`` of 0 is no limit."""
+    greedy = body.top_p == 0
+    return Sampling(
+        temperature=body.temperature,
+        top_p=None if greedy else body.top_p,
+        top_k=1 if greedy else body.top_k or None,
+        max_tokens=body.max_tokens,
+        stop=tuple(body.stop_sequences),
+    )
+
+
+def thinking(body: MessagesBody) -> Thinking:
+    """How the reasoning of a model is shown. Whether it reasons is the model's own affair."""
+    wanted = body.thinking
+    if wanted is None:
+        return "shown"
+    return "hidden" if wanted.type == "disabled" else "omitted" if wanted.display == "omitted" else "shown"
+
+
+def _output(body: MessagesBody) -> OutputFormat | None:
+    return OutputFormat("json_schema", body.format.schema_) if body.format else None

@@ -1,0 +1,163 @@
+"""Fields of the dialects beyond the original APIs: rounds of calls, files that a turn is to produce, and constrained
+decoding with the names of vLLM and mistral.rs. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from agent_kernel.core.errors import AgentKernelError, Unprocessable
+from agent_kernel.core.files import RequestedFile
+from agent_kernel.core.protocols import OutputFormat
+from agent_kernel.tools.base.declared_schema import check_schema
+from jupyter_ext.api.dialects.openai_functions import JsonSchema, Words
+from jupyter_ext.turns.dialect_request import DialectRequest
+
+MAX_ROUNDS = 1_000_000
+Rounds = Annotated[int, Field(ge=0, le=MAX_ROUNDS)]
+CODE_HINT = "Use the model agent/NAME, or code_interpreter among the tools."
+OF_FILES = {"param": "files"}
+
+
+class WantedFile(Words):
+    """A file that the turn is to make, by its name in the work directory."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    format: Annotated[str, Field(max_length=40)] | None = None
+    description: Annotated[str, Field(max_length=1_000)] | None = None
+
+    @property
+    def wanted(self) -> RequestedFile:
+        return RequestedFile(self.name, self.format or "", self.description or "")
+
+
+def require_file_tools(
+    asked: DialectRequest,
+    refusal: type[AgentKernelError] = Unprocessable,
+    *,
+    hint: str = CODE_HINT,
+    details: Mapping[str, Any] | None = OF_FILES,
+) -> DialectRequest:
+    """Return the request if it has the tools that can produce the files it asks for; raises ``refusal`` otherwise."""
+    if asked.request.outputs and (asked.server_tools == () or asked.request.max_tool_rounds == 0):
+        raise refusal(
+            "files asks for files that a tool makes, and this request has no tools of the server.",
+            hint=hint,
+            details=details,
+        )
+    return asked
+
+
+# ---------------------------------------------------------------------------------------------------- decoding
+
+Effort = Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+MAX_BIASED = 1_024
+Bias = Annotated[
+    dict[Annotated[int, Field(ge=0, lt=1 << 31)], Annotated[float, Field(ge=-100, le=100)]],
+    Field(max_length=MAX_BIASED),
+]
+Regex = Annotated[str, Field(min_length=1, max_length=10_000)]
+Choices = Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(min_length=1, max_length=1_000)]
+GrammarText = Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+def _an_object(said: Any) -> Any:
+    """Parse a schema given as text, which vLLM accepts too."""
+    if not isinstance(said, str):
+        return said
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        raise ValueError("a schema is an object, or its JSON") from None
+
+
+Schema = Annotated[JsonSchema, BeforeValidator(_an_object)]
+
+
+class StructuredOutputs(Words):
+    """vLLM's. ``structural_tag`` binds parts of an answer, which no engine here does."""
+
+    json_: Annotated[Schema | None, Field(alias="json")] = None
+    regex: Regex | None = None
+    choice: Choices | None = None
+    grammar: GrammarText | None = None
+    json_object: bool | None = None
+    structural_tag: Any = None
+
+
+class Grammar(Words):
+    """mistral.rs's: ``value`` is a regular expression, a JSON schema, or a grammar."""
+
+    type: Literal["regex", "json_schema", "lark", "none"]
+    value: str | dict[str, Any] | None = None
+
+
+class Decoding(Words):
+    """Fields of vLLM and mistral.rs that bind an answer, and OpenAI's penalties. An engine that cannot do what one of
+    them asks for refuses the request (400) and names the field."""
+
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: Bias | None = None
+    guided_json: Schema | None = None
+    guided_regex: Regex | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: GrammarText | None = None
+    structured_outputs: StructuredOutputs | None = None
+    grammar: Grammar | None = None
+
+    @property
+    def penalties(self) -> dict[str, Any]:
+        """The penalties under the names of Sampling's fields."""
+        bias = tuple((self.logit_bias or {}).items())
+        return {
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "logit_bias": bias,
+        }
+
+    def form(self, said: OutputFormat | None) -> OutputFormat | None:
+        """Return the output format: ``said`` by the dialect's own field, or by one of these fields. Raises
+        ValueError for two."""
+        structured = self.structured_outputs or StructuredOutputs()
+        if structured.structural_tag is not None:
+            raise ValueError("structured_outputs has a structural_tag, which no engine here keeps to")
+        found = [
+            *_forms(self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar),
+            *_forms(structured.json_, structured.regex, structured.choice, structured.grammar),
+            *([OutputFormat("json_object")] if structured.json_object else []),
+            *_forms_of(self.grammar),
+        ]
+        if len(found) + (said is not None) > 1:
+            raise ValueError("structured_outputs and its other names (guided_*, grammar) bind one answer: send one")
+        return found[0] if found else said
+
+
+def _forms(
+    schema: dict[str, Any] | None, regex: str | None, choice: list[str] | None, grammar: str | None
+) -> list[OutputFormat]:
+    return [
+        *([OutputFormat("json_schema", schema)] if schema is not None else []),
+        *([OutputFormat("regex", regex=regex)] if regex is not None else []),
+        *([OutputFormat("choice", choice=tuple(choice))] if choice is not None else []),
+        *([OutputFormat("grammar", grammar=grammar)] if grammar is not None else []),
+    ]
+
+
+def _forms_of(grammar: Grammar | None) -> list[OutputFormat]:
+    if grammar is None or grammar.type == "none":
+        return []
+    value = grammar.value
+    if grammar.type == "json_schema":
+        schema = _an_object(value)
+        if not isinstance(schema, dict):
+            raise ValueError("grammar has a schema, an object, as its value")
+        check_schema(schema)
+        return _forms(schema, None, None, None)
+    if not isinstance(value, str) or not value:
+        raise ValueError("grammar has a text as its value")
+    return _forms(None, *((value, None, None) if grammar.type == "regex" else (None, None, value)))

@@ -1,0 +1,122 @@
+"""The models that a request may name: the server's default engine, the configured engines, and models on disk.
+Listing them neither loads a model nor contacts another server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import ModelBroken, UnknownModel
+from agent_kernel.core.protocols import Engine, EngineInfo
+from agent_kernel.engines.local.catalog.catalog import catalog, find_installed, from_hubs
+from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from agent_kernel.engines.model_slot import SlottedEngine
+from agent_kernel.tools.mcp.source import McpTools
+from agent_kernel.turn.runtime import Runtime
+from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, plain_and_agent_models
+from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
+
+HERE = "agent-kernel"
+"""The owner shown for a local model that does not name one."""
+BEGAN = time.time()
+
+
+async def models(runtime: Runtime) -> list[dict[str, Any]]:
+    """Return the models in OpenAI's format, the default first; each as a plain model, then each as an agent."""
+    on_disk = await asyncio.to_thread(_on_disk, runtime.settings.cache_dir)
+    found: dict[str, ModelFacts] = {}
+    for model in (*_engines(runtime), *on_disk):
+        found.setdefault(model.id, model)
+    return plain_and_agent_models([*found.values()], await _tools(runtime))
+
+
+async def model(runtime: Runtime, id: str) -> dict[str, Any]:
+    """Raises UnknownModel."""
+    told = next((one for one in await models(runtime) if one["id"] == id), None)
+    if told is None:
+        name = id.removeprefix(AGENT)
+        raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="models lists what there is.")
+    return told
+
+
+def _engines(runtime: Runtime) -> list[ModelFacts]:
+    engines = runtime.engines
+    own = engines.get()
+    found = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
+    for row in engines.describe_configured():
+        if row["refused"]:
+            continue
+        made = engines.used.get(row["name"])
+        if made is not None:
+            found.append(_of_engine(row["name"], made))
+            continue
+        state = "unloaded" if row["local"] and not row["host"] else "ready"
+        info = EngineInfo(row["model"] or row["name"], row["local"], 0, False, state, host=row["host"])
+        found.append(_facts(row["name"], info, {"vision": row.get("vision") or None}))
+    return found
+
+
+def _of_engine(name: str, engine: Engine) -> ModelFacts:
+    info = engine.info()
+    inner = engine.engine if isinstance(engine, SlottedEngine) else engine
+    known: dict[str, bool | None] = {"vision": info.vision}
+    if isinstance(inner, LocalEngine):
+        known = {**_local(inner.tool_protocol), "vision": info.vision or (False if info.state == "ready" else None)}
+    elif info.local and not info.host:
+        known |= {"tools": True, "logprobs": True}
+    refused = set(info.details.get("not_sent", ()))
+    known |= {name: False for name in ("tools", "logprobs") if name in refused}
+    return _facts(name, info, known)
+
+
+def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelFacts:
+    told = info.details.get("capabilities")
+    more = {key: bool(value) for key, value in told.items()} if isinstance(told, dict) else {}
+    capabilities = {"vision": None, "tools": None, "reasoning": None, "logprobs": None, **known, **more}
+    owner = info.host or HERE
+    length = info.context_length
+    return ModelFacts(name, info.model, BEGAN, owner, info.state, info.local, info.host, length, capabilities)
+
+
+def _local(protocol: str) -> dict[str, bool | None]:
+    """Return the capabilities of a local model. A model with the code fence protocol calls python, but no functions
+    of a client."""
+    return {"tools": protocol != "fence" if protocol else None, "logprobs": True}
+
+
+def _on_disk(cache_dir: Path) -> list[ModelFacts]:
+    """Blocking: reads the disk."""
+    found: list[ModelFacts] = []
+    for name, entry in catalog().items():
+        with suppress(ModelBroken):
+            if (here := find_installed(name, cache_dir)) is not None:
+                found.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
+    hubs = [_of_disk(here.name, here.name, here.name.partition("/")[0], here) for here in from_hubs(cache_dir)]
+    return [*found, *hubs]
+
+
+def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
+    capabilities = {"vision": None, "reasoning": None, **_local(here.protocol)}
+    created = here.path.stat().st_mtime
+    return ModelFacts(name, title, created, owner, "unloaded", True, "", here.context_length, capabilities)
+
+
+async def mcp_servers(runtime: Runtime) -> list[dict[str, Any]]:
+    """Return the state of each configured MCP server. No server is started for this."""
+    sources = [getattr(source, "source", source) for source in runtime.sources]
+    reports = [await source.report() for source in sources if isinstance(source, McpTools)]
+    return [row for report in reports for row in report]
+
+
+async def _tools(runtime: Runtime) -> ToolFacts:
+    settings = runtime.settings
+    up = [row for row in await mcp_servers(runtime) if row["state"] == "connected"]
+    return ToolFacts(
+        available=bool(settings.tools.strip(", ")) and settings.max_tool_rounds > 0,
+        mcp_tools=sum(row["tools"] for row in up),
+        mcp_servers=len(up),
+    )

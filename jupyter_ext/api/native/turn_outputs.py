@@ -1,0 +1,38 @@
+"""The cell outputs of a turn, for a page that opens a notebook after the turn ended without a reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from agent_kernel.core.errors import Conflict
+from agent_kernel.core.events import Event
+from agent_kernel.core.session import Turn
+from agent_kernel.sessions.store.private_store import is_private
+from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.schemas.operation import SESSION, operation
+from jupyter_ext.api.schemas.turns import Outputs
+from jupyter_ext.turns.stored_events import replay
+
+
+class TurnOutputsHandler(AgentHandler):
+    @guard("read")
+    @operation("What the cell of a turn would show.", Outputs, query=(SESSION,), errors=(404, 409))
+    async def get(self, turn_id: str) -> None:
+        """Outputs in the format of notebook files. Conflict while the turn runs, here or on another server."""
+        turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        if turn.state == "open":
+            raise Conflict("This turn is still running.", hint="Follow it, or ask again when it has ended.")
+        store = self.services.runtime.store
+        events = [event async for event in replay(store, turn, 0, media=True, whole=True)]
+        outputs = await asyncio.to_thread(_outputs, turn, events, self.services.url())
+        self.reply({"turn": turn.id, "session": turn.key.id, "outputs": outputs})
+
+
+def _outputs(turn: Turn, events: Sequence[Event], url: str) -> list[dict[str, Any]]:
+    from agent_kernel.notebook.display.render import TurnSummary
+    from agent_kernel.notebook.turn.nbformat_outputs import render_outputs
+
+    summary = TurnSummary(turn.id, turn.key.id, cell=turn.cell, private=is_private(turn.key.id))
+    return render_outputs(events, summary, url)

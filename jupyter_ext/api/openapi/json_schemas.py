@@ -1,0 +1,122 @@
+"""JSON schemas of the types that a document names, each under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+REFS = "#/components/schemas/{model}"
+VALUES = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are data, no schemas."""
+TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset", "errors", "types"})
+"""Names that generated clients have of their own, in lower case."""
+PUBLISHED = {"BoundSession": "Bound", "ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
+"""Class names and the schema names that clients know them by: renaming a class must not change the document."""
+PUBLISHED_OF_MODULE = {
+    "request_messages.FunctionBody": "CarriedFunctionBody",
+    "request_messages.MessageBody": "CarriedMessageBody",
+    "request_schemas.FormatBody": "BodiesFormatBody",
+    "request_schemas.FunctionBody": "JupyterExtFunctionBody",
+    "responses.request.SchemaFormat": "ResponsesRequestSchemaFormat",
+    "responses.tools.FunctionTool": "ResponsesToolsFunctionTool",
+    "responses.tools.OtherTool": "ResponsesToolsOtherTool",
+}
+"""The same for classes whose schema is named after a module, which may move: the end of the class's path, and the
+name of the schema."""
+Mode = Literal["validation", "serialization"]
+
+
+@dataclass(slots=True)
+class Schemas:
+    """``want`` what there is to be, then ``close``; after that ``of`` gives each schema. What is ``sent`` to us may
+    leave out what has a default; what we answer is whole."""
+
+    definitions: dict[str, Any] = field(default_factory=dict)
+    _wanted: dict[Hashable, tuple[Hashable, Mode, TypeAdapter[Any]]] = field(default_factory=dict)
+    _made: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    def want(self, kind: Any, *, sent: bool = False) -> None:
+        key = _key(kind, sent)
+        if key not in self._wanted:
+            adapter: TypeAdapter[Any] = TypeAdapter(kind)
+            adapter.rebuild()
+            self._wanted[key] = (key[0], key[1], adapter)
+
+    def close(self) -> None:
+        made, shared = TypeAdapter.json_schemas(list(self._wanted.values()), ref_template=REFS)
+        found = shared.get("$defs", {})
+        names = _short_names(found)
+        self._made = {key: _rename_references(schema, names) for key, schema in made.items()}
+        for name, schema in sorted(found.items()):
+            self.definitions[names[name]] = {**_rename_references(schema, names), "title": names[name]}
+
+    def of(self, kind: Any, *, sent: bool = False) -> dict[str, Any]:
+        return self._made[_key(kind, sent)]
+
+    def accepts_nothing(self, kind: Any) -> bool:
+        """Whether an empty body will do."""
+        adapter = self._wanted[_key(kind, sent=True)][2]
+        try:
+            adapter.validate_python({})
+        except ValidationError:
+            return False
+        return True
+
+
+def _short_names(found: Iterable[str]) -> dict[str, str]:
+    """One word for each name of pydantic's, which is ``module__Name`` where two modules have a type of one name and
+    ``Name-Input`` where what is sent differs from what is answered. Generators of clients make classes of them."""
+    names: dict[str, str] = {}
+    taken = set(TAKEN)
+    for name in sorted(found, key=lambda name: ("__" in name, name)):
+        *modules, last = name.replace("-", "").split("__")
+        last = PUBLISHED.get(last, last)
+        path = ".".join([*modules, last])
+        if published := next((to for end, to in PUBLISHED_OF_MODULE.items() if f".{path}".endswith(f".{end}")), ""):
+            names[name] = published
+            taken.add(published.lower())
+            continue
+        prefixes = (
+            "".join(map(_word, modules[:n] if n == 1 else modules[-n + 1 :])) for n in range(1, len(modules) + 2)
+        )
+        choices = [f"{prefix}{last}" for prefix in prefixes] if modules else [last, f"{last}Object"]
+        short = next(choice for choice in choices if choice.lower() not in taken)
+        taken.add(short.lower())
+        names[name] = short
+    return names
+
+
+def _word(module: str) -> str:
+    return module.title().replace("_", "")
+
+
+def _rename_references(schema: Any, names: Mapping[str, str]) -> Any:
+    """With references by these names, and without the titles that pydantic makes of the names of fields."""
+    if isinstance(schema, list):
+        return [_rename_references(item, names) for item in schema]
+    if isinstance(schema, str):
+        return _reference(schema, names)
+    if not isinstance(schema, dict):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            made[key] = {name: _rename_references(field, names) for name, field in value.items()}
+        elif key in VALUES:
+            made[key] = value
+        elif key != "title":
+            made[key] = _rename_references(value, names)
+    return made
+
+
+def _reference(text: str, names: Mapping[str, str]) -> str:
+    start = REFS.format(model="")
+    return start + names[text.removeprefix(start)] if text.startswith(start) else text
+
+
+def _key(kind: Any, sent: bool) -> tuple[str, Mode]:
+    """Unions of the same types are other objects each time they are written."""
+    return repr(kind), "validation" if sent else "serialization"

@@ -1,0 +1,335 @@
+"""Items of the input of a response, as a client sends them. Pure; a mistake of the client is a ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, PrivateAttr, Tag, TypeAdapter, model_validator
+
+from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, Media, ToolCall, is_too_deep, parse_arguments
+from jupyter_ext.api.dialects import openai_content
+from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_PARTS
+from jupyter_ext.api.dialects.openai_functions import Words
+from jupyter_ext.turns.dialect_request import SubmittedFile
+
+Body: TypeAlias = dict[str, Any]
+Id = Annotated[str, Field(max_length=512)]
+MEDIUM = "medium"
+"""The key under which a kept picture names its bytes, which are in the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What was fetched for a request: pictures by URL or id of a file, files by URL."""
+
+    pictures: Mapping[str, Media] = field(default_factory=dict)
+    files: Mapping[str, SubmittedFile] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------------- parts
+
+
+class InputText(Words):
+    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+    text: str
+
+
+class InputRefusal(Words):
+    type: Literal["refusal"]
+    refusal: str
+
+
+class InputImage(Words):
+    """``detail`` is left to the engine."""
+
+    type: Literal["input_image"]
+    image_url: str | None = None
+    file_id: Id | None = None
+    detail: Annotated[str, Field(max_length=20)] | None = None
+    _medium: Media | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def complete(self) -> InputImage:
+        if bool(self.image_url) == bool(self.file_id):
+            raise ValueError("an image has an image_url or a file_id")
+        if self.image_url and not (openai_content.is_link(self.image_url) or self.image_url[:5].lower() == "data:"):
+            raise ValueError("an image_url is data (data:image/png;base64,...) or an http address")
+        return self
+
+    @property
+    def link(self) -> str:
+        return self.image_url if self.image_url and openai_content.is_link(self.image_url) else ""
+
+    def medium(self, brought: Brought) -> Media:
+        """Data of its own are decoded once."""
+        if self.file_id:
+            return brought.pictures[self.file_id]
+        if self.link:
+            return openai_content.medium(self.link, brought.pictures)
+        if self._medium is None:
+            self._medium = openai_content.medium(self.image_url or "")
+        return self._medium
+
+    def to_store(self, medium: Media | None) -> Body:
+        body: Body = {"type": self.type, "detail": self.detail or "auto", "file_id": self.file_id}
+        if self.link:
+            return {**body, "image_url": self.link}
+        return body if medium is None else {**body, MEDIUM: {"hash": medium.hash, "mime": medium.mime}}
+
+
+class InputFile(Words):
+    type: Literal["input_file"]
+    file_id: Id | None = None
+    file_data: str | None = None
+    file_url: Annotated[str, Field(max_length=8_192)] | None = None
+    filename: Annotated[str, Field(max_length=1_000)] | None = None
+    _given: SubmittedFile | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def complete(self) -> InputFile:
+        if sum(map(bool, (self.file_id, self.file_data, self.file_url))) != 1:
+            raise ValueError("a file has a file_id, file_data or a file_url")
+        if self.file_url and not openai_content.is_link(self.file_url):
+            raise ValueError("a file_url is an http address")
+        if not self.file_url:
+            self._given = openai_content.make_submitted_file(self.file_id, self.filename or "file", self.file_data)
+        return self
+
+    def to_submitted(self, brought: Brought) -> SubmittedFile:
+        if self._given is not None:
+            return self._given
+        return brought.files[self.file_url or ""]
+
+    def to_store(self) -> Body:
+        """The id of a file that came with the request is known once the file is kept."""
+        return {"type": self.type, "file_id": self.file_id, "filename": self.filename, "file_url": self.file_url}
+
+
+class InputAudio(Words):
+    type: Literal["input_audio"]
+
+    @model_validator(mode="after")
+    def refuse(self) -> InputAudio:
+        raise ValueError(openai_content.NO_AUDIO)
+
+
+InputPart = Annotated[InputText | InputRefusal | InputImage | InputFile | InputAudio, Field(discriminator="type")]
+Said: TypeAlias = str | Annotated[list[InputPart], Field(max_length=MAX_PARTS)]
+
+
+# ---------------------------------------------------------------------------------------------------- items
+
+
+class MessageItem(Words):
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Said
+    id: Id | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> MessageItem:
+        if self.role != "user" and any(isinstance(part, InputImage | InputFile) for part in parts(self.content)):
+            raise ValueError(f"images and files come with the user's messages, not with one of {self.role}")
+        return self
+
+
+class FunctionCallItem(Words):
+    type: Literal["function_call"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    namespace: Annotated[str, Field(max_length=200)] | None = None
+    arguments: str = ""
+    id: Id | None = None
+
+    @model_validator(mode="after")
+    def shallow(self) -> FunctionCallItem:
+        if is_too_deep(parse_arguments(self.arguments or "{}"), MAX_ARGUMENT_DEPTH):
+            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+        return self
+
+    @property
+    def call(self) -> ToolCall:
+        name = f"{self.namespace}.{self.name}" if self.namespace else self.name
+        return ToolCall(self.call_id, name, parse_arguments(self.arguments or "{}"))
+
+
+class FunctionResultItem(Words):
+    type: Literal["function_call_output"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    output: Said
+    id: Id | None = None
+
+
+class ReasoningItem(Words):
+    """What was thought is with the session, or of no use to another model."""
+
+    type: Literal["reasoning"]
+    id: Id | None = None
+
+
+class ReferenceItem(Words):
+    type: Literal["item_reference"] | None = None
+    id: Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class ShellAction(Words):
+    commands: Annotated[list[str], Field(max_length=1_000)]
+
+
+class ShellCallItem(Words):
+    type: Literal["shell_call"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    action: ShellAction
+    id: Id | None = None
+
+
+class ShellPrinted(Words):
+    stdout: str = ""
+    stderr: str = ""
+    outcome: Annotated[dict[str, Any], Field(default_factory=dict)]
+
+
+class ShellResultItem(Words):
+    type: Literal["shell_call_output"]
+    call_id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
+    output: Annotated[list[ShellPrinted], Field(max_length=1_000)]
+    id: Id | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part for one in self.output for part in (one.stdout, one.stderr) if part) or "(no output)"
+
+
+class CodePrinted(Words):
+    type: Annotated[str, Field(max_length=40)] = "logs"
+    logs: str = ""
+
+
+class CodeItem(Words):
+    type: Literal["code_interpreter_call"]
+    id: Id = ""
+    code: str | None = None
+    outputs: Annotated[list[CodePrinted], Field(max_length=1_000)] | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(printed.logs for printed in self.outputs or () if printed.logs) or "(no output)"
+
+
+class WebItem(Words):
+    """What was found is with the session."""
+
+    type: Literal["web_search_call"]
+    id: Id | None = None
+
+
+KINDS = {
+    "message",
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "item_reference",
+    "shell_call",
+    "shell_call_output",
+    "code_interpreter_call",
+    "web_search_call",
+}
+
+
+def _kind(value: Any) -> str | None:
+    """Easy messages have no type, references need none."""
+    if isinstance(value, Words):
+        return str(getattr(value, "type", None) or "item_reference")
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    if kind is None:
+        return "message" if "role" in value else "item_reference"
+    return kind if isinstance(kind, str) else None
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[FunctionResultItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[ReferenceItem, Tag("item_reference")]
+    | Annotated[ShellCallItem, Tag("shell_call")]
+    | Annotated[ShellResultItem, Tag("shell_call_output")]
+    | Annotated[CodeItem, Tag("code_interpreter_call")]
+    | Annotated[WebItem, Tag("web_search_call")],
+    Discriminator(
+        _kind,
+        custom_error_type="item",
+        custom_error_message=f"this server takes items of the types {', '.join(sorted(KINDS))}",
+    ),
+]
+AnyItem: TypeAlias = (
+    MessageItem
+    | FunctionCallItem
+    | FunctionResultItem
+    | ReasoningItem
+    | ReferenceItem
+    | ShellCallItem
+    | ShellResultItem
+    | CodeItem
+    | WebItem
+)
+ITEMS: TypeAdapter[list[AnyItem]] = TypeAdapter(list[Item])
+
+
+def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:
+    """Those that may have to be fetched."""
+    for item in items:
+        said = item.content if isinstance(item, MessageItem) else None
+        said = item.output if isinstance(item, FunctionResultItem) else said
+        yield from (part for part in parts(said) if isinstance(part, InputImage | InputFile))
+
+
+def characters(item: AnyItem) -> int:
+    """Of what it says, arguments of a call included."""
+    match item:
+        case MessageItem():
+            return _length(item.content)
+        case FunctionCallItem():
+            return len(item.arguments)
+        case FunctionResultItem():
+            return _length(item.output)
+        case ShellCallItem():
+            return sum(map(len, item.action.commands))
+        case ShellResultItem():
+            return sum(len(one.stdout) + len(one.stderr) for one in item.output)
+        case CodeItem():
+            return len(item.code or "") + sum(len(printed.logs) for printed in item.outputs or ())
+    return 0
+
+
+def _length(said: Said) -> int:
+    return len(said) if isinstance(said, str) else sum(len(text_of(part)) for part in said)
+
+
+def text_of(part: InputPart) -> str:
+    if isinstance(part, InputRefusal):
+        return part.refusal
+    return part.text if isinstance(part, InputText) else ""
+
+
+def parts(said: Said | None) -> Sequence[InputPart]:
+    return said if isinstance(said, list) else ()
+
+
+def items_of(bodies: Sequence[Mapping[str, Any]]) -> list[AnyItem]:
+    """Items that are kept, as if a client had sent them; without pictures, whose bytes are in the session."""
+    return ITEMS.validate_python(
+        [{key: _without_stored_media(value) for key, value in body.items()} for body in bodies]
+    )
+
+
+def _without_stored_media(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    shown = [part for part in value if not (isinstance(part, dict) and MEDIUM in part)]
+    return [{**part, "file_url": None} if isinstance(part, dict) and part.get("file_id") else part for part in shown]

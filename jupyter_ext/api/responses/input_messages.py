@@ -1,0 +1,221 @@
+"""The input of a response: its items as messages, and as they are kept to be listed. Pure; a mistake of the client is a
+ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from agent_kernel.core.messages import Message, Part, Role, Text, ToolCall, assistant, tool_result
+from jupyter_ext.api.dialects import openai_content
+from jupyter_ext.api.responses.input_items import (
+    AnyItem,
+    Brought,
+    CodeItem,
+    FunctionCallItem,
+    FunctionResultItem,
+    InputFile,
+    InputImage,
+    MessageItem,
+    ReasoningItem,
+    Said,
+    ShellCallItem,
+    ShellResultItem,
+    WebItem,
+    characters,
+    text_of,
+)
+from jupyter_ext.turns.dialect_request import SubmittedFile
+
+Body: TypeAlias = dict[str, Any]
+NOTHING: Mapping[str, str] = MappingProxyType({})
+SERVED = (ShellCallItem, ShellResultItem, CodeItem)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Items become messages, one after the other. ``known``: they belong to a session that has what its tools did, so
+    this is not said again. ``names`` of functions, by ids of calls that were made before. ``answer`` and ``calls`` are
+    the pieces of a message of the assistant that may go on; ``end`` when no item follows."""
+
+    brought: Brought
+    known: bool
+    names: Mapping[str, str]
+    messages: list[Message] = field(default_factory=list)
+    files: list[SubmittedFile] = field(default_factory=list)
+    shell: dict[str, ToolCall] = field(default_factory=dict)
+    answer: list[str] | None = None
+    calls: list[ToolCall] = field(default_factory=list)
+
+    def read(self, item: AnyItem) -> None:
+        match item:
+            case MessageItem(role="assistant"):
+                self._answer(_plain(item.content))
+            case MessageItem():
+                role: Role = "user" if item.role == "user" else "system"
+                self._add(Message(role, self._parts_of_text(item.content)))
+            case FunctionCallItem():
+                self._call(item.call)
+            case FunctionResultItem():
+                said, name = self._parts_of_text(item.output), self.names.get(item.call_id)
+                self._add(Message("tool", said, call_id=item.call_id, name=name, status="success"))
+            case ShellCallItem() if not self.known:
+                self.shell[item.call_id] = ToolCall(item.call_id, "shell", {"commands": item.action.commands})
+            case ShellResultItem() if item.call_id in self.shell:
+                self._ran(self.shell.pop(item.call_id), item.text)
+            case CodeItem() if not self.known and item.code:
+                self.end()
+                self._ran(ToolCall(item.id or f"call_{len(self.messages)}", "python", {"code": item.code}), item.text)
+
+    def end(self) -> None:
+        """What the assistant said is one message now."""
+        if self.answer is not None:
+            self.messages.append(assistant("".join(self.answer), self.calls))
+        self.answer, self.calls = None, []
+
+    def _add(self, *messages: Message) -> None:
+        self.end()
+        self.messages += messages
+
+    def _answer(self, text: str) -> None:
+        """One that came in pieces, between calls that ran here, is one text."""
+        if self.answer is None or self.calls:
+            self.end()
+            self.answer = []
+        self.answer.append(text)
+
+    def _call(self, call: ToolCall) -> None:
+        self.answer = [] if self.answer is None else self.answer
+        self.calls.append(call)
+
+    def _ran(self, call: ToolCall, text: str) -> None:
+        self._add(assistant("", [call]), tool_result(call, text, "success"))
+
+    def _parts_of_text(self, said: Said) -> tuple[Part, ...]:
+        """Neighbouring texts are one, with an empty line between them."""
+        if isinstance(said, str):
+            return (Text(said),) if said else ()
+        found: list[Part] = []
+        texts: list[str] = []
+        for part in said:
+            if isinstance(part, InputFile):
+                self.files.append(part.to_submitted(self.brought))
+            elif isinstance(part, InputImage):
+                found += [*_join(texts), part.medium(self.brought)]
+                texts = []
+            elif text := text_of(part):
+                texts.append(text)
+        return (*found, *_join(texts))
+
+
+def messages_of(
+    items: Sequence[AnyItem],
+    brought: Brought,
+    *,
+    known: bool = False,
+    alone: bool = False,
+    names: Mapping[str, str] = NOTHING,
+) -> tuple[list[Message], tuple[SubmittedFile, ...]]:
+    """``alone``: results may come without their calls, at the beginning. What is nothing but instructions asks for what
+    its last message says."""
+    if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > openai_content.MAX_TEXT:
+        raise ValueError(openai_content.TOO_LONG)  # before it is put together
+    reading = Reading(brought, known, names)
+    for item in items:
+        reading.read(item)
+    reading.end()
+    messages = reading.messages
+    if messages and all(message.role == "system" for message in messages):
+        messages[-1] = Message("user", messages[-1].parts)
+    fetched = {id(one) for one in brought.files.values()}
+    openai_content.within_limits(messages, [one for one in reading.files if id(one) not in fetched])
+    return openai_content.name_results(messages, alone=alone), tuple(reading.files)
+
+
+def has_server_calls(items: Sequence[AnyItem]) -> bool:
+    """Whether they tell what tools of the server did."""
+    return any(isinstance(item, SERVED) for item in items)
+
+
+def _join(texts: Sequence[str]) -> list[Part]:
+    return [Text("\n\n".join(texts))] if texts else []
+
+
+def _plain(said: Said) -> str:
+    return said if isinstance(said, str) else "".join(text_of(part) for part in said)
+
+
+# ---------------------------------------------------------------------------------------------------- listed
+
+
+def items_to_store(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:
+    """As they are kept and listed: with ids, without the bytes of pictures and files."""
+    return [{**_item_to_store(item, brought), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
+
+
+def _id(item: AnyItem, stem: str, at: int) -> str:
+    return f"{PREFIXES.get(str(item.type), 'item')}_{stem}_i{at}"
+
+
+PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+
+
+def _item_to_store(item: AnyItem, brought: Brought) -> Body:
+    match item:
+        case MessageItem(role="assistant"):
+            text = {"type": "output_text", "text": _plain(item.content), "annotations": [], "logprobs": []}
+            return {"type": "message", "role": "assistant", "status": "completed", "content": [text]}
+        case MessageItem():
+            return {
+                "type": "message",
+                "role": item.role,
+                "status": "completed",
+                "content": _parts_to_store(item.content, brought),
+            }
+        case FunctionCallItem():
+            namespace = {"namespace": item.namespace} if item.namespace else {}
+            said = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
+            return {"type": item.type, **said, **namespace, "status": "completed"}
+        case FunctionResultItem():
+            output = item.output if isinstance(item.output, str) else _parts_to_store(item.output, brought)
+            return {"type": item.type, "call_id": item.call_id, "output": output, "status": "completed"}
+        case ReasoningItem():
+            return {"type": item.type, "summary": []}
+        case ShellResultItem():
+            printed = [one.model_dump() for one in item.output]
+            return {"type": item.type, "call_id": item.call_id, "output": printed, "status": "completed"}
+        case ShellCallItem():
+            action = {"commands": item.action.commands}
+            return {"type": item.type, "call_id": item.call_id, "action": action, "status": "completed"}
+        case CodeItem():
+            return {"type": item.type, "code": item.code, "outputs": None, "container_id": "", "status": "completed"}
+        case WebItem():
+            return {"type": item.type, "status": "completed", "action": {"type": "search", "query": ""}}
+    return {"type": "item_reference"}
+
+
+def _parts_to_store(said: Said, brought: Brought) -> list[Body]:
+    if isinstance(said, str):
+        return [{"type": "input_text", "text": said}]
+    found: list[Body] = []
+    for part in said:
+        if isinstance(part, InputImage):
+            found.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
+        elif isinstance(part, InputFile):
+            found.append(part.to_store())
+        else:
+            found.append({"type": "input_text", "text": text_of(part)})
+    return found
+
+
+def with_files(bodies: Sequence[Body], ids: Sequence[str]) -> list[Body]:
+    """Listed items whose files are known by their ids now, in order."""
+    left = iter(ids)
+    for body in bodies:
+        parts = body.get("content", body.get("output"))
+        for part in parts if isinstance(parts, list) else ():
+            if part.get("type") == "input_file":
+                part["file_id"] = next(left, part["file_id"])
+    return list(bodies)

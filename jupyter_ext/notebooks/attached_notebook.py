@@ -1,0 +1,228 @@
+"""The notebook of a turn as this server reaches it: the file through the contents manager, the kernel through jobs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
+
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
+from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.notebook.draft.server_request import draft_request
+from agent_kernel.notebook.kernel import inspection, variable_summary
+from agent_kernel.notebook.kernel.changed_names import modified_in_place
+from agent_kernel.tools.base.notebook_access import SavedNotebook
+from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
+from jupyter_ext.notebooks.kernel_jobs import KernelJobs
+from jupyter_ext.notebooks.kernels import Kernel, Kernels
+
+MAX_NOTEBOOK_BYTES = 50 << 20
+LOOK_WITHIN_S = 15.0
+ANSWER = """
+def _answer(what, arguments):
+    from IPython import get_ipython
+    shell = get_ipython()
+    ran = getattr(shell.magics_manager.registry.get("AgentMagics"), "executions", None)
+    if what == "variables":
+        return variables(shell, str(arguments.get("name", "")))
+    if what == "last_error":
+        return last_error(shell, ran)
+    return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
+"""
+"""Runs in the kernel for an inspection. The kernel's own AgentMagics, where loaded, knows more than the shell."""
+
+
+UNFIT = """
+def _unfit():
+    from IPython import get_ipython
+    magics = get_ipython().magics_manager.registry.get("AgentMagics")
+    unfit = getattr(magics, "unfit_for_drafts", None)
+    return unfit() if unfit else "the kernel does not have the magic of this version of agent-kernel"
+"""
+MOST_VARIABLES = 2_000
+SIZES = f"""
+def _sizes():
+    import json
+    from IPython import get_ipython
+    shell = get_ipython()
+    return json.dumps({{
+        name: [id(value), str(value.shape) if type(value).__name__ in ("DataFrame", "Series", "ndarray")
+               else len(value) if type(value) in (list, dict, set) else 0]
+        for name, value in list(shell.user_ns.items())[-{MOST_VARIABLES}:]
+        if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
+    }})
+"""
+"""Lists the person's newest variables. Of a value, only the size is read."""
+
+
+class LiveKernel:
+    """Runs the tool calls of a turn in one kernel."""
+
+    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        name, arguments = context.call.name, context.call.arguments
+        if name in ("python", "run_cell"):
+            return await self._run(str(arguments["code"]), context)
+        if name in ("variables", "last_error", "executions"):
+            try:
+                return await self._jobs.evaluate(self._kernel, inspection_expression(name, arguments), LOOK_WITHIN_S)
+            except AgentKernelError as error:
+                return ToolOutput(str(error), "error")
+        return ToolOutput(f"This server runs no {name} in a kernel.", "error")
+
+    async def _run(self, code: str, context: ToolContext) -> ToolOutput:
+        """Run the code and add the names of the variables that it created or changed, where the kernel reports them."""
+        before = await self._variables()
+        if before is not None and before.status == "error":
+            return before  # it is busy, or gone: asked again, it would say so again
+        output = await self._jobs.run(self._kernel, code, context)
+        changed = _changed_names(before, await self._variables(), code) if before else []
+        return replace(output, details={**output.details, "variables": changed}) if changed else output
+
+    async def _variables(self) -> ToolOutput | None:
+        try:
+            return await self._jobs.evaluate(self._kernel, isolated_call(SIZES, "_sizes"), LOOK_WITHIN_S)
+        except AgentKernelError:
+            return None
+
+
+class DraftKernel:
+    """Runs the code of a turn in a draft of one kernel, through the magic of that kernel."""
+
+    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        code = str(context.call.arguments["code"])
+        return await self._jobs.run(self._kernel, draft_request(context.turn, code), context, title=code)
+
+    async def unfit(self) -> str:
+        try:
+            told = await self._jobs.evaluate(self._kernel, isolated_call(UNFIT, "_unfit"), LOOK_WITHIN_S)
+        except AgentKernelError as error:
+            return error.message
+        return told.text if told.status == "success" else ""
+
+
+class StartedJobs:
+    """The jobs that the agent started in one kernel."""
+
+    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
+        self._jobs = jobs
+        self._kernel = kernel
+
+    async def offer(self, context: ToolContext) -> ToolOutput:
+        return await self._jobs.inspect(self._kernel, context)
+
+
+class AttachedNotebook:
+    """``path`` is empty for a kernel without a notebook. ``runs``: the server may run code in the kernel for this
+    turn, because a person asked for it (not the kernel's own credential) and the kernel runs IPython."""
+
+    def __init__(
+        self, path: str, kernel: str, jobs: KernelJobs, contents: Any, notebooks: Notebooks, *, runs: bool
+    ) -> None:
+        self._path = path
+        self._contents = contents
+        self._notebooks = notebooks
+        self.kernel = LiveKernel(jobs, kernel) if runs else None
+        self.drafts = DraftKernel(jobs, kernel) if runs else None
+        self.jobs = StartedJobs(jobs, kernel) if runs else None
+
+    @property
+    def path(self) -> str:
+        """The present path; follows a rename during the turn."""
+        return self._notebooks.current_path(self._path) if self._path else ""
+
+    async def document(self) -> SavedNotebook:
+        path = self.path
+        try:
+            model = await ensure_async(self._contents.get(path, content=False))
+            if (model.get("size") or 0) > MAX_NOTEBOOK_BYTES:
+                raise InvalidRequest(f"{path} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB.")
+            model = await ensure_async(self._contents.get(path, content=True, type="notebook"))
+        except HTTPError as error:
+            raise NotFound(f"{path} can not be read: {error.log_message or error.reason or error}.") from error
+        saved = model.get("last_modified")
+        return SavedNotebook(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedNotebooks:
+    """Makes the AttachedNotebook of a turn. ``contents`` is the contents manager of the server."""
+
+    notebooks: Notebooks
+    kernels: Kernels
+    jobs: KernelJobs
+    contents: Any
+
+    def of_turn(self, kernel: Kernel | None, place: str, *, by_user: bool) -> AttachedNotebook | None:
+        """Return the notebook of a turn; None for a turn without a kernel. The server runs code in a kernel only for
+        turns that a person started: a kernel's own turns run their code in the kernel themselves."""
+        if kernel is None:
+            return None
+        path = "" if place.startswith(KERNEL) else place
+        runs = by_user and self.kernels.runs_ipykernel(kernel.id)
+        return AttachedNotebook(path, kernel.id, self.jobs, self.contents, self.notebooks, runs=runs)
+
+    async def exists(self, path: str) -> bool:
+        return bool(await ensure_async(self.contents.file_exists(path)))
+
+    def of_file(self, path: str) -> AttachedNotebook:
+        """Return the notebook in a file, without a kernel."""
+        return AttachedNotebook(path, "", self.jobs, self.contents, self.notebooks, runs=False)
+
+
+def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:
+    """Return the names that are new, rebound, of a different size, or changed in place as far as the code shows."""
+    if before.status != "success" or after is None or after.status != "success":
+        return []
+    try:
+        was, is_now = json.loads(before.text), json.loads(after.text)
+    except ValueError:  # code of the person may have taken the words out of our mouth
+        return []
+    touched = modified_in_place(code)
+    return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
+
+
+def inspection_expression(what: str, arguments: Mapping[str, Any]) -> str:
+    """Return an expression that evaluates to the inspection's result in a kernel that may have none of our modules."""
+    return isolated_call(_source(), "_answer", what, dict(arguments))
+
+
+def isolated_call(source: str, function: str, *arguments: object) -> str:
+    """Return an expression that evaluates to the result of a function of ``source``. It neither uses nor leaves
+    names in the person's namespace, where for example ``id`` may be redefined."""
+    name = {"__name__": "agent_kernel_inspection"}
+    return (
+        f"(lambda names: (__import__('builtins').exec({source!r}, names), "
+        f"names[{function!r}](*{arguments!r}))[1])({name!r})"
+    )
+
+
+@cache
+def _source() -> str:
+    """Return the inspection modules as one source text, without their imports of each other."""
+    return "\n".join(["from __future__ import annotations", *map(_portable, (variable_summary, inspection)), ANSWER])
+
+
+def _portable(module: ModuleType) -> str:
+    lines = inspect.getsource(module).splitlines()
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("__future__", "agent_kernel"):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return "\n".join(lines)

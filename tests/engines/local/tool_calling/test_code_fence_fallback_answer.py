@@ -1,0 +1,94 @@
+"""What is said without the model: that the last try failed, and the rows of an output that a sentence would falsify."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.messages import Message, Status, ToolCall, assistant, tool_result, user
+from agent_kernel.core.protocols import EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.tool_calling.code_fence import Fence
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
+    MAX_ROWS,
+    agrees,
+    error_line,
+    in_rows,
+    rows_of,
+)
+from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
+from tests.engines.local.tool_calling import chat_templates
+
+PYTHON = ToolSpec("python", "Runs code.", {}, kind="test")
+TABLE = "species\nAdelie       3600.5\nGentoo       5076.0\nName: mass, dtype: float64"
+QUESTION = "Which species is the heaviest?"
+
+
+def ran(text: str, status: Status, number: int = 1, name: str = "python") -> list[Message]:
+    call = ToolCall(f"c{number}", name, {"code": "x"})
+    return [assistant("", [call]), tool_result(call, text, status)]
+
+
+async def said(answers: list[str], *messages: Message) -> str:
+    backend = ScriptedBackend(chat_templates.PLAIN, answers)
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(messages, (PYTHON,)))
+    assert isinstance(chunks[-1], EndChunk)
+    assert chunks[-1].reason == "stop"
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
+
+
+async def test_after_the_last_try_failed_it_says_so_and_names_the_error() -> None:
+    tries = [*ran("KeyError: 'a'", "error"), *ran("Traceback\nKeyError: 'b'\n(Draft: df is changed.)", "error", 2)]
+
+    assert await said([], user("Go."), *tries) == "I did not manage to do this. The last try ended with: KeyError: 'b'"
+
+
+async def test_code_that_ran_out_of_time_is_said_so() -> None:
+    assert await said([], user("Go."), *ran("", "timeout")) == "I did not manage to do this: the code ran out of time."
+
+
+async def test_rows_that_were_asked_for_are_shown_as_they_are() -> None:
+    answer = await said([], user("What is the mean mass of each species?"), *ran(TABLE, "success"))
+
+    assert answer == "The result:\n\n    species\n    Adelie       3600.5\n    Gentoo       5076.0"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "stays"),
+    [
+        ("Gentoo is the heaviest with 5076.0.", True),
+        ("Gentoo is the heaviest, about 5076 g.", True),
+        ("Gentoo.", True),
+        ("The mean mass of each species is 3600.5.", False),
+        ("Adelie is the heaviest with 5076.", False),
+        ("The heaviest species weighs 9000.", False),
+        ("The output shows the masses.", False),
+    ],
+)
+async def test_a_sentence_about_rows_stays_only_if_its_numbers_stand_in_the_rows_that_it_names(
+    sentence: str, stays: bool
+) -> None:
+    answer = await said([sentence], user(QUESTION), *ran(TABLE, "success"))
+
+    assert (answer == sentence) is stays
+    assert ("Gentoo       5076.0" in answer) is not stays
+
+
+async def test_results_of_other_tools_and_single_values_are_left_to_the_model() -> None:
+    assert await said(["It is 3."], user("How many rows per day?"), *ran("3", "success")) == "It is 3."
+    assert await said(["Sorry."], user("Go."), *ran("ValueError: x", "error", name="search")) == "Sorry."
+
+
+def test_the_error_is_found_before_notes_for_people() -> None:
+    assert error_line("Traceback\n  df.x\nAttributeError: no x\n(Draft: df is new.)\n") == "AttributeError: no x"
+    assert error_line("pandas.errors.ParserError: bad\nmore of it") == "pandas.errors.ParserError: bad"
+    assert error_line("went wrong\n(a note)") == "went wrong"
+    assert error_line("") == "an error"
+
+
+def test_footers_are_no_rows_and_long_outputs_are_cut() -> None:
+    assert rows_of("(4, 2)\n(Draft: fuel is new. It is so in this draft only.)") == []
+    assert rows_of("7\n[1 figure(s) shown]") == []
+    assert rows_of("(no output)\nFiles:\n- squares.csv (text/csv, 19 bytes, id file_1)\n    1\n    4") == []
+    assert in_rows([str(number) for number in range(100)]).endswith(f"... {100 - MAX_ROWS} more rows")
+    assert not agrees("The total is 13.5.", ["0  13.5", "1  20.0", "2  8.75"], "What is the total?")
+    assert agrees("a is 5 and b is 7.", ["5", "7"], "What are a and b?")
+    assert agrees("Pia won in 58.3 s.", ["0  Pia  58.3", "1  Quin  55.1"], "Who won?")

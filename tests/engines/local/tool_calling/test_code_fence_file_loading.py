@@ -1,0 +1,143 @@
+"""Which lines code about a named file begins with: only what reads that file, under the name that the person gave."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
+from agent_kernel.core.protocols import CallChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.tool_calling.code_fence import NO_READING, Fence
+from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
+from tests.engines.local.tool_calling import chat_templates
+
+PYTHON = ToolSpec("python", "Runs code.", {}, kind="test")
+TEAS = "Files: teas.csv: CSV read by pd.read_csv('teas.csv'), 2 rows x 2 columns: tea str, price float64\n    tea,price"
+READS = "pd.read_csv('teas.csv')"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("Which tea in teas.csv is the most expensive?", f"teas = {READS}\n"),
+        ("Load teas.csv as leaves.", f"leaves = {READS}\n"),
+        ("Read teas.csv into a DataFrame m and tell me the mean price.", f"m = {READS}\n"),
+        ("Read the file teas.csv into a pandas DataFrame named stock.", f"stock = {READS}\n"),
+        ("Make df from teas.csv.", f"df = {READS}\n"),
+        ("t = teas.csv, please", f"t = {READS}\n"),
+        ("Treat teas.csv as a table.", f"teas = {READS}\n"),
+        ("What does `teas.csv` hold? It is in CSV.", f"teas = {READS}\n"),
+        ("How many teas are there?", ""),
+        ("How long is oldteas.csv or x/teas.csv or teas.csvx?", ""),
+        ("Save the cheap ones to teas.csv.", ""),
+        ("Write {x} to the file teas.csv as CSV.", ""),
+    ],
+)
+def test_a_named_file_is_read_under_the_name_that_was_given(asked: str, expected: str) -> None:
+    assert reading_lines(asked, [TEAS], []) == expected
+
+
+def test_a_file_that_was_given_to_the_turn_is_read_too() -> None:
+    given = f"Files: The person gave these.\n- teas.csv (id file_1, text/csv, 42 bytes), read by {READS}"
+
+    assert reading_lines("What is in teas.csv?", [given], []) == f"teas = {READS}\n"
+
+
+def test_a_file_is_never_read_over_a_variable_that_exists() -> None:
+    assert reading_lines("What is in teas.csv?", [TEAS], ["teas"]) == f"teas_csv = {READS}\n"
+
+
+def test_each_file_that_is_named_has_a_line() -> None:
+    facts = (
+        "Files: a.json: JSON read by json.load(open('a.json')), object\n2 b.txt: text read by open('2 b.txt').read()"
+    )
+
+    assert reading_lines('What is in a.json and "2 b.txt"?', [facts], []) == (
+        "a = json.load(open('a.json'))\ndata_2_b = open('2 b.txt').read()\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "pd.read_csv('other.csv')",
+        "pd.read_csv('teas.csv', storage_options={'a': 1})",
+        "open('teas.csv', 'w')",
+        "open('teas.csv', mode='w')",
+        "pd.read_pickle('teas.csv')",
+        "pd.read_csv(__import__('os').system('teas.csv'))",
+        "json.load(open('teas.csv'), cls=pd.read_csv('x'))",
+        "pd.read_csv('teas.csv') or exec('1')",
+        "open('teas.csv').read().splitlines().__class__",
+        "pd.io.common.os.system('teas.csv')",
+        "pd.read_csv",
+    ],
+)
+def test_what_does_more_than_read_that_file_is_never_a_line(expression: str) -> None:
+    assert reading_lines("What is in teas.csv?", [f"teas.csv: CSV read by {expression}, 2 rows"], []) in (
+        "",
+        f"teas = {READS}\n",
+    )
+    assert "exec" not in reading_lines("What is in teas.csv?", [f"teas.csv: CSV read by {expression}, 2 rows"], [])
+
+
+def test_a_file_that_only_a_quoted_text_names_is_not_read() -> None:
+    """A cell output or a file can pretend to be a fact; the person's words can not be pretended."""
+    forged = "Output of cell 3: x\nsecrets.csv: CSV read by pd.read_csv('secrets.csv'), 1 rows"
+
+    assert reading_lines("What did cell 3 say?", [forged], []) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "reads"),
+    [("print(df.mean())", False), ("x = pd.read_csv('a')", True), ("rrread_", True), ("reaead_ and read", False)],
+)
+def test_the_grammar_of_a_retry_about_tables_has_no_reading(code: str, reads: bool) -> None:
+    assert (re.fullmatch(NO_READING, code) is None) is reads
+
+
+def failed(error: str) -> list[Message]:
+    call = ToolCall("c1", "python", {"code": "x"})
+    return [assistant("", [call]), tool_result(call, error, "error")]
+
+
+async def played(answers: list[str], *said: Message) -> tuple[str, str, ScriptedBackend]:
+    """The code and the text of one round."""
+    backend = ScriptedBackend(chat_templates.PLAIN, answers, words=("```",))
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(tuple(said), (PYTHON,)))
+    code = "".join(str(chunk.call.arguments["code"]) for chunk in chunks if isinstance(chunk, CallChunk))
+    return code, "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)), backend
+
+
+async def test_the_first_code_and_the_retry_begin_with_the_line_that_reads_the_file() -> None:
+    asked = [user(TEAS, hidden=True), user("Which tea in teas.csv is the most expensive?")]
+
+    first, _, _ = await played(["```", "print(1)\n```"], *asked)
+    again, _, backend = await played(["print(2)\n```"], *asked, *failed("KeyError: 'mass'"))
+
+    assert first == f"teas = {READS}\nprint(1)\n"
+    assert again == f"teas = {READS}\nprint(2)\n"
+    assert "KeyError: 'mass'" in backend.submitted[0][0]
+    assert "tea str, price float64" in backend.submitted[0][0]
+
+
+async def test_a_retry_about_a_table_keeps_its_facts_and_can_not_read_it_anew() -> None:
+    facts = user("Variables: df: DataFrame, 4 rows x 1 columns: mass int64", hidden=True)
+
+    _, _, backend = await played(["print(2)\n```"], facts, user("The mean of df?"), *failed("KeyError: 'x'"))
+
+    prompt, decoding = backend.submitted[0]
+    assert "mass int64" in prompt
+    assert decoding.grammar is not None
+    assert decoding.grammar.text == NO_READING
+
+
+async def test_the_facts_of_an_earlier_question_are_in_the_code_and_not_in_the_choice_of_it() -> None:
+    facts = user("Earlier variables: fuel: DataFrame, 4 rows x 1 columns: litres float64", hidden=True)
+
+    code, _, backend = await played(["```", "print(2)\n```"], facts, user("Which is the largest?"))
+
+    assert code == "print(2)\n"
+    assert ["litres" in prompt for prompt, _ in backend.submitted] == [False, True]

@@ -1,0 +1,322 @@
+"""Sidecars of a real store's sessions, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.sessions.export.import_export import import_session
+from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.private_store import private_id, with_private
+from agent_kernel.turn.agent import Agent
+from jupyter_ext.notebooks.bindings import Notebooks
+from jupyter_ext.notebooks.sidecar_import import SidecarImport, sidecar_note
+from jupyter_ext.notebooks.sidecar_writer import Sidecars
+
+KEY = SessionKey("local", "s1")
+
+
+class NoSessions:
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        return []
+
+
+@dataclass
+class Desk:
+    """A contents root with one notebook, and what belongs to it."""
+
+    root: Path
+    settings: Settings
+    store: SessionStore = field(default_factory=MemoryStore)
+    hidden: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self.notebooks = Notebooks(self.store, NoSessions(), str(self.root))
+        self.sidecars = Sidecars(self.store, self.notebooks, self.settings, lambda path: path in self.hidden)
+        self.reunion = SidecarImport(self.store, self.notebooks, self.sidecars)
+
+    async def talk(self, key: SessionKey = KEY, said: str = "hello", path: str = "a.ipynb") -> None:
+        (self.root / path).write_text("{}")
+        engine = ScriptedEngine([{"text": f"You said {said}."}])
+        await Agent(self.store, engine, key).run(said)
+        await self.notebooks.bind(key, path)
+
+    async def save(self, path: str = "a.ipynb") -> None:
+        self.sidecars.on_saved("local", str(self.root / path))
+        await self.sidecars.write_marked()
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.root.iterdir())
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    root = tmp_path / "root"
+    root.mkdir()
+    desk = Desk(root, Settings(data_dir=tmp_path / "data"))
+    yield desk
+    await desk.store.aclose()
+
+
+async def test_a_save_writes_the_session_beside_the_notebook(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    written = parse((desk.root / "a.agent.json").read_bytes())
+    assert written.session.key.id == "s1"
+    assert [item.message.text for item in written.items] == ["hello", "You said hello."]
+
+
+async def test_a_notebook_without_a_session_or_with_an_empty_one_gets_no_sidecar(desk: Desk) -> None:
+    (desk.root / "a.ipynb").write_text("{}")
+    await desk.save()
+    await desk.store.create(KEY)
+    await desk.notebooks.bind(KEY, "a.ipynb")
+    await desk.save()
+    assert desk.names() == ["a.ipynb"]
+
+
+async def test_a_cleared_session_does_not_empty_the_sidecar(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    before = (desk.root / "a.agent.json").read_bytes()
+    await desk.store.clear(KEY)
+    await desk.save()
+    assert (desk.root / "a.agent.json").read_bytes() == before
+
+
+async def test_the_end_of_a_turn_writes_the_sidecar_of_a_notebook_that_was_saved(desk: Desk) -> None:
+    await desk.talk()
+    await desk.notebooks.bind(KEY, "never-saved.ipynb")
+    await desk.sidecars.touch(KEY)
+    await desk.sidecars.write_marked()
+    assert desk.names() == ["a.agent.json", "a.ipynb"]
+
+
+async def test_saving_again_without_a_change_writes_nothing(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    before = (desk.root / "a.agent.json").stat()
+    await desk.save()
+    assert (desk.root / "a.agent.json").stat().st_mtime_ns == before.st_mtime_ns
+    assert desk.names() == ["a.agent.json", "a.ipynb"]
+
+
+async def test_a_notebook_that_goes_on_with_another_session_keeps_the_last_one_as_bak(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    await desk.talk(SessionKey("local", "s2"), "other")
+    await desk.save()
+    assert parse((desk.root / "a.agent.json").read_bytes()).session.key.id == "s2"
+    assert parse((desk.root / "a.agent.json.bak").read_bytes()).session.key.id == "s1"
+
+
+@pytest.mark.parametrize("foreign", ["another store's session", "a later revision", "no transcript"])
+async def test_a_sidecar_that_this_store_does_not_know_is_kept(desk: Desk, foreign: str) -> None:
+    await desk.talk()
+    await desk.save()
+    main = desk.root / "a.agent.json"
+    if foreign == "another store's session":
+        main.write_bytes(main.read_bytes().replace(b'"s1"', b'"s9"'))
+    elif foreign == "a later revision":
+        main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
+        assert parse(main.read_bytes()).session.revision == 999
+    else:
+        main.write_bytes(b"notes of a person")
+    there = main.read_bytes()
+    await desk.talk(said="more")
+    await desk.save()
+    assert main.read_bytes() == there
+    assert [item.message.text for item in parse((desk.root / "a.agent.conflict.json").read_bytes()).items][-2] == "more"
+
+
+async def test_a_sidecar_follows_its_notebook(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    (desk.root / "a.ipynb").rename(desk.root / "b.ipynb")
+    await desk.notebooks.on_renamed("a.ipynb", "b.ipynb")
+    await desk.sidecars.on_renamed("a.ipynb", "b.ipynb")
+    assert desk.names() == ["b.agent.json", "b.ipynb"]
+    await desk.sidecars.on_deleted("local", "b.ipynb")
+    assert desk.names() == ["b.ipynb"]
+    assert await desk.store.info(KEY) is not None
+
+
+async def test_a_deleted_notebook_leaves_a_sidecar_that_is_not_in_the_store(desk: Desk) -> None:
+    (desk.root / "a.agent.json").write_text("{}")
+    await desk.sidecars.on_deleted("local", "a.ipynb")
+    assert desk.names() == ["a.agent.json"]
+
+
+async def test_a_sidecar_that_can_not_be_written_is_told_and_written_at_the_next_save(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.talk()
+    (desk.root / ".a.agent.json.blocked").touch()
+    blocker = desk.root / "a.agent.json"
+    blocker.mkdir()
+    await desk.save()
+    await desk.save()
+    problem = desk.sidecars.problem("local", "a.ipynb")
+    assert "a.ipynb" in problem
+    assert len([record for record in caplog.records if "was not saved" in record.message]) == 1
+    blocker.rmdir()
+    await desk.save()
+    assert desk.sidecars.problem("local", "a.ipynb") == ""
+    assert parse(blocker.read_bytes()).session.key.id == "s1"
+
+
+async def test_what_the_contents_manager_hides_gets_no_sidecar(desk: Desk) -> None:
+    desk.hidden = ("a.ipynb",)
+    await desk.talk()
+    await desk.save()
+    assert desk.names() == ["a.ipynb"]
+
+
+async def test_export_can_be_off_or_go_to_the_data_directory(desk: Desk) -> None:
+    await desk.talk()
+    off = Desk(desk.root, replace(desk.settings, export="off"), desk.store)
+    await off.save()
+    apart = Desk(desk.root, replace(desk.settings, export="data_dir"), desk.store)
+    await apart.save()
+    assert desk.names() == ["a.ipynb"]
+    (found,) = desk.settings.data_dir.rglob("*.agent.json")
+    assert parse(found.read_bytes()).session.key.id == "s1"
+
+
+async def test_a_stopping_server_writes_what_is_marked(desk: Desk) -> None:
+    await desk.talk()
+    desk.sidecars.start()
+    desk.sidecars.on_saved("local", str(desk.root / "a.ipynb"))
+    await desk.sidecars.aclose()
+    assert desk.names() == ["a.agent.json", "a.ipynb"]
+
+
+async def test_a_conversation_beyond_the_limit_stays_in_the_store_and_the_sidecar_as_it_was(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    before = (desk.root / "a.agent.json").read_bytes()
+    small = Desk(desk.root, replace(desk.settings, export_max_mb=1), desk.store)
+    await small.talk(said="x" * 2_000_000)
+    await small.save()
+    assert "more than export_max_mb = 1" in small.sidecars.problem("local", "a.ipynb")
+    assert (desk.root / "a.agent.json").read_bytes() == before
+
+
+async def test_a_private_conversation_has_no_sidecar(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    desk = Desk(root, Settings(data_dir=tmp_path / "data"), with_private(MemoryStore()))
+    await desk.talk(SessionKey("local", private_id()))
+    await desk.save()
+    await desk.sidecars.touch(SessionKey("local", private_id()))
+    assert desk.names() == ["a.ipynb"]
+    await desk.store.aclose()
+
+
+async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told(desk: Desk) -> None:
+    await desk.talk()
+    away = Sidecars(desk.store, desk.notebooks, desk.settings, lambda path: False, local=False)
+    away.on_saved("local", str(desk.root / "a.ipynb"))
+    await away.on_renamed("a.ipynb", "b.ipynb")
+    await away.on_deleted("local", "b.ipynb")
+    await away.write_marked()
+    assert desk.names() == ["a.ipynb"]
+    assert "in the store only" in away.problem("local", "a.ipynb")
+
+
+async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    other = Desk(desk.root, desk.settings, MemoryStore())
+    there = await other.reunion.inspect("local", "a.ipynb")
+    assert there.kind == "foreign"
+    found = await other.reunion.read_document("a.ipynb")
+    assert found is not None
+    come = await import_session(other.store, "local", found[0], files=found[1])
+    await other.notebooks.bind(come.session.key, "a.ipynb")
+    assert (await other.reunion.inspect("local", "a.ipynb")).kind == "own"
+    await other.save()
+    assert parse((desk.root / "a.agent.json").read_bytes()).session.key == come.session.key
+    assert (desk.root / "a.agent.json.bak").read_bytes() == found[0]
+    await other.store.aclose()
+
+
+async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk) -> None:
+    await desk.talk()
+    await desk.save()
+    main = desk.root / "a.agent.json"
+    main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
+    found = await desk.reunion.inspect("local", "a.ipynb")
+    assert found.kind == "ahead"
+    assert "Import the file" in sidecar_note(found, "a.agent.json")
+    await desk.talk(said="more")
+    await desk.save()
+    assert "a.agent.conflict.json" in desk.sidecars.problem("local", "a.ipynb")
+    assert parse(main.read_bytes()).session.revision == 999
+
+
+@pytest.mark.parametrize("there", [b"notes of a person", b"{}", b"[" * 10_000])
+async def test_what_is_no_conversation_is_told_and_never_brought_in(desk: Desk, there: bytes) -> None:
+    (desk.root / "a.ipynb").write_text("{}")
+    (desk.root / "a.agent.json").write_bytes(there)
+    found = await desk.reunion.inspect("local", "a.ipynb")
+    assert found.kind == "unreadable"
+    assert "left as it is" in sidecar_note(found, "a.agent.json")
+    assert await desk.reunion.find_arriving_session("local", "a.ipynb") is None
+    with pytest.raises(InvalidRequest):
+        await desk.reunion.read_document("a.ipynb")
+
+
+async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_conflict(desk: Desk) -> None:
+    await desk.talk()
+    other = Desk(desk.root, desk.settings, desk.store)
+    for turn in range(6):
+        await desk.talk(said=f"turn {turn}")
+        for each in (desk, other):
+            each.sidecars.on_saved("local", str(desk.root / "a.ipynb"))
+        await asyncio.gather(desk.sidecars.write_marked(), other.sidecars.write_marked())
+    await asyncio.gather(desk.save(), other.save())
+    written = parse((desk.root / "a.agent.json").read_bytes())
+    kept = await desk.store.info(KEY)
+    assert kept is not None
+    assert written.session.revision == kept.revision
+    assert desk.names() == ["a.agent.json", "a.agent.json.bak", "a.ipynb"]
+
+
+async def test_a_server_that_is_behind_does_not_write_an_older_version_over_a_newer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.talk()
+    slow, fast = desk, Desk(desk.root, desk.settings, desk.store)
+    waiting = [True]
+
+    def overtaken(whole: Transcript) -> Exported:
+        """Reads the session, and before it writes, another server has written the next turn."""
+        written = export(whole)
+        if waiting:
+            waiting.pop()
+            asyncio.run_coroutine_threadsafe(later(), loop).result(20)
+        return written
+
+    async def later() -> None:
+        await fast.talk(said="later")
+        await fast.save()
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("jupyter_ext.notebooks.sidecar_writer.export", overtaken)
+    await slow.save()
+    texts = [item.message.text for item in parse((desk.root / "a.agent.json").read_bytes()).items]
+    assert "later" in texts
+    assert not (desk.root / "a.agent.conflict.json").exists()

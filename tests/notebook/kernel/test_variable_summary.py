@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from agent_kernel.notebook.kernel.variable_summary import (
+    MAX_CHARS,
+    named_in_braces,
+    summary,
+    tables_mentioned,
+    without_braces,
+)
+
+
+class Unknown:
+    def __repr__(self) -> str:
+        raise AssertionError("an unknown object was asked for its text")
+
+    __str__ = __repr__
+
+    def __len__(self) -> int:
+        raise AssertionError("an unknown object was asked for its length")
+
+
+def documented(one: int, two: int) -> None:
+    """Says what it does.
+
+    And more.
+    """
+
+
+WEATHER = pd.DataFrame(
+    {
+        "date": pd.to_datetime(["2012-01-01", "2012-01-02"]),
+        "rain": [0.0, 10.9],
+        "weather": ["drizzle", "rain"],
+    }
+)
+
+
+def test_a_data_frame_is_told_by_size_columns_first_row_ranges_and_categories() -> None:
+    first, row, *facts = summary("df", WEATHER).splitlines()
+    assert first.startswith("df: DataFrame, 2 rows x 3 columns: date datetime64[")
+    assert "rain float64" in first
+    assert row == "first row: date='2012-01-01 00:00:00', rain=0.0, weather='drizzle'"
+    assert facts == ["date: from 2012-01-01 00:00:00 to 2012-01-02 00:00:00", "weather values: drizzle, rain"]
+
+
+def test_numbers_and_truth_values_of_the_first_row_are_not_quoted() -> None:
+    frame = pd.DataFrame({"rooms": [2], "price": [1.5], "garden": [True], "street": ["High"]})
+    assert "first row: rooms=2, price=1.5, garden=True, street='High'" in summary("houses", frame)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "x: int = 3"),
+        (None, "x: NoneType = None"),
+        ("abc", "x: str of 3 characters: 'abc'"),
+        ([1, "two", Unknown()], "x: list of 3: 1, 'two', test_variables.Unknown"),
+        ({"a": 1}, "x: dict of 1: 'a': 1"),
+        (np.arange(6).reshape(2, 3), "x: numpy.ndarray, shape (2, 3), int64\nfirst: 0, 1, 2, 3, 4"),
+        (pd.Series([1, 2], name="s"), "x: Series s, 2 values of int64\nfirst: 1, 2"),
+        (math, "x: module math"),
+        (documented, "x: function documented(one, two)\nSays what it does."),
+        (pd.DataFrame(), "x: DataFrame, 0 rows x 0 columns:"),
+    ],
+)
+def test_known_values_are_told_in_facts(value: Any, text: str) -> None:
+    assert summary("x", value).replace("tests.notebook.kernel.", "").rstrip() == text
+
+
+def test_an_unknown_object_is_named_by_its_type_and_not_asked_for_anything() -> None:
+    assert summary("x", Unknown()).endswith("test_variables.Unknown")
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 10**6, list(range(10**5)), pd.DataFrame({f"column{i}": ["v" * 500] for i in range(500)})]
+)
+def test_a_summary_has_a_size_limit(value: Any) -> None:
+    assert len(summary("x", value)) <= MAX_CHARS + 4
+
+
+def test_a_frame_with_cells_that_can_not_be_compared_is_told_all_the_same() -> None:
+    assert "1 rows x 1 columns" in summary("df", pd.DataFrame({"cells": [[1, 2]]}))
+
+
+def test_only_names_of_variables_are_taken_from_braces() -> None:
+    namespace = {"df": 1, "x": 2}
+    prompt = 'use {df}, {{x}}, {unknown}, {df.shape}, {x[0]} and {"x": 1}'
+    assert named_in_braces(prompt, namespace) == ["df"]
+    assert without_braces(prompt, ["df"]) == 'use df, {{x}}, {unknown}, {df.shape}, {x[0]} and {"x": 1}'
+
+
+def test_tables_are_found_by_their_bare_name() -> None:
+    namespace = {"df": WEATHER, "a": WEATHER, "rain": WEATHER["rain"], "number": 3}
+    assert tables_mentioned("plot a line of rain in df, number of df.x", namespace) == ["rain", "df"]
