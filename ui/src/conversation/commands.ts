@@ -1,6 +1,6 @@
 /** The commands of the panel. The menu and `/` in a message offer the same list. */
 import { parseCommand } from "./completion";
-import type { Desk } from "./desk";
+import type { Desk } from "./panelState";
 import { FORMATS, type Format } from "./sessions";
 
 export interface Command {

@@ -3,12 +3,12 @@ import { batch, computed, effect, signal, untracked, type ReadonlySignal, type S
 import type { NotebookHost } from "../notebook/notebook";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
-import type { StoredTurn, StoredTurns } from "../wire/api";
+import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Session, Started, Stored } from "../wire/schema";
 import type { News } from "../wire/socket";
 import { turnBody, replaceOptions, type Draft, type Entry } from "./entry";
 import { RunningTurns } from "./runningTurns";
-import { Outgoing } from "./outgoing";
+import { Outgoing } from "./outgoingMessages";
 import { tabStorage } from "./browserStorage";
 import { pageStart, lostMessages, mergePage, removeReplaced } from "./entryList";
 import { catchApiError, catchApiErrorWhile } from "./catchApiError";

@@ -1,6 +1,6 @@
 /** Merges the newest page of a session into the entries that are shown. */
 import { isRunning } from "../turn/turn";
-import type { StoredTurn, StoredTurns } from "../wire/api";
+import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Entry } from "./entry";
 
 /** Index of the first entry of the page among those shown. Entries before it were loaded from earlier pages. */

@@ -1,7 +1,7 @@
 /** The running turns that are shown, each with the view that its events update. */
 import type { Signal } from "@preact/signals";
 import type { Close, Transport } from "../transport/transport";
-import { Frames } from "../turn/frames";
+import { Frames } from "../turn/frameBatcher";
 import type { TurnView } from "../turn/turn";
 import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
 

@@ -4,7 +4,7 @@ import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { isApiError, type Close, type Transport } from "../transport/transport";
-import type { StoredTurn, StoredTurns } from "../wire/api";
+import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Outputs } from "../wire/schema";
 import { isCode, outputsOf } from "./outputs";
 

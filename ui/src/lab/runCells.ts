@@ -5,7 +5,7 @@ import type { CodeCell } from "@jupyterlab/cells";
 import type { KernelMessage } from "@jupyterlab/services";
 import type { Medium } from "../wire/events";
 import type { Facts } from "../wire/schema";
-import { describeCell, joinLines, pictures } from "./document";
+import { describeCell, joinLines, pictures } from "./notebookSnapshot";
 import { isCode } from "./outputs";
 
 export interface Answer {

@@ -6,7 +6,7 @@ import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
 import { showMissingServer, hasAgentServer } from "./missingServer";
 import { MissedOutputs } from "./missedOutputs";
-import { Claims } from "./claims";
+import { Claims } from "./clientCalls";
 import { agentIcon } from "./icon";
 import { LabNotebook } from "./notebook";
 import { SCRIPT_FOLDER } from "./scriptUrl";

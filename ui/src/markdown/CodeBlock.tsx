@@ -3,7 +3,7 @@ import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
-import { Tool } from "./Tool";
+import { IconButton } from "./IconButton";
 
 const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
 const SAID_MS = 2_500;
@@ -58,16 +58,16 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
   };
   return (
     <span class="ak-code-tools">
-      <Tool icon="copy" label="Copy" onClick={() => attempt(copy(code), "Copied")} />
+      <IconButton icon="copy" label="Copy" onClick={() => attempt(copy(code), "Copied")} />
       {notebook?.bound.value && (
         <>
-          <Tool icon="above" label="Insert above the active cell" onClick={() => insert("above", "Inserted")} />
-          <Tool icon="below" label="Insert below the active cell" onClick={() => insert("below", "Inserted")} />
-          <Tool icon="replace" label="Replace the active cell" onClick={() => insert("replace", "Replaced")} />
+          <IconButton icon="above" label="Insert above the active cell" onClick={() => insert("above", "Inserted")} />
+          <IconButton icon="below" label="Insert below the active cell" onClick={() => insert("below", "Inserted")} />
+          <IconButton icon="replace" label="Replace the active cell" onClick={() => insert("replace", "Replaced")} />
         </>
       )}
       {around && RUN_HERE.has(language) && (
-        <Tool icon="run" label="Ask to run it in the sandbox" onClick={() => void send()} />
+        <IconButton icon="run" label="Ask to run it in the sandbox" onClick={() => void send()} />
       )}
     </span>
   );

@@ -2,7 +2,7 @@
  * can handle. */
 import { Component, createContext } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { Document, type Piece } from "./document";
+import { Document, type Piece } from "./incrementalParser";
 import { elements, type Words } from "./elements";
 import "./markdown.css";
 import { parse, type References } from "./parser";

@@ -1,6 +1,6 @@
 /** A chart that consists of data. The notebook can draw it, so the panel offers to insert a cell there. */
 import { useContext, useState } from "preact/hooks";
-import { Icon } from "../markdown/Icon";
+import { ToolbarIcon } from "../markdown/ToolbarIcon";
 import { PanelContext } from "../conversation/panelContext";
 import { JsonTree } from "./JsonTree";
 
@@ -22,7 +22,7 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
       </p>
       {notebook?.bound.value && text.length <= MAX_INSERTED && (
         <button type="button" class="ak-more" onClick={open}>
-          <Icon name="notebook" /> Open in the notebook
+          <ToolbarIcon name="notebook" /> Open in the notebook
         </button>
       )}
       <span role="status">{said}</span>

@@ -4,7 +4,7 @@ import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
 import { acquireMedium } from "./bytes";
 import { filmOfPictures, type Film } from "./film";
-import { lookOf } from "./kinds";
+import { lookOf } from "./mediaTypes";
 import { Media } from "./Media";
 import { Player } from "./Player";
 

@@ -1,12 +1,12 @@
 /** Media of a call or of a prompt, rendered by type and fetched when scrolled into view. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
-import { Tool } from "../markdown/Tool";
+import { IconButton } from "../markdown/IconButton";
 import type { Medium } from "../wire/events";
 import { BUNDLE } from "./bundle";
 import { Chart } from "./Chart";
 import { JsonTree } from "./JsonTree";
-import { describe, fileName, lookOf } from "./kinds";
+import { describe, fileName, lookOf } from "./mediaTypes";
 import { useBytes, useNear } from "./useBytes";
 import "./media.css";
 import { Picture } from "./Picture";
@@ -41,7 +41,11 @@ export function Media({ medium, session, alt = "" }: Shown) {
         <>
           <Bytes blob={loaded.blob} mime={mime} alt={label} />
           <div class="ak-media-bar ak-media-save">
-            <Tool icon="save" label="Save as a file" onClick={() => void download(loaded.blob, { ...medium, mime })} />
+            <IconButton
+              icon="save"
+              label="Save as a file"
+              onClick={() => void download(loaded.blob, { ...medium, mime })}
+            />
           </div>
         </>
       )}

@@ -1,9 +1,9 @@
 /** An image from bytes; an animated one gets a player. Bytes of a type that is not listed are never shown as an image.
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Enlarged } from "./Enlarged";
+import { Lightbox } from "./Lightbox";
 import { filmOf, type Film } from "./film";
-import { isAnimated } from "./kinds";
+import { isAnimated } from "./mediaTypes";
 import { useAddress } from "./useBytes";
 import { Player, Still } from "./Player";
 
@@ -29,9 +29,9 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
         <img src={address} alt={alt} onError={() => setBroken(true)} />
       </button>
       {large && (
-        <Enlarged label={alt} onEnd={() => setLarge(false)}>
+        <Lightbox label={alt} onEnd={() => setLarge(false)}>
           <img src={address} alt={alt} />
-        </Enlarged>
+        </Lightbox>
       )}
     </>
   );

@@ -1,7 +1,7 @@
 /** A film with play, pause and single steps. It starts paused if the user prefers reduced motion, and pauses out of
  * view. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Tool } from "../markdown/Tool";
+import { IconButton } from "../markdown/IconButton";
 import type { Film } from "./film";
 import { useNear } from "./useBytes";
 
@@ -37,9 +37,9 @@ export function Player({ film, alt }: { film: Film; alt: string }) {
     <div class="ak-player" role="group" aria-label={`Film: ${alt}`}>
       <canvas ref={canvas} role="img" aria-label={alt} width={320} height={240} />
       <div class="ak-media-bar">
-        <Tool icon="previous" label="Previous frame" onClick={() => step(-1)} />
-        <Tool icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
-        <Tool icon="next" label="Next frame" onClick={() => step(1)} />
+        <IconButton icon="previous" label="Previous frame" onClick={() => step(-1)} />
+        <IconButton icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
+        <IconButton icon="next" label="Next frame" onClick={() => step(1)} />
         <span>
           {number + 1} / {film.count}
         </span>
@@ -65,7 +65,7 @@ export function Still({ address, alt }: { address: string; alt: string }) {
       <img ref={picture} src={address} alt={alt} hidden={!plays} onLoad={freeze} />
       <canvas ref={canvas} role="img" aria-label={alt} hidden={plays} />
       <div class="ak-media-bar">
-        <Tool icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
+        <IconButton icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
       </div>
     </div>
   );

@@ -1,6 +1,6 @@
 /** A MIME bundle in one medium: the output of a cell in each of its types. One of them is rendered. */
 import { sanitise } from "../markdown/sanitise";
-import { lookOf } from "./kinds";
+import { lookOf } from "./mediaTypes";
 
 export const BUNDLE = "application/vnd.agent-kernel.bundle+json";
 

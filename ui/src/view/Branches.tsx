@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import type { Branch } from "../wire/schema";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 export function Branches() {
   const desk = useDesk();

@@ -3,13 +3,13 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { submit } from "../conversation/commands";
 import { findCompletion, type Completion } from "../conversation/completion";
-import { Chips } from "./Chips";
+import { AttachmentChips } from "./AttachmentChips";
 import "./composer.css";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 import { Gauge } from "./Gauge";
-import { Glyph } from "./Glyph";
-import { Mode } from "./Mode";
-import { options, type Option } from "./options";
+import { ButtonIcon } from "./ButtonIcon";
+import { TurnOptions } from "./TurnOptions";
+import { options, type Option } from "./completionOptions";
 import { Queue } from "./Queue";
 
 const LIST = "ak-completion";
@@ -115,7 +115,7 @@ export function Composer() {
           </button>
         </p>
       )}
-      <Chips />
+      <AttachmentChips />
       <div class="ak-field">
         {typing.value && (offered.length > 0 || why) && (
           <Offered options={offered} chosen={chosen.value} choose={complete} problem={why} />
@@ -163,9 +163,9 @@ export function Composer() {
           title="Attach files or images"
           onClick={() => files.current?.click()}
         >
-          <Glyph sign="attach" />
+          <ButtonIcon sign="attach" />
         </button>
-        <Mode />
+        <TurnOptions />
         <Gauge />
         <button class="ak-send" type="submit" disabled={composing.text.value.trim() === "" || composing.sending.value}>
           {runs ? "Queue" : "Send"}

@@ -1,6 +1,6 @@
 /** An empty conversation, with suggestions for the open notebook. */
-import type { Desk } from "../conversation/desk";
-import { useDesk } from "./desk";
+import type { Desk } from "../conversation/panelState";
+import { useDesk } from "./panelStateContext";
 
 interface Starter {
   label: string;

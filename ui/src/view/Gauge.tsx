@@ -1,5 +1,5 @@
 /** How much of the model's context this conversation uses. */
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 const NEARLY = 0.8;
 

@@ -2,10 +2,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Bound } from "../notebook/notebook";
-import { useDesk } from "./desk";
-import { Glyph } from "./Glyph";
+import { useDesk } from "./panelStateContext";
+import { ButtonIcon } from "./ButtonIcon";
 import "./header.css";
-import { Menu } from "./Menu";
+import { HeaderMenu } from "./HeaderMenu";
 import { usePanel } from "../conversation/panelContext";
 
 const KERNEL: Record<Bound["kernelState"], string> = {
@@ -26,11 +26,11 @@ export function Header() {
         <Title />
         {runs && (
           <button class="ak-stop" type="button" title="Stop (Escape twice)" onClick={() => void desk.stop()}>
-            <Glyph sign="stop" />
+            <ButtonIcon sign="stop" />
             Stop
           </button>
         )}
-        <Menu />
+        <HeaderMenu />
       </div>
       <div class="ak-header-row ak-places">
         <NotebookChip />

@@ -1,6 +1,6 @@
 /** All commands and keys, on one sheet. */
 import { COMMANDS } from "../conversation/commands";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 export function Help() {
   const { enterSends } = useDesk().composing;

@@ -1,6 +1,6 @@
 /** Imports a conversation from a document, after a preview. */
 import { useSignal } from "@preact/signals";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 /** The server's limit for one document. */
 const MAX_BYTES = 32 * 2 ** 20;

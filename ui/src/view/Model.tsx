@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { formatBytes } from "../turn/labels";
 import type { Model } from "../wire/schema";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 import { StateCard } from "./StateCard";
 
 export function Model() {

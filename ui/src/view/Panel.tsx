@@ -1,13 +1,13 @@
 /** The whole panel: header, state cards, turns, composer, and the sheet on top of them. */
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { Desk } from "../conversation/desk";
+import { Desk } from "../conversation/panelState";
 import { EmptyConversation } from "./EmptyConversation";
 import { Composer } from "./Composer";
-import { OnDesk } from "./desk";
+import { OnDesk } from "./panelStateContext";
 import { Header } from "./Header";
 import "./shell.css";
 import { SheetView } from "./Sheet";
-import { States } from "./States";
+import { StateCardList } from "./StateCardList";
 import { PanelContext, type PanelParts } from "../conversation/panelContext";
 import { Turns } from "./Turns";
 
@@ -43,7 +43,7 @@ export function Panel(surroundings: PanelParts) {
           <Header />
           <div class="ak-body">
             <div class="ak-middle" inert={covered}>
-              <States />
+              <StateCardList />
               {empty && <EmptyConversation />}
               <div class={empty ? "ak-log ak-log-empty" : "ak-log"}>
                 <Turns />

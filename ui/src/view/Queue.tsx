@@ -1,5 +1,5 @@
 /** Messages that wait for the running turn; each can be taken back. */
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 export function Queue() {
   const { conversation } = useDesk();

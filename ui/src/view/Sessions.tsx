@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 const SETTLED_MS = 250;
 

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import type { Permissions, Trust } from "../wire/schema";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 const WORDS: Record<string, string> = { auto: "runs", ask: "asks you", deny: "never runs" };
 

@@ -2,8 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Branches } from "./Branches";
-import { useDesk } from "./desk";
-import { Glyph } from "./Glyph";
+import { useDesk } from "./panelStateContext";
+import { ButtonIcon } from "./ButtonIcon";
 import { Help } from "./Help";
 import { Import } from "./Import";
 import { Model } from "./Model";
@@ -65,7 +65,7 @@ function Sheet({ title, content }: { title: string; content: ComponentChildren }
           aria-label="Back to the conversation"
           onClick={() => desk.open("")}
         >
-          <Glyph sign="back" />
+          <ButtonIcon sign="back" />
         </button>
         <h2>{title}</h2>
       </div>

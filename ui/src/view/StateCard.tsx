@@ -1,6 +1,6 @@
 /** A card above the conversation: a state that the user should know, with its actions. */
 import type { ComponentChildren } from "preact";
-import { Glyph } from "./Glyph";
+import { ButtonIcon } from "./ButtonIcon";
 
 interface State {
   tone: "info" | "warning" | "error";
@@ -15,7 +15,7 @@ export function StateCard({ tone, children, close }: State) {
       <div class="ak-state-words">{children}</div>
       {close && (
         <button type="button" class="ak-icon-button" aria-label="Dismiss" onClick={close}>
-          <Glyph sign="close" />
+          <ButtonIcon sign="close" />
         </button>
       )}
     </div>

@@ -8,12 +8,12 @@ import type { CheckedNumber } from "../wire/events";
 import { Call } from "./Call";
 import { UnfinishedTurn } from "./UnfinishedTurn";
 import { Files } from "./Files";
-import { Footer } from "./Footer";
+import { TurnFooter } from "./TurnFooter";
 import { ErrorBoundary } from "./ErrorBoundary";
 import { Notice } from "./Notice";
-import { Numbers } from "./Numbers";
+import { CheckedNumbers } from "./CheckedNumbers";
 import { Prompt } from "./Prompt";
-import { Readings } from "./Readings";
+import { CallGroup } from "./CallGroup";
 import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
 import { usePanel } from "../conversation/panelContext";
@@ -49,7 +49,7 @@ export function Turn({ entry }: { entry: Entry }) {
         <ReviewTurn turn={turn} />
       </ErrorBoundary>
       <CellAsks entry={entry} />
-      <Footer entry={entry} turn={turn} />
+      <TurnFooter entry={entry} turn={turn} />
     </article>
   );
 }
@@ -87,9 +87,9 @@ function drawn({ block, session, numbers }: Part) {
   switch (block.kind) {
     case "text":
       return (
-        <Numbers numbers={numbers}>
+        <CheckedNumbers numbers={numbers}>
           <Markdown text={block.text} done={block.done} />
-        </Numbers>
+        </CheckedNumbers>
       );
     case "reasoning":
       return <Reasoning block={block} />;
@@ -98,6 +98,6 @@ function drawn({ block, session, numbers }: Part) {
     case "notice":
       return <Notice block={block} />;
     case "reading":
-      return <Readings reading={block} session={session} />;
+      return <CallGroup reading={block} session={session} />;
   }
 }

@@ -4,7 +4,7 @@ import { mount, ServerTransport } from "../panel";
 import { CommTransport, type CommModel } from "../transport/comm";
 import type { Transport } from "../transport/transport";
 import type { Binding } from "../wire/schema";
-import { WidgetKernel } from "./kernel";
+import { WidgetNotebook } from "./notebook";
 import { hasKernel, serverOfPage } from "./page";
 import "./widget.css";
 
@@ -22,7 +22,11 @@ export default {
     el.append(box);
     const kernel = model.get("kernel");
     const transport = await way(model, kernel);
-    const notebook = new WidgetKernel(kernel, await notebookOf(transport, kernel), transport instanceof CommTransport);
+    const notebook = new WidgetNotebook(
+      kernel,
+      await notebookOf(transport, kernel),
+      transport instanceof CommTransport,
+    );
     const mounted = mount(box, { transport, notebook });
     return () => {
       mounted.unmount();

@@ -3,9 +3,9 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { ComposerState } from "../../src/conversation/composerState";
 import { submit } from "../../src/conversation/commands";
 import { Conversation } from "../../src/conversation/conversation";
-import { Desk } from "../../src/conversation/desk";
+import { Desk } from "../../src/conversation/panelState";
 import { ApiError } from "../../src/transport/transport";
-import { WidgetKernel } from "../../src/widget/kernel";
+import { WidgetNotebook } from "../../src/widget/notebook";
 import { Replayed } from "./replayed";
 
 const KERNEL = { kernel: "k1", path: "rain.ipynb" };
@@ -42,7 +42,7 @@ describe("a message that is written", () => {
   test("runs its code in a draft, as a cell does; in the sandbox where nobody runs it in the kernel", () => {
     const server = new Replayed();
     const where = (apart: boolean) =>
-      new ComposerState(server, new Conversation(server, new WidgetKernel("k1", "rain.ipynb", apart))).where.value;
+      new ComposerState(server, new Conversation(server, new WidgetNotebook("k1", "rain.ipynb", apart))).where.value;
     expect([where(true), where(false)]).toEqual(["sandbox", "draft"]);
   });
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Conversation } from "../../src/conversation/conversation";
-import { Desk } from "../../src/conversation/desk";
+import { Desk } from "../../src/conversation/panelState";
 import { REGRET_MS, Sessions } from "../../src/conversation/sessions";
 import { recorded, Replayed } from "./replayed";
 

@@ -1,9 +1,9 @@
 /** A server for tests: it keeps one session, answers as the real one does, and plays events that a real turn had. */
 import { signal } from "@preact/signals";
 import { ApiError, type Close, type Connection, type Transport } from "../../src/transport/transport";
-import type { Meanwhile, StoredTurn } from "../../src/wire/api";
+import type { Meanwhile, StoredTurn } from "../../src/wire/bodyTypes";
 import type { Model, Session } from "../../src/wire/schema";
-import type { PullLine } from "../../src/wire/api";
+import type { PullLine } from "../../src/wire/bodyTypes";
 import type { TurnEvent } from "../../src/wire/events";
 import type { News } from "../../src/wire/socket";
 import record from "./recorded.json";

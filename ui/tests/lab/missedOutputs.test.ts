@@ -3,7 +3,7 @@ import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker } from "@jupyterlab/notebook";
 import { MissedOutputs, asks, newest, shows, TURN_MIME } from "../../src/lab/missedOutputs";
 import type { Transport } from "../../src/transport/transport";
-import type { StoredTurn } from "../../src/wire/api";
+import type { StoredTurn } from "../../src/wire/bodyTypes";
 import type { News } from "../../src/wire/socket";
 
 const turn = (id: string, cell: string) => ({ turn: id, cell }) as StoredTurn;

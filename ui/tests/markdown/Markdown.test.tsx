@@ -73,7 +73,7 @@ describe("Markdown", () => {
   });
 
   test("has the same elements when it grew letter by letter as when it came at once", async () => {
-    const { Document } = await import("../../src/markdown/document");
+    const { Document } = await import("../../src/markdown/incrementalParser");
     const growing = new Document();
     for (let length = 1; length <= STORY.length; length++) growing.update(STORY.slice(0, length), false);
     const grown = growing.update(STORY, true);

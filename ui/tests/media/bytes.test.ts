@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { acquireMedium } from "../../src/media/bytes";
-import { fileName, isAnimated, lookOf } from "../../src/media/kinds";
+import { fileName, isAnimated, lookOf } from "../../src/media/mediaTypes";
 import type { Transport } from "../../src/transport/transport";
 
 const HASH = "a".repeat(64);

@@ -1,8 +1,8 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { Desk } from "../../src/conversation/desk";
-import { OnDesk } from "../../src/view/desk";
+import type { Desk } from "../../src/conversation/panelState";
+import { OnDesk } from "../../src/view/panelStateContext";
 import { Import } from "../../src/view/Import";
 
 let place: HTMLElement;

@@ -2,8 +2,8 @@
 import { type ComponentChildren, render } from "preact";
 import { act } from "preact/test-utils";
 import { Conversation } from "../../src/conversation/conversation";
-import { Desk } from "../../src/conversation/desk";
-import { OnDesk } from "../../src/view/desk";
+import { Desk } from "../../src/conversation/panelState";
+import { OnDesk } from "../../src/view/panelStateContext";
 import { PanelContext } from "../../src/conversation/panelContext";
 import { Replayed } from "../conversation/replayed";
 

@@ -1,6 +1,6 @@
 import { effect, signal } from "@preact/signals";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Frames } from "../../src/turn/frames";
+import { Frames } from "../../src/turn/frameBatcher";
 import { emptyTurn } from "../../src/turn/turn";
 import { events } from "./events";
 

@@ -1,6 +1,6 @@
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { States } from "../../src/view/States";
+import { StateCardList } from "../../src/view/StateCardList";
 import { Desked } from "./desked";
 
 let shell: Desked;
@@ -10,7 +10,7 @@ beforeEach(() => {
 afterEach(() => shell.close());
 
 test("a question takes the focus to its harmless answer, and the next question does again", async () => {
-  await shell.show(<States />);
+  await shell.show(<StateCardList />);
   for (const text of ["Delete all?", "Drop the branch?"]) {
     (document.activeElement as HTMLElement).blur();
     await act(() => {

@@ -1,6 +1,6 @@
 /** How the next message runs: the permission mode, and where code runs. */
 import type { Permission, Where } from "../conversation/composerState";
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 
 /** A label and a description for each value. */
 type Words<Value extends string> = Record<Value, [string, string]>;
@@ -16,7 +16,7 @@ const PLACES: Words<Where> = {
   sandbox: ["Sandbox", "Where code runs: in the sandbox, which has none of your variables"],
 };
 
-export function Mode() {
+export function TurnOptions() {
   const { composing, conversation } = useDesk();
   return (
     <>

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { act } from "preact/test-utils";
 import { beforeEach, expect, test } from "vitest";
 import { Markdown } from "../../src/markdown/Markdown";
-import { Numbers } from "../../src/view/Numbers";
+import { CheckedNumbers } from "../../src/view/CheckedNumbers";
 import { revealedCall } from "../../src/view/revealedCall";
 import type { CheckedNumber } from "../../src/wire/events";
 
@@ -28,9 +28,9 @@ beforeEach(() => {
 function show(text: string, numbers: CheckedNumber[]): void {
   void act(() => {
     render(
-      <Numbers numbers={numbers}>
+      <CheckedNumbers numbers={numbers}>
         <Markdown text={text} done />
-      </Numbers>,
+      </CheckedNumbers>,
       place,
     );
   });

@@ -1,7 +1,7 @@
 /** News of a session since this browser last showed it. Requested once, when the session is opened again. */
 import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
-import type { Meanwhile } from "../wire/api";
+import type { Meanwhile } from "../wire/bodyTypes";
 import type { Conversation } from "./conversation";
 import { browserStorage } from "./browserStorage";
 

@@ -16,7 +16,7 @@ interface Checked {
   children: ComponentChildren;
 }
 
-export function Numbers({ numbers, children }: Checked) {
+export function CheckedNumbers({ numbers, children }: Checked) {
   const words = useMemo(() => markNumbers(numbers), [numbers]);
   return <WordsContext.Provider value={words}>{children}</WordsContext.Provider>;
 }

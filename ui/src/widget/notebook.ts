@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 
-export class WidgetKernel implements NotebookHost {
+export class WidgetNotebook implements NotebookHost {
   readonly bound = signal<Bound | null>(null);
   readonly activeCell = signal<CellView | null>(null);
   readonly selectedCells = signal<readonly CellView[]>([]);

@@ -1,7 +1,7 @@
 import { YNotebook } from "@jupyter/ydoc";
 import type { INotebookTracker } from "@jupyterlab/notebook";
 import { describe, expect, it, vi } from "vitest";
-import { Claims, TOOLS } from "../../src/lab/claims";
+import { Claims, TOOLS } from "../../src/lab/clientCalls";
 import { ApiError, type Transport } from "../../src/transport/transport";
 import type { TurnEvent } from "../../src/wire/events";
 import type { Facts } from "../../src/wire/schema";

@@ -2,12 +2,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { COMMANDS, runCommand, type Command } from "../conversation/commands";
-import { useDesk } from "./desk";
-import { Glyph } from "./Glyph";
+import { useDesk } from "./panelStateContext";
+import { ButtonIcon } from "./ButtonIcon";
 
 const GROUPS = ["session", "history", "document", "panel"] as const;
 
-export function Menu() {
+export function HeaderMenu() {
   const desk = useDesk();
   const open = useSignal(false);
   const button = useRef<HTMLButtonElement>(null);
@@ -28,7 +28,7 @@ export function Menu() {
           open.value = !open.value;
         }}
       >
-        <Glyph sign="more" />
+        <ButtonIcon sign="more" />
       </button>
       {open.value && (
         <Items

@@ -18,7 +18,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-export function Icon({ name }: { name: IconName }) {
+export function ToolbarIcon({ name }: { name: IconName }) {
   return (
     <svg class="ak-icon" viewBox="0 0 16 16" width="14" height="14" aria-hidden="true" focusable="false">
       <path d={PATHS[name]} fill="none" stroke="currentColor" stroke-width="1.4" stroke-linejoin="round" />

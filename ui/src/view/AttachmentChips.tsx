@@ -3,10 +3,10 @@ import type { ComponentChildren } from "preact";
 import { IMAGES } from "../conversation/attachments";
 import type { Attachment } from "../conversation/entry";
 import { formatBytes } from "../turn/labels";
-import { useDesk } from "./desk";
-import { Glyph } from "./Glyph";
+import { useDesk } from "./panelStateContext";
+import { ButtonIcon } from "./ButtonIcon";
 
-export function Chips() {
+export function AttachmentChips() {
   const { composing, conversation, engine } = useDesk();
   const sides = composing.sides.value;
   const attached = composing.attachments.all.value;
@@ -64,7 +64,7 @@ function Chip({ name, title, remove, children }: ChipProps) {
     <li class="ak-chip ak-along" title={title.slice(0, 500)}>
       <span class="ak-cut">{children}</span>
       <button type="button" class="ak-chip-remove" aria-label={`Leave out ${name}`} onClick={remove}>
-        <Glyph sign="close" />
+        <ButtonIcon sign="close" />
       </button>
     </li>
   );

@@ -1,11 +1,11 @@
 /** A card with what happened while the user was away, and possible actions. */
-import { useDesk } from "./desk";
+import { useDesk } from "./panelStateContext";
 import { StateCard } from "./StateCard";
 
 /** Number of prompts that are listed, the newest ones. */
 const NAMED = 3;
 
-export function AwayCard() {
+export function MissedEventsCard() {
   const desk = useDesk();
   const news = desk.away.news.value;
   if (!news) return null;

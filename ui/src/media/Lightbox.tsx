@@ -1,9 +1,9 @@
 /** An image in full size, until Escape, a click beside it, or the close button. */
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { Tool } from "../markdown/Tool";
+import { IconButton } from "../markdown/IconButton";
 
-export function Enlarged({
+export function Lightbox({
   label,
   children,
   onEnd,
@@ -25,7 +25,7 @@ export function Enlarged({
     >
       <div class="ak-media-bar">
         <span>{label}</span>
-        <Tool icon="close" label="Close" onClick={() => dialog.current?.close()} />
+        <IconButton icon="close" label="Close" onClick={() => dialog.current?.close()} />
       </div>
       {children}
     </dialog>

@@ -2,14 +2,14 @@
  */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { Arrivals, shownNotes } from "./Arrivals";
-import { AwayCard } from "./AwayCard";
-import { useDesk } from "./desk";
+import { SidecarCards, shownNotes } from "./SidecarCards";
+import { MissedEventsCard } from "./MissedEventsCard";
+import { useDesk } from "./panelStateContext";
 import { MissingModel } from "./Model";
 import { StateCard } from "./StateCard";
 import { usePanel } from "../conversation/panelContext";
 
-export function States() {
+export function StateCardList() {
   return (
     <div class="ak-states">
       <Connection />
@@ -17,8 +17,8 @@ export function States() {
       <Asking />
       <Kernel />
       <Engine />
-      <Arrivals />
-      <AwayCard />
+      <SidecarCards />
+      <MissedEventsCard />
       <Notes />
       <Message />
     </div>

@@ -6,7 +6,7 @@ import { Call } from "./Call";
 import { Icon } from "./Icon";
 import { revealedCall } from "./revealedCall";
 
-export function Readings({ reading, session }: { reading: Reading; session: string }) {
+export function CallGroup({ reading, session }: { reading: Reading; session: string }) {
   const open = useSignal(false);
   const sent = reading.calls.some((call) => call.id === revealedCall.value?.call);
   useEffect(() => {

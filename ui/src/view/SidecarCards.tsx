@@ -14,7 +14,7 @@ export const shownNotes = signal<readonly string[]>([]);
 /** Hashes of documents that the user declined, until the page is closed. */
 const refused = new Set<string>();
 
-export function Arrivals() {
+export function SidecarCards() {
   const { conversation, host } = usePanel();
   const beside = useSignal<Sidecar | null>(null);
   const hidden = useSignal("");

@@ -6,7 +6,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 import type { Conversation } from "../../src/conversation/conversation";
 import type { PanelHost } from "../../src/conversation/panelContext";
 import { ApiError } from "../../src/transport/transport";
-import { Arrivals } from "../../src/view/Arrivals";
+import { SidecarCards } from "../../src/view/SidecarCards";
 import { PanelContext } from "../../src/conversation/panelContext";
 import type { Sidecar } from "../../src/wire/sidecar";
 
@@ -63,7 +63,7 @@ async function show(beside: Sidecar, post = vi.fn(() => Promise.resolve({}))) {
   await act(async () => {
     render(
       <PanelContext.Provider value={around}>
-        <Arrivals />
+        <SidecarCards />
       </PanelContext.Provider>,
       place,
     );

@@ -10,7 +10,7 @@ import { Elapsed } from "./Elapsed";
 import { usePanel } from "../conversation/panelContext";
 import { Versions } from "./Versions";
 
-export function Footer({ entry, turn }: { entry: Entry; turn: TurnView }) {
+export function TurnFooter({ entry, turn }: { entry: Entry; turn: TurnView }) {
   return (
     <footer class="ak-footer">
       <Facts turn={turn} />

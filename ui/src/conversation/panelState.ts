@@ -2,10 +2,10 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { KernelVariable, Usage } from "../wire/schema";
-import { Absence, type Piece } from "./absence";
+import { Absence, type Piece } from "./missedEvents";
 import { ComposerState } from "./composerState";
 import type { Conversation } from "./conversation";
-import { Engine } from "./engine";
+import { Engine } from "./modelChoice";
 import { FORMATS, Sessions, type Format } from "./sessions";
 import { catchApiError } from "./catchApiError";
 

@@ -2,7 +2,7 @@
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Binding, CurrentEngine, Model, Models } from "../wire/schema";
-import type { PullLine } from "../wire/api";
+import type { PullLine } from "../wire/bodyTypes";
 import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
 

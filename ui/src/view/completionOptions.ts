@@ -1,7 +1,7 @@
 /** The options that `/` and `@` offer, and their effect on the text. */
 import { COMMANDS } from "../conversation/commands";
 import { rank, type Completion } from "../conversation/completion";
-import type { Desk } from "../conversation/desk";
+import type { Desk } from "../conversation/panelState";
 
 export interface Option {
   name: string;

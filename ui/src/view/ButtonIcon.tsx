@@ -8,7 +8,7 @@ const PATHS = {
   back: "M9.5 3L11 4.4 7.4 8 11 11.6 9.5 13l-5-5z",
 } as const;
 
-export function Glyph({ sign }: { sign: keyof typeof PATHS }) {
+export function ButtonIcon({ sign }: { sign: keyof typeof PATHS }) {
   return (
     <svg class="ak-glyph" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
       <path d={PATHS[sign]} fill="currentColor" />

@@ -6,7 +6,7 @@ import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { TurnEvent } from "../wire/events";
 import type { Facts } from "../wire/schema";
 import type { News } from "../wire/socket";
-import { isWritable, liveDocument } from "./document";
+import { isWritable, liveDocument } from "./notebookSnapshot";
 import { edit, insert, type EditResult, move, type Origin, EditRefused, remove } from "./edits";
 import { type Answer, runCells } from "./runCells";
 

@@ -1,7 +1,7 @@
 /** Context with the `Desk` of this panel, for its header, composer and sheets. */
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import type { Desk } from "../conversation/desk";
+import type { Desk } from "../conversation/panelState";
 
 export const OnDesk = createContext<Desk | null>(null);
 
