@@ -22,7 +22,7 @@ function storageOver(storage: () => Storage): KeyValueStorage {
         if (value) storage().setItem(PREFIX + key, value);
         else storage().removeItem(PREFIX + key);
       } catch {
-        // not remembered, see above
+        // the value is lost, as described at the top of this file
       }
     },
   };

@@ -1,4 +1,4 @@
-/** Completion of `/` commands and `@` mentions. Pure. */
+/** Completion of `/` commands and `@` mentions. The functions have no side effects. */
 export interface Completion {
   kind: "command" | "mention";
   /** Offset of the sign, and offset behind the last letter. */

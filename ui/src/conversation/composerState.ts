@@ -113,7 +113,7 @@ export class ComposerState {
       this.off.value = new Set();
       this.wanted.value = new Set();
     } else if (!this.#goesOn(at)) {
-      // Another notebook is in front: there it is found again.
+      // Another notebook is current now: store the text as the draft of the notebook that it was written for.
       if (!kept.editing && prompt === typed.trim()) tabStorage.write(at.key, typed);
     } else {
       noted.value = kept.noted;

@@ -1,4 +1,4 @@
-/** The session that the panel shows, and the actions on it. Holds signals; knows nothing of rendering. */
+/** The session that the panel shows, and the actions on it. It holds signals and does not render. */
 import { batch, computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import { ApiError, type Close, type Transport } from "../transport/transport";
@@ -42,7 +42,7 @@ export class Conversation {
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
   #visit = 0;
-  /** The session that is being opened. Of two at once the later request counts. */
+  /** The session that is being opened. If two are requested, the later request wins. */
   readonly #opening = signal<{ session: string } | null>(null);
   #watched = "";
   #ends: Close[] = [];
@@ -177,7 +177,7 @@ export class Conversation {
     return taken;
   }
 
-  /** Ask the same prompt again on a new branch; the present answer stays. The server knows the prompt. */
+  /** Run the same prompt again on a new branch. The request has an empty prompt, because the server has it. */
   async retry(entry: Entry): Promise<void> {
     const { prompt, context, media = [], inputs = [] } = entry;
     const { where } = entry.view.value;
@@ -255,7 +255,7 @@ export class Conversation {
     });
   }
 
-  /** A check whether the current notebook is still the one of this moment. */
+  /** Return a function that tells whether the notebook that is current now is still the current one. */
   #still(): () => boolean {
     const visit = this.#visit;
     return () => visit === this.#visit;
@@ -310,7 +310,7 @@ export class Conversation {
     const mine = news.session === session?.id;
     if (news.type === "turn.opened") {
       if (session && !mine) {
-        void this.rebind(); // the notebook talks to another one now
+        void this.rebind(); // the notebook is bound to another session now
         return;
       }
       if (!session) void this.#adopt(news.session);
@@ -356,7 +356,7 @@ export class Conversation {
   #add(turn: string, session: string, about: Partial<Entry>): void {
     const known = this.entries.value.find((entry) => entry.id === turn);
     if (known) {
-      // The server's news of it was faster than its answer.
+      // The event that the turn was opened arrived before the response to `POST turns`.
       if (about.prompt) {
         this.entries.value = this.entries.value.map((entry) => (entry === known ? { ...known, ...about } : entry));
       }

@@ -73,7 +73,7 @@ export const turnBody = (draft: Draft, session: string | undefined, kernel: stri
   context: draft.context ?? [],
   media: draft.media ?? [],
   inputs: (draft.inputs ?? []).map(({ id }) => id),
-  answers: ["*"], // a person is here, who can say yes or no
+  answers: ["*"], // the user can answer every approval in this panel
   ...(kernel ? { kernel, where: "draft" } : {}),
   ...(session ? { session } : {}),
   ...draft.options,

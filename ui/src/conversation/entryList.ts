@@ -3,7 +3,7 @@ import { isRunning } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Entry } from "./entry";
 
-/** Index of the first entry of the page among those shown. Entries before it were loaded from earlier pages. */
+/** Index at which the page starts among the entries that are shown. Entries before it are of earlier pages. */
 export const pageStart = (shown: readonly Entry[], page: StoredTurns): number =>
   Math.max(
     0,
@@ -12,7 +12,7 @@ export const pageStart = (shown: readonly Entry[], page: StoredTurns): number =>
 
 /** Entries that are shown keep their identity; entries that no longer exist are removed. A running turn that is not on
  * the page stays if it was sent after the page was requested, that is, if it is not in `asked`. `made` returns the
- * entry for a turn of the page, given the one that is shown, if any. */
+ * entry for a turn of the page; it receives the entry that is shown for the turn, if there is one. */
 export function mergePage(
   shown: readonly Entry[],
   page: StoredTurns,

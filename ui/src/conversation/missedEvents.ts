@@ -79,11 +79,11 @@ export class Absence {
       const news = await this.transport.request<Meanwhile>("GET", `sessions/${id}/meanwhile?${query}`);
       if (id === this.#shown && worthTelling(news)) this.news.value = news;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error; // it is no reason not to talk
+      if (!(error instanceof ApiError)) throw error; // the conversation works without its news
     }
   }
 
-  /** Store the time at which the user sees the session. Nothing is stored for a private session. */
+  /** Store the current time as the last time the user saw the session. Nothing is stored for a private session. */
   #look(): void {
     if (!this.#shown || this.#private) return;
     const others = Object.entries(seen()).filter(([id]) => id !== this.#shown);

@@ -23,7 +23,7 @@ export class Engine {
   readonly current: ReadonlySignal<CurrentEngine | null>;
   /** The model that the next turn needs and that is not on this machine. */
   readonly missing: ReadonlySignal<Model | null>;
-  /** What the list of models was requested for. It is not valid for anything else. */
+  /** The notebook or session that the list of models was requested for. The list is not valid for any other. */
   #of: Binding | string | null = null;
   #asked = 0;
 
@@ -73,7 +73,7 @@ export class Engine {
     if (!session) await this.conversation.rebind();
   }
 
-  /** Download a model. The user has agreed to it. */
+  /** Download a model. Call this only after the user has agreed. */
   async pull(name: string): Promise<void> {
     const told = (line: PullLine) => {
       this.pulling.value = {

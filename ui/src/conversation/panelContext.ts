@@ -1,5 +1,5 @@
-/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It lies below
- * the components, so that Markdown and media can use it without importing the panel. */
+/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It is a
+ * file of its own, so that Markdown and media can use it without importing the panel. */
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { NotebookHost } from "../notebook/notebook";

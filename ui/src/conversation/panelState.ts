@@ -75,7 +75,7 @@ export class Desk {
     this.conversation.message.value = text;
   }
 
-  /** Run work and show an error of the server like one of the conversation. */
+  /** Run work. An error of the server goes into `conversation.failure`, which the panel shows. */
   async trying(work: () => Promise<void>): Promise<void> {
     await catchApiError(this.conversation.failure, work);
   }

@@ -7,13 +7,13 @@ import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
 
 /** What the conversation does on events of a turn, besides drawing them. */
 export interface TurnObserver {
-  /** The server can describe the turn now: it is queued, or its prompt is stored. */
+  /** The turn is queued or its prompt is stored, so the server can return its prompt now. */
   told: () => void;
   versioned: (version: Bodies["turn.version"]) => void;
-  /** The turn ended in the queue; the store does not have it. */
+  /** The turn ended while it was queued, so the store does not have it. */
   neverBegan: (error: ErrorBody | null) => void;
-  /** The turn ended before the model was called. The store has its prompt, possibly on a branch that was not announced.
-   */
+  /** The turn ended before the model was called. The store has its prompt, possibly on a branch without a
+   * `turn.version` event. */
   endedEarly: () => void;
 }
 

@@ -111,7 +111,7 @@ export class Sessions {
     await this.conversation.reload(id);
   }
 
-  /** Returns whether anything was old enough to be summarised. */
+  /** Summarise the oldest messages. Returns false if none were old enough. */
   async compact(id: string): Promise<boolean> {
     const made = await this.transport.request<{ summary: object | null }>("POST", `sessions/${id}/compact`, {});
     return made.summary !== null;

@@ -123,7 +123,7 @@ export class Claims {
       const grant = await this.transport.request<Grant>("POST", claims, claim);
       await this.#run(panel, `${claims}/${encodeURIComponent(call)}`, origin, grant, followed.stop.signal);
     } catch (error) {
-      if (!isApiError(error)) throw error; // another page has it, or nobody waits for it
+      if (!isApiError(error)) throw error; // another client has claimed the call, or the turn has ended
     }
   }
 
@@ -170,8 +170,8 @@ export class Claims {
     }
   }
 
-  /** The notebook of the turn. If several have its kernel: the one with the turn's cell, or the one that the server has
-   * bound. */
+  /** The notebook of the turn; null if it is not open here. If several open notebooks use its kernel, it is the one with
+   * the turn's cell, or otherwise the one that the server has bound. */
   async #panelOf({ kernel, cell }: Followed): Promise<NotebookPanel | null> {
     const panels: NotebookPanel[] = [];
     this.tracker.forEach((panel) => {

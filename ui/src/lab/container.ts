@@ -1,5 +1,5 @@
-/** The module federation container that Lab loads (`init` receives the scope of shared modules, `get` returns ours).
- * Written by hand, because it exposes one module and uses few of Lab's: one bundler is enough. */
+/** The module federation container that Lab loads (`init` receives the scope of shared modules, `get` returns the
+ * plugin). Written by hand, because it exposes one module and uses few of Lab's: one bundler is enough. */
 import "./scriptUrl"; // first: `document.currentScript` is set only while this script is evaluated
 
 interface Provided {
@@ -36,7 +36,7 @@ async function provided(name: string): Promise<unknown> {
 }
 
 async function modules(): Promise<void> {
-  // An application without one of them gives no token of it, which is how an optional service is absent.
+  // An application without one of these modules has no token for its service; the plugin then gets null for it.
   const found = await Promise.all(NEEDED.map(async (name) => [name, (await provided(name)) ?? {}] as const));
   globalThis.__agent_kernel_shared = Object.fromEntries(found);
 }

@@ -50,7 +50,7 @@ export function edit(notebook: ISharedNotebook, given: Facts, origin: Origin): E
 export function remove(notebook: ISharedNotebook, given: Facts): EditResult {
   const { cell, index } = findUnchanged(notebook, given);
   checkAllowed(cell, "deletable", "deleted");
-  const { id } = cell; // it has none when it is gone
+  const { id } = cell; // read before the deletion, because a deleted cell has none
   const kept = cell.toJSON() as Facts;
   step(notebook, () => notebook.deleteCell(index));
   return { cell: id, index, kept };
@@ -98,7 +98,8 @@ export function undo(notebook: ISharedNotebook, changes: readonly Change[]): Out
   const { undoManager } = notebook as Undoable;
   undoManager?.stopCapturing();
   for (const change of changes.toReversed()) {
-    // A transaction each: the list of cells is as old as the last one. Quick ones are one step of the undo manager.
+    // Each change has its own transaction, because the list of cells is only updated after one ends. The undo manager
+    // merges transactions that follow each other quickly into one step.
     notebook.transact(() => outcomes.unshift({ change, ...undoOne(notebook, change) }));
   }
   undoManager?.stopCapturing();
@@ -202,7 +203,7 @@ function replaceSource(cell: ISharedCell, text: string): void {
   cell.updateSource(head, old.length - tail, text.slice(head, text.length - tail));
 }
 
-/** Whether a cut at this offset would split a surrogate pair. */
+/** Whether cutting the text at this offset would split a surrogate pair. */
 const isLow = (text: string, at: number): boolean => (text.charCodeAt(at) & 0xfc00) === 0xdc00;
 
 interface Undoable {

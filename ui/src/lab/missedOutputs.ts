@@ -10,7 +10,8 @@ import { isCode, outputsOf } from "./outputs";
 
 export const TURN_MIME = "application/vnd.agent-kernel.turn+json";
 const LOOKED_AT = 20;
-/** The last outputs of an attached cell arrive over another connection than the event that its turn ended. */
+/** The last outputs of a cell and the event that its turn ended arrive over different connections. Wait this long for
+ * the outputs. */
 const OUTPUTS_COME_WITHIN_MS = 3_000;
 
 export class MissedOutputs {
@@ -92,7 +93,7 @@ export class MissedOutputs {
   }
 }
 
-/** The panel shows what is wrong with the server. */
+/** Ignore an ApiError, because the panel itself shows problems of the server. Any other error is thrown. */
 function ignoreApiError(error: unknown): void {
   if (!isApiError(error)) throw error;
 }

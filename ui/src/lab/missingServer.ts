@@ -24,8 +24,8 @@ export function showMissingServer(node: HTMLElement, again: () => void): void {
   node.replaceChildren(notice);
 }
 
-/** Whether the server has our API. A server that does not respond counts as having it: the panel reports that itself.
- */
+/** Whether the server has the API of agent-kernel. Also true for a server that does not respond, because the panel
+ * reports that itself. */
 export async function hasAgentServer(settings: ServerConnection.ISettings): Promise<boolean> {
   try {
     const answer = await ServerConnection.makeRequest(`${settings.baseUrl}agent/v1/health`, {}, settings);

@@ -53,7 +53,7 @@ export function pictures(outputs: readonly IOutput[]): Medium[] {
   return found.filter(({ data }) => (room -= data.length) >= 0);
 }
 
-/** Prefers text to HTML; describes images by type and size. */
+/** An output as text: plain text is preferred to HTML, and an image is described by its type and size. */
 function describeOutput(output: IOutput): Json {
   if (output.output_type === "stream") return { ...(output as Facts), text: shortenText(joinLines(output["text"])) };
   if (output.output_type === "error") {
@@ -77,7 +77,7 @@ export function joinLines(text: unknown): string {
   return Array.isArray(lines) ? lines.join("") : typeof lines === "string" ? lines : "";
 }
 
-/** Keeps the beginning and the end. */
+/** Shorten a text: its beginning and its end are kept. */
 function shortenText(text: string): string {
   if (text.length <= MAX_TEXT) return text;
   const half = MAX_TEXT / 2;

@@ -6,7 +6,7 @@ import { shorten } from "../notebook/shorten";
 
 export const MAX_WORDS = 8_000;
 
-// Colours of a terminal, which a traceback is full of.
+// Escape sequences for terminal colours, which tracebacks contain.
 const COLOURS = /\u001b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\))/g;
 
 export function isCode(cell: Cell | null | undefined): cell is CodeCell {

@@ -5,7 +5,7 @@ import type { Draft } from "../conversation/conversation";
 import { shorten } from "../notebook/shorten";
 import { hasError, lastFailed, MAX_WORDS, outputsOf, words } from "./outputs";
 
-/** Null if the cell is empty and shows nothing. */
+/** A draft that asks to explain the cell. Null if the cell is empty and has no output. */
 export function explainDraft(notebook: Notebook, cell: Cell): Draft | null {
   const about = notes(notebook, cell);
   if (!about) return null;
@@ -13,7 +13,7 @@ export function explainDraft(notebook: Notebook, cell: Cell): Draft | null {
   return { prompt: error ? "Explain this error." : "Explain this cell and what it shows.", ...about };
 }
 
-/** Null if the cell shows no error. */
+/** A draft about the error of the cell. Null if the cell shows none. */
 export function fixDraft(notebook: Notebook, cell: Cell): Draft | null {
   const about = hasError(outputsOf(cell)) ? notes(notebook, cell) : null;
   return about && { prompt: "Fix the error of this cell.", ...about };

@@ -84,7 +84,7 @@ export class Sidebar extends Widget {
   /** Load the panel, even if the side bar is closed: an open page serves the turns of its notebooks. */
   start(): Promise<Mounted | null> {
     return (this.#mounted ??= this.#mount().catch((error: unknown) => {
-      this.#mounted = null; // the next try may reach it
+      this.#mounted = null; // so that the next call tries to load it again
       throw error;
     }));
   }

@@ -38,7 +38,7 @@ function formula(tex: string, display: boolean): DocumentFragment | null {
 
 function draw(tex: string, displayMode: boolean): DocumentFragment | null {
   try {
-    // trust: no commands that make links, load pictures or set classes.
+    // `trust: false` forbids commands that make links, load images or set classes.
     const options = {
       displayMode,
       output: "mathml",
@@ -49,6 +49,6 @@ function draw(tex: string, displayMode: boolean): DocumentFragment | null {
     } as const;
     return sanitise(katex.renderToString(tex, { ...options, throwOnError: true }), "formula");
   } catch {
-    return null; // KaTeX says ParseError, or RangeError where it nests too deeply
+    return null; // KaTeX throws ParseError, or RangeError for a formula that is nested too deeply
   }
 }

@@ -20,7 +20,7 @@ export function Markdown({ text, done }: { text: string; done: boolean }) {
   const [limit, setLimit] = useState(FIRST);
   const shown = useSteady(text, done);
   const whole = shown.length <= limit;
-  // What was settled at the limit was cut there, and goes on.
+  // A new parser for each limit: the last block was cut at the former limit and counted as complete, but it continues.
   const document = useMemo(() => new Document(), [limit]);
   const pieces = document.update(whole ? shown : shown.slice(0, limit), done || !whole);
   const { references } = document;

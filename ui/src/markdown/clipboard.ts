@@ -1,6 +1,6 @@
 /** Copy text to the clipboard, also in pages without TLS, where the clipboard API is missing. */
 export async function copy(text: string): Promise<void> {
-  // Typed as always there; a page that is not secure has none.
+  // The type says that it is always there, but a page without TLS has no clipboard API.
   const clipboard = navigator.clipboard as Clipboard | undefined;
   if (clipboard) {
     await clipboard.writeText(text);
@@ -12,7 +12,7 @@ export async function copy(text: string): Promise<void> {
   area.className = "ak-unseen";
   document.body.append(area);
   area.select();
-  // The only way there is without a secure page.
+  // `execCommand` is deprecated, but nothing else works in a page without TLS.
   const done = (document as { execCommand?: (command: string) => boolean }).execCommand?.("copy") ?? false;
   area.remove();
   if (focused instanceof HTMLElement) focused.focus();

@@ -1,15 +1,15 @@
 /** Closes the open markup at the end of a growing text: a word in bold is bold from its first letter on, and nothing
  * moves when the closing marks arrive. */
 
-/** A last line that is only the start of a mark is not shown yet. */
+/** Matches a last line that is only the start of a mark. It is not shown yet. */
 const MARK_ALONE = /(?:^|\n)[ \t>]*(?:[-=*+_#>|~]+|`{1,2}|\d{1,9}[.)]?|\$)[ \t]*$/;
 const FENCE = /^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 const TABLE_HEAD = /^\|.*[^|\s]/;
 const DELIMITERS = /^[|:\- \t]*$/;
-/** A mark that stays open for longer than this was not meant as one. */
+/** A last paragraph with more characters than this is shown as it is: marks in it are not closed. */
 const MAX_LOOKED_AT = 4_000;
 
-/** Pure; a complete block is returned unchanged. */
+/** Return the text with its open markup closed. A complete block is returned unchanged. */
 export function completeMarkup(source: string): string {
   if (insideFence(source)) return source;
   const shown = table(source.replace(MARK_ALONE, ""));

@@ -43,7 +43,7 @@ export function elements(tokens: readonly Token[], words: Words | null, open: bo
 
 function branch({ token, children }: Level): ComponentChild {
   if (!token) return null;
-  // A paragraph of a list without blank lines.
+  // markdown-it hides the paragraphs of a list without blank lines.
   if (token.hidden) return <>{children}</>;
   if (PLAIN.has(token.tag)) return h(token.tag, null, children);
   const heading = HEADING.exec(token.tag);

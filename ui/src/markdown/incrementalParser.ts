@@ -25,7 +25,8 @@ export class Document {
     return this.#references;
   }
 
-  /** `text` is the previous text with more behind it, or another text. */
+  /** Parse the next state of the text and return its blocks. A text that does not continue the previous one is parsed
+   * from the start. */
   update(given: string, done: boolean): readonly Piece[] {
     const text = given.includes("\r") ? given.replace(/\r\n?/g, "\n") : given;
     if (!text.startsWith(this.#text)) this.#restart();

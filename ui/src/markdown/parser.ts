@@ -1,15 +1,15 @@
-/** The Markdown dialect of the panel: no HTML; tables, bare links and formulas. Pure: text in, tokens out;
- * `elements.tsx` renders them. */
+/** The Markdown dialect of the panel: no HTML; tables, bare links and formulas. It turns text
+ * into tokens, without side effects; `elements.tsx` renders them. */
 import MarkdownIt, { type Env, type StateBlock, type StateInline, type Token } from "markdown-it";
 import { isLink, isPicture } from "./urls";
 
 export type { Token };
 export type References = NonNullable<Env["references"]>;
 
-/** Limit for a formula within a line; a dollar sign that is not closed within it means money. */
+/** Limit for a formula within a line; a dollar sign that is not closed within it is a currency sign. */
 const MAX_INLINE_FORMULA = 1_000;
 const MAX_FORMULA_LINES = 200;
-/** Otherwise an open dollar sign is not taken for a formula that is still being written. */
+/** Text behind an open dollar sign must match this to be shown as a formula that is still being written. */
 const LOOKS_LIKE_TEX = /[\\^_{}=]|^[A-Za-z(|][^\s]{0,2}$/;
 
 const md = new MarkdownIt({ html: false, linkify: true, typographer: false, maxNesting: 40 });
@@ -69,14 +69,14 @@ function opening(source: string, at: number): Fence | undefined {
   const first = source.charCodeAt(at);
   if (first !== 0x24 && first !== 0x5c) return undefined;
   const fence = FENCES.find(({ open }) => source.startsWith(open, at));
-  // As Pandoc has it: "$ 5" begins nothing.
+  // The rule of Pandoc: a dollar sign before a space, as in "$ 5", does not open a formula.
   return fence?.open === "$" && /^[\s$]?$/.test(source.charAt(at + 1)) ? undefined : fence;
 }
 
 function closing(source: string, from: number, to: number, { close, open }: Fence): number {
   for (let at = source.indexOf(close, from); at >= 0 && at < to; at = source.indexOf(close, at + 1)) {
     if (at === from || escaped(source, at)) continue;
-    // "$5 and $6" is money.
+    // In "$5 and $6" the dollar signs are currency signs.
     if (open === "$" && (source.charCodeAt(at - 1) <= 32 || DIGIT_OR_DOLLAR.has(source.charAt(at + 1)))) continue;
     return at;
   }
@@ -101,7 +101,7 @@ function blockFormula(state: StateBlock, startLine: number, endLine: number, sil
     if (at > startLine && (!text.trim() || (state.sCount[at] ?? 0) < state.blkIndent)) return false;
     const end = text.indexOf(fence.close);
     if (end >= 0) {
-      if (text.slice(end + fence.close.length).trim()) return false; // goes on as a line of text
+      if (text.slice(end + fence.close.length).trim()) return false; // text follows, so this is no block
       if (!silent) put(state, startLine, at + 1, [...lines, text.slice(0, end)].join("\n"), "formula_block");
       return true;
     }

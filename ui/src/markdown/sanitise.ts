@@ -41,10 +41,10 @@ CONFIGS.formula.ALLOWED_TAGS?.push("#text");
 
 const purifiers = new Map<Kind, DOMPurify>();
 
-/** Keep what is allowed; of other elements only the text stays. Throws nothing. */
+/** Keep what is allowed; of other elements only the text stays. It never throws. */
 export function sanitise(html: string, kind: Kind): DocumentFragment {
   const clean = purifier(kind).sanitize(html, CONFIGS[kind]) as unknown as DocumentFragment;
-  // Else each would keep the document that it was read in.
+  // Adopt the nodes; otherwise each one would keep the document in memory that it was parsed in.
   return document.adoptNode(clean);
 }
 

@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 const EVERY_MS = 50;
-/** One growing text may use at most one part in this many of the time. */
+/** The pause after a rendering is at least this many times as long as the rendering took. */
 const SHARE = 4;
 
 export function useSteady(text: string, done: boolean): string {

@@ -33,7 +33,7 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
 
 /** Python code that displays the chart. A quoted JSON string is a valid Python string too, whatever it contains. */
 export function cellOf(mime: string, text: string): string {
-  // Python knows one end of a line, editors more.
+  // Editors break lines at U+2028 and U+2029, which JSON allows in strings: escape both.
   const quoted = JSON.stringify(JSON.stringify(JSON.parse(text)))
     .replaceAll("\u2028", "\\u2028")
     .replaceAll("\u2029", "\\u2029");

@@ -45,7 +45,7 @@ function Frames({ pictures, session, alt }: { pictures: readonly Medium[]; sessi
     let current = true;
     Promise.all(used.map((one) => one.blob)).then(
       (blobs) => current && setFilm(filmOfPictures(blobs)),
-      () => undefined, // each picture says what is wrong with it
+      () => undefined, // each image shows its own error
     );
     return () => {
       current = false;

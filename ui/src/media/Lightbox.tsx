@@ -20,7 +20,7 @@ export function Lightbox({
       class="ak-enlarged"
       aria-label={label}
       onClose={onEnd}
-      onKeyDown={(event) => event.stopPropagation()} // keys of the notebook are not meant
+      onKeyDown={(event) => event.stopPropagation()} // the notebook must not react to keys that are pressed here
       onClick={(event) => event.target === event.currentTarget && event.currentTarget.close()}
     >
       <div class="ak-media-bar">

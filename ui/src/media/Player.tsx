@@ -48,7 +48,7 @@ export function Player({ film, alt }: { film: Film; alt: string }) {
   );
 }
 
-/** For browsers that do not provide frames: the animated image, or its first frame. */
+/** For browsers that cannot decode single frames: shows the animated image, or its first frame while it is paused. */
 export function Still({ address, alt }: { address: string; alt: string }) {
   const [plays, setPlays] = useState(() => !prefersStill());
   const picture = useRef<HTMLImageElement>(null);

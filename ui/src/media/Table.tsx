@@ -72,6 +72,6 @@ function inWords(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    return "(nested too deeply to show)"; // it was read without a stack, and is written with one
+    return "(nested too deeply to show)"; // unlike parsing, writing is recursive and may overflow the stack
   }
 }

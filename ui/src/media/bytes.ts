@@ -31,7 +31,7 @@ export function acquireMedium(transport: Transport, session: string, medium: Med
   store.set(key, kept);
   kept.blob.then(
     (blob) => (kept.size = blob.size),
-    () => store.get(key) === kept && store.delete(key), // the next one tries again
+    () => store.get(key) === kept && store.delete(key), // so that the next request tries again
   );
   let ended = false;
   return {

@@ -4,7 +4,7 @@ export interface Frame {
   image: CanvasImageSource;
   width: number;
   height: number;
-  /** Duration of the frame. */
+  /** Duration of the frame in milliseconds. */
   ms: number;
   close(): void;
 }
@@ -20,7 +20,7 @@ const PACE_MS = 200;
 const SLOWEST_MS = 20;
 const MAX_FRAMES = 2_000;
 
-/** Null if the browser cannot provide single frames. */
+/** The frames of an animated image. Null for a still image, and if the browser cannot decode single frames. */
 export async function filmOf(blob: Blob, mime: string): Promise<Film | null> {
   if (typeof ImageDecoder === "undefined" || !(await ImageDecoder.isTypeSupported(mime))) return null;
   const decoder = new ImageDecoder({ type: mime, data: await blob.arrayBuffer(), preferAnimation: true });

@@ -53,7 +53,7 @@ export function isAnimated(bytes: Uint8Array): boolean {
   return start.includes("acTL");
 }
 
-/** Counts to two at most. Walks the blocks, because their bytes may contain anything. */
+/** Count the images of a GIF, up to two. It walks the blocks, because their bytes may contain any marker. */
 function gifFrames(bytes: Uint8Array): number {
   const flags = bytes[10] ?? 0;
   let at = 13 + (flags & 0x80 ? 3 << ((flags & 7) + 1) : 0);

@@ -163,7 +163,7 @@ export class ServerTransport implements Transport {
     };
   }
 
-  /** The user may not read any more. The panel does not reconnect by itself. */
+  /** The server closed the connection because the user may not read any more. It is not reconnected. */
   #refused(): void {
     clearInterval(this.#pings);
     this.#socket = null;
@@ -182,7 +182,8 @@ export class ServerTransport implements Transport {
     if (this.#socket === null && !this.#closed) this.#open();
   };
 
-  /** The network is gone; a socket would notice that much later. A server on this machine is reconnected at once. */
+  /** The browser reports that it is offline. Close the socket, which would notice it much later, and reconnect:
+   * a server on this machine can be reached without a network. */
   readonly #doubted = (): void => {
     const socket = this.#socket;
     if (socket === null || this.#closed) return;
@@ -217,7 +218,7 @@ export class ServerTransport implements Transport {
       return;
     }
     if ("session" in said) {
-      // Of a kernel: the session that it is bound to is not what is told of.
+      // News of a kernel goes only to those who watch the kernel: its `session` names the binding, not the subject.
       const ofKernel = said.type === "binding.changed" || (said.type === "watching" && said.kernel !== "");
       const keys = ofKernel ? [] : [JSON.stringify({ session: said.session })];
       if ("kernel" in said && said.kernel) keys.push(JSON.stringify({ kernel: said.kernel }));

@@ -8,7 +8,7 @@ const SPOKEN = 1_000;
 export interface Announcement {
   text: string;
   urgent: boolean;
-  /** Whether it is a question to the user. */
+  /** Whether the announcement is a question to the user. */
   asks?: boolean;
 }
 

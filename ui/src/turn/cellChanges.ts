@@ -1,5 +1,5 @@
 /** The cell changes of a turn, read from the details of its calls. They come from events and from the store, so every
- * field is checked. Pure. */
+ * field is checked. The functions have no side effects. */
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
 import type { Facts, Json } from "../wire/schema";

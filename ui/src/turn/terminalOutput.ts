@@ -59,7 +59,7 @@ function applyStyle(style: { colour: string; bold: boolean }, codes: string): { 
     else if (code >= 30 && code <= 37) colour = COLOURS[code - 30] ?? "";
     else if (code >= 90 && code <= 97) colour = `bright-${COLOURS[code - 90] ?? ""}`;
     else if (code === 38 || code === 48) {
-      // One of 256, or red, green and blue: of those only the first 16 have names.
+      // A palette colour (256) or an RGB colour: only the first 16 of the palette have names.
       const one = all[index + 1] === 5 ? (all[index + 2] ?? -1) : -1;
       if (code === 38) colour = one >= 0 && one < 16 ? `${one > 7 ? "bright-" : ""}${COLOURS[one % 8] ?? ""}` : colour;
       index += all[index + 1] === 5 ? 2 : 4;

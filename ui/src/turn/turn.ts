@@ -204,7 +204,7 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
         blocks: closeAll(turn.blocks),
       };
     default:
-      return next; // of a newer server
+      return next; // an event type of a newer server
   }
 }
 

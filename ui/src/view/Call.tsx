@@ -98,7 +98,7 @@ function Tail({ call }: { call: CallBlock }) {
     .trimEnd()
     .split("\n")
     .slice(failed ? -1 : -LAST_LINES);
-  return <Output text={lines.join("\n").slice(-1_000)} label="The end of its output" />;
+  return <Output text={lines.join("\n").slice(-1_000)} label="The end of the output" />;
 }
 
 function Inside({ call, line }: { call: CallBlock; line: number }) {
@@ -116,7 +116,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
         />
       )}
       {text && <Output text={text} cut={call.cut} label={call.done ? "Result" : "Output so far"} line={line} />}
-      {call.done && !text && <p class="ak-quiet">It printed nothing.</p>}
+      {call.done && !text && <p class="ak-quiet">The call printed nothing.</p>}
       {call.client && <p class="ak-quiet">Run by {call.client}.</p>}
     </div>
   );

@@ -200,7 +200,7 @@ function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
             aria-selected={index === chosen}
             class={index === chosen ? "ak-option ak-option-chosen" : "ak-option"}
             onMouseDown={(event) => {
-              event.preventDefault(); // the keyboard stays in the text
+              event.preventDefault(); // the focus stays in the text field
               choose(option);
             }}
           >

@@ -1,5 +1,5 @@
-/** Catches errors of a part of the page and shows its text instead, so that the rest stays. Another value is tried
- * again. */
+/** Catches errors of a part of the page and shows its text instead, so that the rest stays. When the value changes,
+ * it is rendered again. */
 import { Component, type ComponentChildren } from "preact";
 
 interface Part {

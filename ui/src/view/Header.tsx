@@ -101,7 +101,7 @@ function NotebookChip() {
   if (!bound) return <span class="ak-chip ak-kernel-none">no notebook</span>;
   const name = bound.path.split("/").at(-1) || bound.kernelName;
   const where = composing.where.value;
-  // A draft is made of the kernel: while that is busy, or gone, this is what counts.
+  // A draft is a copy of the kernel, so it cannot be made while the kernel is busy or gone.
   const elsewhere = bound.kernel && (where === "sandbox" || (where === "draft" && bound.kernelState === "idle"));
   const state = elsewhere ? where : KERNEL[bound.kernelState];
   const tone = elsewhere ? "sandbox" : bound.kernelState;

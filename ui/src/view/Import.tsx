@@ -17,7 +17,7 @@ export function Import() {
     if (!file.value) return;
     desk.sessions.preview(file.value).then(
       (preview) => {
-        if (file.value === given) seen.value = preview; // another may be chosen by now
+        if (file.value === given) seen.value = preview; // the user may have chosen another file in the meantime
       },
       (error: unknown) => {
         if (file.value === given) problem.value = error instanceof Error ? error.message : "The file cannot be read.";

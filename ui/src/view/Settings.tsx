@@ -28,7 +28,7 @@ export function Settings() {
         Enter sends, Shift+Enter makes a new line
       </label>
       <h3>Allowed in this conversation</h3>
-      {grants.length === 0 && <p class="ak-hint">Nothing beyond the rules below.</p>}
+      {grants.length === 0 && <p class="ak-hint">Nothing is granted beyond the rules below.</p>}
       <ul>
         {grants.map(({ kind, tool, decision }) => (
           <li key={`${kind} ${tool}`}>

@@ -32,7 +32,7 @@ export function SidecarCards() {
         beside.value = found;
         shownNotes.value = [found.told, found.problem].filter(Boolean);
       },
-      () => undefined, // the panel says itself that the server does not answer
+      () => undefined, // the connection card already shows that the server does not answer
     );
     return () => {
       gone = true;

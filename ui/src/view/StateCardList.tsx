@@ -51,7 +51,7 @@ function Failure() {
   const { conversation } = useDesk();
   const { transport } = usePanel().host;
   const failure = conversation.failure.value;
-  const known = failure?.status === 0 && transport.connection.value !== "online"; // the card of the connection says it
+  const known = failure?.status === 0 && transport.connection.value !== "online"; // the connection card shows it
   if (!failure || known) return null;
   const { message, hint, request_id: request } = failure.body;
   const refused = failure.status === 401 || failure.status === 403;
@@ -62,7 +62,7 @@ function Failure() {
     <StateCard tone="error" close={dismiss}>
       <p>{refused ? `This is not allowed: ${message}` : message}</p>
       {hint && <p>{hint}</p>}
-      {failure.status >= 500 && request && <p class="ak-request">For the server's log: {request}</p>}
+      {failure.status >= 500 && request && <p class="ak-request">Request id in the server's log: {request}</p>}
       {!refused && (
         <button type="button" onClick={() => void conversation.refresh()}>
           Look again

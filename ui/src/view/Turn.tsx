@@ -54,7 +54,8 @@ export function Turn({ entry }: { entry: Entry }) {
   );
 }
 
-/** The cell of the newest turn has a question that only it can take an answer to, such as whether to keep a result. */
+/** Shown at the newest turn of a cell that asks a question which can only be answered there, such as whether to keep a
+ * result. */
 function CellAsks({ entry }: { entry: Entry }) {
   const { host, conversation } = usePanel();
   const cell = host.notebook?.asking?.value;

@@ -46,7 +46,7 @@ export function cost({ usage, began, ended }: TurnView): string[] {
       ? `${about}${pluralize(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
       : "",
     read > 0 ? `${(usage["completion_tokens"] ?? 0).toLocaleString("en")} written` : "",
-    // Without the time in which a person was asked. Turns that an earlier version stored do not have it.
+    // `turn_s` leaves out the time in which the user was asked. Turns that an earlier version stored do not have it.
     formatDuration(usage["turn_s"] ?? Math.max(usage["seconds"] ?? 0, ended - began)),
   ].filter(Boolean);
 }

@@ -18,7 +18,7 @@ export function Turns() {
   const entries = conversation.entries.value;
   const first = entries[0]?.id;
   const wasFirst = useRef(first);
-  if (wasFirst.current !== first) scroll.hold(); // the page is still as it was: what is drawn now comes after this
+  if (wasFirst.current !== first) scroll.hold(); // before the new content is in the page
   wasFirst.current = first;
   useEffect(() => {
     if (log.current && content.current) return scroll.attach(log.current, content.current);
@@ -60,7 +60,7 @@ function Older() {
     try {
       await conversation.loadOlder();
     } catch (error) {
-      problem.value = error instanceof Error ? error.message : "They could not be loaded.";
+      problem.value = error instanceof Error ? error.message : "Earlier turns could not be loaded.";
     }
     loading.value = false;
   };

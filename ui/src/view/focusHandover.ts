@@ -13,7 +13,8 @@ export function useFocusHandover(card: { current: HTMLElement | null }, arrived:
       if (!(relatedTarget instanceof Node && current.contains(relatedTarget))) arrived();
       within = true;
     };
-    // Without a goal nobody knows yet where it goes: the window may have lost it, or the card is being taken away.
+    // Without `relatedTarget` it is not known yet where the focus goes: the window may have lost it, or the card is
+    // being removed.
     const went = ({ relatedTarget }: FocusEvent) => {
       if (relatedTarget instanceof Node && !current.contains(relatedTarget)) within = false;
     };

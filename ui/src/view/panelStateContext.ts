@@ -1,4 +1,4 @@
-/** Context with the `Desk` of this panel, for its header, composer and sheets. */
+/** The context that gives the header, the composer and the sheets the `Desk` of their panel. */
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Desk } from "../conversation/panelState";

@@ -6,12 +6,12 @@ import { signal } from "@preact/signals";
 const NEAR = 40;
 
 export class Scroll {
-  /** Whether something was added below while the user reads above. */
+  /** Whether content was added below the visible part while the user reads there. */
   readonly below = signal(false);
   #window: HTMLElement | null = null;
   #atEnd = true;
   #top = 0;
-  /** Height of what was below at the last check. */
+  /** Distance to the end at the last check, in pixels. */
   #under = 0;
   #held: { element: Element; top: number } | null = null;
   #sizes: ResizeObserver | null = null;
@@ -20,7 +20,7 @@ export class Scroll {
   attach(window: HTMLElement, content: HTMLElement): () => void {
     this.#window = window;
     const scrolled = () => {
-      // Only who goes up leaves the end: it also gets out of reach when much comes at once.
+      // Only scrolling up leaves the end. Much new content at once also increases the distance, but is followed.
       if (distance(window) <= NEAR) this.#atEnd = true;
       else if (window.scrollTop < this.#top) this.#atEnd = false;
       if (this.#atEnd) this.below.value = false;

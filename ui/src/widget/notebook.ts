@@ -22,7 +22,7 @@ export class WidgetNotebook implements NotebookHost {
   }
 
   reveal(): void {
-    // The cells of this page are not in reach.
+    // The widget cannot reach the cells of the page.
   }
 
   focus(): void {

@@ -15,10 +15,10 @@ interface Model extends CommModel {
 
 export default {
   async render({ model, el }: { model: Model; el: HTMLElement }): Promise<() => void> {
-    const box = document.createElement("div"); // the view's own element has the sizes that the front end gives it
+    const box = document.createElement("div"); // the front end sets the size of the view's own element
     box.className = "ak-in-cell";
     box.style.height = `${model.get("height")}px`;
-    box.dataset["lmSuppressShortcuts"] = "true"; // Lab's own keys stay away from what is typed in here
+    box.dataset["lmSuppressShortcuts"] = "true"; // Lab must not run its shortcuts on what is typed in here
     el.append(box);
     const kernel = model.get("kernel");
     const transport = await way(model, kernel);
@@ -43,7 +43,7 @@ async function way(model: Model, kernel: string): Promise<Transport> {
   return new CommTransport(model);
 }
 
-/** Empty if it is unknown: the panel shows the problem itself. */
+/** The path of the kernel's notebook. Empty if it cannot be loaded within a second: the panel itself shows problems. */
 async function notebookOf(transport: Transport, kernel: string): Promise<string> {
   const waited = new Promise<string>((resolve) => setTimeout(() => resolve(""), 1_000));
   const asked = transport.request<Binding>("GET", `binding?kernel=${encodeURIComponent(kernel)}`).then(
