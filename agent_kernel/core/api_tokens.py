@@ -86,7 +86,7 @@ class ApiToken:
 
 
 def looks_like_token(text: str) -> bool:
-    """Return whether the text has the form of one of our tokens, valid or not."""
+    """Return whether the text has the form of a token of agent-kernel, valid or not."""
     return bool(_BEGINS.match(text))
 
 
@@ -97,8 +97,8 @@ class ApiTokenStore:
         self._directory = directory
 
     def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[ApiToken, str]:
-        """Create a token and return it with its text, which is stored nowhere. Raises InvalidRequest, StoreFull,
-        StoreError."""
+        """Create a token and return it with its text. The text is stored nowhere, so it cannot be shown again. Raises
+        InvalidRequest, StoreFull, StoreError."""
         id, secret = secrets.token_hex(6), secrets.token_hex(32)
         now = time.time()
         token = ApiToken(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
@@ -136,18 +136,18 @@ class ApiTokenStore:
         path = self._path(parts[1])
         token, digest = self._read(path)
         if not hmac.compare_digest(_hash(parts[2]), digest) or token is None:
-            raise TokenInvalid("This token is not valid (any more).", hint="agent-kernel token new makes another.")
+            raise TokenInvalid("This token is unknown or was revoked.", hint="agent-kernel token new makes another.")
         if token.is_expired:
             ended = time.strftime("%Y-%m-%d", time.gmtime(token.expires))
-            raise TokenInvalid(f"This token ended on {ended}.", hint="agent-kernel token new makes another.")
+            raise TokenInvalid(f"This token expired on {ended}.", hint="agent-kernel token new makes another.")
         now = time.time()
         if now // DAY_S != token.used // DAY_S:
-            with contextlib.suppress(OSError):  # a read-only directory must not lock anybody out
+            with contextlib.suppress(OSError):  # the token is valid even if this cannot be written
                 os.utime(path, (now, now))
         return token
 
     def is_valid(self, token: ApiToken) -> bool:
-        """Return whether a token that was valid still is. Blocking, as ``holder``."""
+        """Return whether a token that ``holder`` returned is still valid. Blocking: reads one small file."""
         return not token.is_expired and self._path(token.id).exists()
 
     def _path(self, id: str) -> Path:
@@ -193,13 +193,13 @@ def _check(token: ApiToken, days: int) -> None:
     if not token.scopes or not token.scopes <= SCOPES.keys():
         raise InvalidRequest(f"The scopes of a token are {', '.join(SCOPES)}; one at least.")
     if not 1 <= days <= MAX_DAYS:
-        raise InvalidRequest(f"A token lasts 1 to {MAX_DAYS} days.")
+        raise InvalidRequest(f"A token must be valid for 1 to {MAX_DAYS} days.")
     if not _NAME.fullmatch(token.name):
-        raise InvalidRequest("The name of a token has 1 to 64 letters, digits, dots, hyphens and underlines.")
+        raise InvalidRequest("The name of a token must have 1 to 64 letters, digits, dots, hyphens or underscores.")
     if token.user:
         check_id(token.user, "namespace")
         if TOKEN_NAMESPACE_MARK in token.user:
-            raise InvalidRequest(f"The name of a user has no {TOKEN_NAMESPACE_MARK} in it.")
+            raise InvalidRequest(f"The name of a user must not contain {TOKEN_NAMESPACE_MARK}.")
 
 
 def _hash(secret: str) -> str:

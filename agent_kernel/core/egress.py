@@ -28,8 +28,8 @@ class EgressPolicy:
         if not self.allows(url):
             host = host_of(url)
             raise LocalOnly(
-                f"local_only is set: {purpose} would go to {host or 'another machine'}, and was not done.",
-                hint="Use what is on this machine, or have local_only unset by whoever runs the server.",
+                f"local_only is set: {purpose} was refused, because it would connect to {host or 'another machine'}.",
+                hint="Use what is on this machine, or ask the administrator of the server to unset local_only.",
                 details={"host": host, "purpose": purpose},
             )
 

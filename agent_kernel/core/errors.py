@@ -88,7 +88,9 @@ def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
     """Raise InvalidRequest if ``names`` is not empty: request fields that ``who`` does not support."""
     if names:
         raise InvalidRequest(
-            f"{', '.join(names)}: {who} can not do that.", hint=hint, details={"param": names[0], "refused": [*names]}
+            f"{', '.join(names)}: {who} does not support that.",
+            hint=hint,
+            details={"param": names[0], "refused": [*names]},
         )
 
 

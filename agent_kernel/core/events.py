@@ -277,7 +277,7 @@ class AnswerChecked:
 
     @property
     def summary_line(self) -> str:
-        """One line to the person; empty when there is nothing to tell."""
+        """Return a one-line summary for the user; empty if there is nothing to report."""
         said = [number for number in self.numbers if number["status"] != "given"]
         texts = [str(number["text"]) for number in said if number["status"] == "open"]
         if not texts:

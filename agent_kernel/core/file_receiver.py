@@ -1,4 +1,5 @@
-"""Receives the bytes of a file: written to disk as they arrive, counted and hashed, never held in memory as a whole."""
+"""Receives the bytes of a file: writes them to disk as they arrive, and counts and hashes them. The whole file is never
+held in memory."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ class CopyBudget:
         self.check()
         size = max(status.st_size, 512 * status.st_blocks - METADATA_BYTES)
         if size > self._left:
-            raise FileTooLarge(f"The files of one call have at most {self._limit / 2**20:g} MiB together here.")
+            raise FileTooLarge(
+                f"The files of one call can have at most {self._limit / 2**20:g} MiB together on this server."
+            )
         self._check_disk(status.st_size)
         self._left -= size
         return status.st_size
@@ -75,7 +78,7 @@ class CopyBudget:
         if self._stopped.is_set():
             raise CopyStopped
         if time.monotonic() > self._deadline:
-            raise CopyTimeout("copying the files of this call took longer than its run may")
+            raise CopyTimeout("copying the files of this call exceeded the time limit")
 
     def _check_disk(self, size: int) -> None:
         with _disk_errors_as_store_errors():
@@ -129,12 +132,12 @@ class FileReceiver:
         assert self._file is not None, "the receiver is closed"
         self.size += len(chunk)
         if self.size > self._limit:
-            raise FileTooLarge(f"A file has at most {self._limit / 2**20:g} MiB here.")
+            raise FileTooLarge(f"A file can have at most {self._limit / 2**20:g} MiB on this server.")
         self._hash.update(chunk)
         self._decode(chunk, final=False)
         left = memoryview(chunk)
         with _disk_errors_as_store_errors():
-            if len(chunk) == CHUNK and chunk == ZEROS:  # a hole stays a hole and uses no disk space
+            if len(chunk) == CHUNK and chunk == ZEROS:  # leave a hole, which uses no disk space
                 self._file.seek(CHUNK, os.SEEK_CUR)
                 return
             while left:
@@ -146,7 +149,7 @@ class FileReceiver:
         self._decode(b"", final=True)
         with _disk_errors_as_store_errors():
             if self._file.tell() > os.fstat(self._file.fileno()).st_size:
-                self._file.truncate()  # it ends with a hole
+                self._file.truncate()  # extend the file over the hole at its end
             if self.size > SMALL:
                 os.fsync(self._file.fileno())
             self._file.close()
@@ -183,7 +186,7 @@ def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyB
     with os.fdopen(source, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if status.st_size > limit:
-            raise FileTooLarge(f"A file has at most {limit / 2**20:g} MiB here.")
+            raise FileTooLarge(f"A file can have at most {limit / 2**20:g} MiB on this server.")
         most = budget.admit(status)
 
         def pieces() -> Iterator[bytes]:

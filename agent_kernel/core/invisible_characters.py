@@ -21,9 +21,10 @@ INVISIBLE = re.compile(
     "\U000e0000-\U0010ffff"  # tags, variation selectors, private use
     "\ufe00-\ufe0d"
     "]"
-    # U+FE0F makes a sign a picture: after a sign it belongs to what is drawn, elsewhere it draws nothing.
+    # U+FE0F selects the emoji form of the symbol before it and is then visible; after any other character it is
+    # invisible.
     f"|(?<![{_EMOJI}])[\ufe0e\ufe0f]"
-    # A pile of accents covers the lines around it; no script needs more than two on one letter.
+    # Many accents on one letter cover the lines above and below; no script needs more than two.
     f"|(?<=[{_ACCENTS}][{_ACCENTS}])[{_ACCENTS}]"
 )
 

@@ -53,7 +53,7 @@ def start_time(pid: int) -> str:
 def is_alive(pid: int, start: str) -> bool:
     """Return False only if no such process runs here now. ``start`` is its ``start_time``, or empty."""
     if os.name == "nt":
-        return True  # os.kill(pid, 0) would send Ctrl+C there
+        return True  # on Windows, os.kill(pid, 0) sends Ctrl+C
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -65,7 +65,8 @@ def is_alive(pid: int, start: str) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """Return fields 3 (state) and 22 (start time) of proc(5). The name before them may contain a parenthesis."""
+    """Return fields 3 (state) and 22 (start time) of /proc/PID/stat (see proc(5)). The command name before them may
+    contain parentheses."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
 

@@ -1,7 +1,8 @@
 """The seams: what an engine, a tool and a sandbox must implement. Implementations do not inherit from these.
 
-Everything here is stopped by cancelling the awaiting task; every method leaves a known outcome behind when that
-happens. Errors are those of ``errors.py``. The interface of a session store is ``seams/session_store.py``.
+A caller stops any operation by cancelling the task that awaits it; the outcome of the operation is known when
+CancelledError is raised. Errors are those of ``errors.py``. The interface of a session store is
+``seams/session_store.py``.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ class EngineInfo:
 
 
 class Engine(Protocol):
-    """A model, local or behind an API."""
+    """The interface of an engine: a model on this machine or behind an API."""
 
     def info(self) -> EngineInfo:
         """Describe the model: its name, context length, what it can read, and its state. Does not block."""
@@ -252,7 +253,7 @@ class ToolOutput:
 
 
 class Tool(Protocol):
-    """Something the model can call."""
+    """The interface of a tool, which the model can call."""
 
     @property
     def spec(self) -> ToolSpec: ...

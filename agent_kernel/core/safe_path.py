@@ -45,7 +45,7 @@ def open_file(root: Path, name: str) -> int:
     inside = os.path.realpath(root)
     real = os.path.realpath(os.path.join(inside, relative_path(name)))
     if os.path.commonpath([inside, real]) != inside or real == inside:
-        raise FileNotFoundError(f"{name} leads out of the work directory")
+        raise FileNotFoundError(f"{name} is not below the work directory")
     *folders, last = PurePosixPath(real).relative_to(inside).parts
     with closing(_OpenDirectory.open(inside)) as here:
         for folder in folders:

@@ -49,7 +49,7 @@ def check_id(value: str, what: str = "session id") -> str:
     This is the only place where ids are checked.
     """
     if not 1 <= len(value) <= MAX_ID or any(unicodedata.category(char) in ("Cc", "Cs") for char in value):
-        raise InvalidRequest(f"A {what} has 1 to {MAX_ID} characters and no control characters.")
+        raise InvalidRequest(f"A {what} must have 1 to {MAX_ID} characters, none of them a control character.")
     return value
 
 

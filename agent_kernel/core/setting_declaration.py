@@ -47,7 +47,7 @@ class Setting:
     def check(self, name: str, value: Any) -> None:
         """Raise InvalidRequest if the value is not one of the choices, or out of bounds."""
         if self.choices and value not in self.choices:
-            raise InvalidRequest(f"{name} is one of {', '.join(filter(None, self.choices))}, not {value!r}.")
+            raise InvalidRequest(f"{name} must be one of {', '.join(filter(None, self.choices))}, not {value!r}.")
         if self.bound is not None and value not in self.bound:
             raise InvalidRequest(f"{name} is {self.bound.text}.")
 
@@ -57,7 +57,7 @@ class Setting:
             return self.parse(value)
         if self.kind is bool:
             if str(value).lower() not in (*ON, *OFF):
-                raise InvalidRequest(f"{variable(name)} is {ON[0]} or {OFF[0]}, not {str(value)!r}.")
+                raise InvalidRequest(f"{variable(name)} must be {ON[0]} or {OFF[0]}, not {str(value)!r}.")
             return str(value).lower() in ON
         if self.kind is Path:
             return Path(value).expanduser()
@@ -107,11 +107,11 @@ def parse_engines(value: Any) -> Mapping[str, Any]:
         )
     except (OSError, ValueError) as error:
         raise InvalidRequest(
-            "AGENT_KERNEL_ENGINES is a JSON object or the path of a TOML file; it cannot be read "
+            "AGENT_KERNEL_ENGINES must be a JSON object or the path of a TOML file; it cannot be read "
             f"({type(error).__name__})."
         ) from None
     if not isinstance(engines, dict):
-        raise InvalidRequest("AGENT_KERNEL_ENGINES is a JSON object: {name: {url, model}}.")
+        raise InvalidRequest("AGENT_KERNEL_ENGINES must be a JSON object: {name: {url, model}}.")
     return engines
 
 
@@ -125,7 +125,7 @@ def mapping_parser(name: str, shape: str, allows: Callable[[Any], bool]) -> Call
         except ValueError:
             mapping = None
         if not isinstance(mapping, Mapping) or not all(map(allows, mapping.values())):
-            raise InvalidRequest(f"{variable(name)} is a JSON object: {shape}.")
+            raise InvalidRequest(f"{variable(name)} must be a JSON object: {shape}.")
         return mapping
 
     return parse

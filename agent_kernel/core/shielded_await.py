@@ -1,4 +1,4 @@
-"""Work that a cancelled caller still waits for, so that its outcome is known."""
+"""Waits for work to end even if the caller is cancelled, so that its outcome is known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = 
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Any) -> None:
-    """Wake the waiting task, also from another thread. RuntimeError: its loop is closed, so nobody is waiting."""
+    """Wake the waiting task, also from another thread. A RuntimeError means that its event loop is closed, so no task
+    is waiting any more."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_end_wait, woken)
 

@@ -103,7 +103,8 @@ def sidecar_paths(notebook: Path) -> list[Path]:
 
 
 def data_dir_sidecar_paths(settings: Settings, binding: NotebookBinding) -> list[Path]:
-    """Return the sidecar files for ``export = data_dir``, where contents roots are separated by their hash."""
+    """Return the sidecar files of a notebook for the setting ``export = data_dir``. They are stored in one directory
+    for each contents root, named by the hash of the root."""
     notebook = notebook_path(binding)
     if notebook is None:
         return []

@@ -77,7 +77,8 @@ class TrustStore:
         return made
 
     def remove(self, folder: Path) -> bool:
-        """Return whether the folder itself was trusted, and not one above it."""
+        """Remove a folder from the list, and return whether the list contained that folder itself; a folder above it
+        does not count."""
         with self._lock():
             body = self._read()
             found = {str(folder), os.path.realpath(folder)} & set(body)

@@ -87,7 +87,7 @@ def _read(path: Path) -> AdminFile | None:
         permission = _permission(body.pop("permission", "auto"))
         if body or not isinstance(policy, dict):
             wrong = ", ".join(body) or "a policy that is not a table"
-            raise ValueError(f"it has {wrong}; it may have permission and [policy]")
+            raise ValueError(f"it contains {wrong}; only permission and [policy] are allowed")
         return AdminFile(path, permission, MappingProxyType(_flat(policy)), _binding(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -111,7 +111,7 @@ def _flat(policy: Mapping[str, Any], above: str = "") -> dict[str, Permission]:
 
 def _permission(value: object) -> Permission:
     if value not in get_args(Permission):
-        raise ValueError(f"a permission is auto, ask or deny, not {str(value)[:40]!r}")
+        raise ValueError(f"a permission must be auto, ask or deny, not {str(value)[:40]!r}")
     return cast(Permission, value)
 
 

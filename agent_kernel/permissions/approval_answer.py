@@ -28,7 +28,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.decision == "approve" and self.remember == "never":
-            raise InvalidRequest("An approval is once or for this session; never is a denial.")
+            raise InvalidRequest("An approval cannot be remembered as never; only a denial can.")
         if self.decision == "deny" and self.remember != "once":
             object.__setattr__(self, "remember", "never")
 

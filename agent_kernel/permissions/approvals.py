@@ -1,4 +1,4 @@
-"""Questions about calls that wait for a person, in this process. Each is answered once."""
+"""The questions about calls that wait for a user's answer in this process. Each is answered once."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ def _confirm_answer(first: Answer, again: Answer) -> Answer:
     if (first.decision, first.remember) == (again.decision, again.remember):
         return first
     raise Conflict(
-        f"This was answered already: {first.decision} ({first.remember}){f', {first.message}' * bool(first.message)}.",
+        f"This question was already answered: {first.decision} ({first.remember})"
+        f"{f', {first.message}' * bool(first.message)}.",
         details={"decision": first.decision, "remember": first.remember, "message": first.message},
     )
 

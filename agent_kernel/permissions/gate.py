@@ -1,8 +1,8 @@
 """The gate that every call passes on every route: allow, deny, or ask.
 
-A client declares in its request which kinds of calls it can have answered (``answers``): a person at the notebook can
-answer all (``*``), a notebook that ran ``%agent allow live`` answers ``python.live``, and a headless client none. A
-call that requires an answer which nobody can give is denied at once, with that reason.
+A client declares in its request for which kinds of calls it can obtain an answer (``answers``): ``*`` (all) if a user
+is at the notebook, ``python.live`` if the notebook ran ``%agent allow live``, none for a headless client. A call that
+requires an answer which nobody can give is denied at once, with that reason.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class Gate:
         context: ToolContext,
         grant: Callable[[Answer], Grant],
     ) -> Verdict:
-        """Ask, and wait for the answer of this process if it has one, else of any client that follows the turn."""
+        """Ask the question and wait for the answer: from ``ask`` in this process if it is set, else from any client
+        that follows the turn."""
         tasks: list[asyncio.Task[None]] = []
 
         def emit(body: EventBody) -> None:

@@ -19,8 +19,8 @@ AllowedPaths = tuple[tuple[Path, ...], tuple[Path, ...]]
 class ApprovedPaths:
     """The ``PathPermissions`` of one call.
 
-    A grant applies to a path as it was on disk. It does not count if the path leads elsewhere since then, because code
-    with write access may have put a link there.
+    A grant applies to a path as it was on disk. The grant no longer counts if the path leads elsewhere by now, because
+    code with write access may have replaced it with a link.
     """
 
     def __init__(self, gate: Gate, context: ToolContext) -> None:

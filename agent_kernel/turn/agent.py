@@ -1,4 +1,4 @@
-"""A turn, top to bottom: request, session, context, engine, tool call, tool result, save, events.
+"""Runs a turn from beginning to end: request, session, context, engine, tool calls, tool results, storage, events.
 
 ``Agent`` works in any process. It loads and saves by itself and does not depend on Jupyter or HTTP.
 """

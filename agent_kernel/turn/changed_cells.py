@@ -1,5 +1,5 @@
-"""The notebook changes of a turn's calls, stored with the turn so that they can be undone later. Cell sources before
-and after; outputs only of deleted cells. Secrets are redacted as in everything that is stored."""
+"""Stores the notebook changes of a turn's calls with the turn, so that they can be undone later: the sources of cells
+before and after, and the outputs of deleted cells only. Secrets are redacted, as in everything that is stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ChangedCells:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The entry for the record of the turn; empty without changes."""
+        """Return the entry for the record of the turn; empty if nothing was changed."""
         return {CHANGES: self._changes} if self._changes else {}
 
 

@@ -71,7 +71,7 @@ class Compactor:
         self._failures: Counter[SessionKey] = Counter()
 
     async def due(self, key: SessionKey, share: float) -> bool:
-        """Return whether to summarise after a turn that used ``share`` of the model's tokens."""
+        """Return whether a summary is due after a turn that used the share ``share`` (0 to 1) of the model's tokens."""
         policy = self.policy
         if not policy.auto or share < policy.threshold or self.has_given_up(key):
             return False
@@ -216,7 +216,8 @@ def _summary_tokens(context_length: int) -> int:
 
 
 def _material_chars(context_length: int) -> int:
-    """Return the space of a prompt beside the earlier summary, the task and the answer."""
+    """Return how many characters of conversation fit into a prompt beside the earlier summary, the task and the
+    answer."""
     if not context_length:
         return MATERIAL_CHARS
     tokens = context_length - 2 * _summary_tokens(context_length) - 300

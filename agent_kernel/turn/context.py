@@ -3,7 +3,7 @@ as fits, then this turn.
 
 The history shrinks in steps, so that between two steps the beginning of the prompt stays the same and its KV cache
 prefix is reused. First, long tool results of older turns are shortened, then older turns are left out; recent turns
-stay unchanged. The model is told about both.
+stay unchanged. Notes in the prompt inform the model about both.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _turn_at(history: Sequence[Message], cut: int) -> int:
 
 
 def _first_fitting(older: Sequence[Message], room: int) -> int:
-    """Return the index of the first turn from which everything that follows fits."""
+    """Return the index of the first turn from which on all messages fit into ``room``."""
     kept, start = 0, len(older)
     for index in range(len(older) - 1, -1, -1):
         kept += token_estimate.message_chars(older[index])
@@ -147,7 +147,7 @@ def _first_fitting(older: Sequence[Message], room: int) -> int:
 
 
 def _short(message: Message) -> Message:
-    if message.role != "tool" or len(message.text) <= OLD_RESULT + 100:  # what is said about the gap takes room too
+    if message.role != "tool" or len(message.text) <= OLD_RESULT + 100:  # the note about the gap takes room too
         return message
     return replace(message, parts=(Text(shorten(message.text, OLD_RESULT)), *message.media))
 
@@ -196,7 +196,7 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
                 leaves = passed <= surplus or size_after > MEDIA_BYTES
                 parts.append(Text(f"\n{LEFT_OUT}") if leaves else part)
             elif isinstance(part, Media):
-                if not part.mime.endswith("+json"):  # tables and charts are in the text of their result
+                if not part.mime.endswith("+json"):  # the text of their result has tables and charts
                     parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
             else:
                 parts.append(part)

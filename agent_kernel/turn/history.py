@@ -195,7 +195,8 @@ class ConversationHistory:
         return PreparedTurn(before, now, history_merge.drop_unpaired(shaped.said), placed.behind)
 
     async def _has_kernel_changed(self, epoch: str) -> bool:
-        """Return whether the newest earlier turn with a kernel ran in a different life of the kernel than ``epoch``."""
+        """Return whether the newest earlier turn with a kernel ran in another epoch of the kernel than ``epoch`` (a
+        restart begins a new one)."""
         earlier = [turn.epoch for turn in await self._store.turns(self._key, 20) if turn.epoch and turn.state != "open"]
         return bool(epoch and earlier and earlier[-1] != epoch)
 

@@ -37,7 +37,7 @@ class ShapedInput:
 def check_hook(hook: Any) -> InputHook | None:
     """Return the hook. Raises InvalidRequest if it is not callable."""
     if hook is not None and not callable(hook):
-        raise InvalidRequest(f"An input hook is a function of (history, new), not {type(hook).__name__}.")
+        raise InvalidRequest(f"An input hook must be a function of (history, new), not {type(hook).__name__}.")
     return hook  # type: ignore[no-any-return]  # what it takes and gives is seen when it is called
 
 
@@ -49,7 +49,7 @@ async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[
     answer: Any = hook(given_history, given_new)
     seen = await answer if inspect.isawaitable(answer) else answer
     if not isinstance(seen, list) or not all(isinstance(message, Message) for message in seen):
-        raise InvalidRequest("An input hook returns a list of messages.")
+        raise InvalidRequest("An input hook must return a list of messages.")
     is_new = owners.new(seen, given_history)
     said = tuple(message for message, fresh in zip(seen, is_new, strict=True) if fresh)
     return ShapedInput(tuple(seen), said, is_new.index(True) if said else len(seen))

@@ -1,5 +1,5 @@
-"""One model call of a turn: stream it as events, save the reply, and separate the calls that run here from the
-caller's."""
+"""One model call of a turn: stream it as events, save the reply, and separate the calls that this server runs from the
+calls that the caller runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from agent_kernel.turn.turn_state import ActiveTurn
 async def model_call(
     engine: Engine, request: EngineRequest, turn: ActiveTurn, theirs: frozenset[str], redactor: Redactor
 ) -> tuple[list[ToolCall], Message | None]:
-    """Return the calls that run here, and the unsaved message with calls of the functions ``theirs``, if there are any.
+    """Return the calls that this server runs, and the message (not stored yet) with the calls of the caller's functions
+    ``theirs``, or None.
 
     Calls of the caller get new ids, because the caller tells them apart over many turns. The text of a model call that
     is stopped is saved too, marked as interrupted, and its tokens are estimated. Raises EngineError, also if the engine

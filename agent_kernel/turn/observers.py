@@ -35,12 +35,12 @@ class SessionObserver:
         read."""
 
     def on_conflict(self, session_id: str, error: Exception) -> HookResult:
-        """Called when another writer was first, or another server took the turn over. Waiting for another turn is no
-        conflict."""
+        """Called when another process wrote to the session first, or another server took over the turn. Not called when
+        a turn only waits for another one."""
 
 
 class Observer(Protocol):
-    """Anything with the four methods of SessionObserver."""
+    """The interface of an observer: the four methods of SessionObserver, without inheritance."""
 
     def on_session_load(self, run_id: str, session_id: str, message_count: int) -> HookResult: ...
 

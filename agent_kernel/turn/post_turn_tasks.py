@@ -1,5 +1,5 @@
 """Background work after a committed turn: a title for a new session, and a summary when the model's context fills up.
-Nobody waits for it, the session's next turn cancels it, and its failure has no other effect."""
+No request waits for this work, the session's next turn cancels it, and a failure has no other effect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AnsweredTurn:
 
 
 class PostTurnTasks:
-    """Titles and summaries of one server. ``told`` is called with each session that got one, and ``title`` or
+    """Titles and summaries of one server. ``told`` is called after each, with the session and ``title`` or
     ``compacted``."""
 
     def __init__(
@@ -82,8 +82,8 @@ class PostTurnTasks:
             self._ruled[session.key] = title
 
     async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
-        """Summarise at the request of a person. Raises as Compactor.compact does, and Conflict when a turn of the
-        session begins or the server stops."""
+        """Write a summary because the user requested it, and return it. Raises what Compactor.compact raises, and
+        Conflict if a turn of the session begins or the server stops."""
         return await self._errands.run_next(key, lambda: self.compactor.compact(key, engine))
 
     async def aclose(self) -> None:

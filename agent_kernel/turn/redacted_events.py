@@ -35,8 +35,8 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | CallOutput
 
 @dataclass(slots=True)
 class DeltaStream:
-    """One text that arrives in deltas; ``shown`` is the end of the text that was emitted, ``held`` the text that was
-    not."""
+    """One text that arrives in deltas. ``shown`` is the last part of the text that was already emitted, ``held`` the
+    text that is held back."""
 
     last: Delta
     shown: str = ""
@@ -85,7 +85,8 @@ class RedactedEvents:
             self._show(stream, stream.shown + stream.held)
 
     def _flush_others(self, body: Delta) -> None:
-        """Flush the other streams. Text and reasoning alternate; outputs of concurrent calls do not end each other."""
+        """Flush the other streams. A delta of text ends the reasoning before it and vice versa; outputs of concurrent
+        calls do not end each other."""
         for key in list(self._streams):
             if key != _key(body) and not (key[0] == CallOutput.type == body.type):
                 self._flush(key)

@@ -128,7 +128,7 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
     if name in table:
         return table[name](settings)
     if ":" not in name:
-        raise InvalidRequest(f"{name!r} is unknown. Use {', '.join(table)}, or package.module:Class.")
+        raise InvalidRequest(f"{name!r} is not known. Use {', '.join(table)}, or package.module:Class.")
     return _import_class(name)(settings)
 
 
@@ -216,7 +216,8 @@ class Runtime:
 
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
-        """Build a runtime from settings. Raises InvalidRequest for settings that name nothing."""
+        """Build a runtime from settings. Raises InvalidRequest for a setting that names an unknown engine, store,
+        sandbox or class."""
         sandbox = LinuxSandbox(
             settings.data_dir / "work",
             SandboxPolicy.of(settings),
@@ -283,9 +284,9 @@ class Runtime:
     ) -> Agent:
         """Create the agent for one turn.
 
-        Its engine is ``request.model`` wrapped by ``through``, its python runs where ``request.where`` says, and its
-        gate has the stricter permissions. Settings beside the notebook count only if it is ``trusted``. Raises
-        UnknownModel, Forbidden.
+        Its engine is that of ``request.model``, wrapped by ``through``. Its Python code runs where ``request.where``
+        says. Its gate applies the stricter permission of the server and the request. Settings beside the notebook count
+        only if it is ``trusted``. Raises UnknownModel, Forbidden.
         """
         return Agent(
             self.store,
@@ -324,7 +325,8 @@ class Runtime:
         notebook_dir: Path | None = None,
         notebook: NotebookAccess | None = None,
     ) -> list[ToolSpec]:
-        """Return the tools that the model could call in such a turn; ``tell`` receives what is unavailable, and why."""
+        """Return the tools that the model could call in a turn with this request. ``tell`` is called with a message for
+        each tool source that is unavailable."""
 
         def emit(body: EventBody) -> None:
             if isinstance(body, Notice):

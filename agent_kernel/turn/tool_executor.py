@@ -1,5 +1,5 @@
-"""Runs the tool calls of a round: check, permit, run, limit. A call that fails becomes a result that the model can
-read."""
+"""Runs the tool calls of a round: checks them, asks the permission gate, runs them, and limits their results. A call
+that fails becomes a result that the model can read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Toolbox:
     """The tools of one turn.
 
     ``files`` stores what calls produce; without it files are not stored. ``foreign`` names text of strangers that is in
-    the conversation before any call. ``wanted`` are the files that the request asks for.
+    the conversation before any call. ``wanted`` are the files that the request asks the turn to produce.
     """
 
     def __init__(

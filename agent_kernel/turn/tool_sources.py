@@ -45,13 +45,14 @@ class ToolDependencies:
     load: Callable[[str], Any]
 
     def has(self, *groups: str) -> bool:
-        """Return whether the server has any of these groups of tools."""
+        """Return whether the setting ``tools`` includes any of these groups."""
         named = {name.strip() for name in self.settings.tools.split(",")}
         return "agent" in named or bool(named & set(groups))
 
 
 def create_sources(parts: ToolDependencies) -> list[ToolSource]:
-    """Return the sources in the order in which a model reads their tools; of two tools with one name the first is used.
+    """Return the sources in the order in which the model reads their tools. If two tools have the same name, the first
+    one is used.
 
     Raises InvalidRequest for a function of the settings that cannot be a tool.
     """

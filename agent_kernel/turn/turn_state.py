@@ -1,4 +1,4 @@
-"""The state of a turn while it runs: the request, the messages so far, and what of them is saved."""
+"""The state of a turn while it runs: the request, the messages so far, and how many of them are stored."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ActiveTurn:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The record that is stored with the turn when it is closed."""
+        """Return the record that is stored with the turn when it is closed."""
         known = {
             "tools": list(self.tools),
             "context": self.context,

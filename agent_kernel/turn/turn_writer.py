@@ -1,4 +1,5 @@
-"""Writes the turns of this process: lease, heartbeat, order of items, and an end that is always written.
+"""Writes the turns of this process: holds their leases, sends heartbeats, keeps items in order, and always writes how a
+turn ended.
 
 A write that has started is completed before a cancellation is passed on, so that its outcome is known. A write that
 failed with an unknown outcome (a lock, a disk error) is retried and never stored twice. A failed closing write (a full
@@ -83,8 +84,8 @@ class TurnWriter:
         return OpenTurn(self, opened, session.head if session else 0)
 
     async def _open(self, turn: Turn) -> Turn:
-        """Open the turn. A session that a dead server left busy is freed first, so that nobody waits for the next
-        recovery."""
+        """Open the turn. A session that a dead server left busy is freed first, so that the caller need not wait for
+        the next recovery."""
         try:
             return await self.store.open_turn(turn, self.owner)
         except SessionBusy:

@@ -52,7 +52,7 @@ def test_a_policy_that_can_not_be_used_is_an_error_in_one_line(
 ) -> None:
     policy.write_text("permission = 'perhaps'")
     assert main(["config", "show"]) == 1
-    assert "a permission is auto, ask or deny, not 'perhaps'" in capsys.readouterr().err
+    assert "a permission must be auto, ask or deny, not 'perhaps'" in capsys.readouterr().err
 
 
 def test_no_secret_is_shown_that_stands_where_its_name_belongs(

@@ -91,7 +91,7 @@ def test_a_revoked_token_counts_no_longer_for_whoever_looks(tokens: ApiTokenStor
 def test_a_token_ends_on_its_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
     token, text = tokens.new(["turns"])
     changed(files(tmp_path)[0], expires=time.time() - 1)
-    with pytest.raises(TokenInvalid, match="ended on"):
+    with pytest.raises(TokenInvalid, match="expired on"):
         tokens.holder(text)
     assert [listed.is_expired for listed in tokens.list_tokens()] == [True]
     with pytest.raises(TokenInvalid, match="not valid"):  # only who has the secret hears that there was one

@@ -38,7 +38,7 @@ def test_this_machine_is_no_exit(url: str) -> None:
 
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_with_local_only_nothing_goes_elsewhere(url: str) -> None:
-    with pytest.raises(LocalOnly, match="local_only is set: the web search would go to"):
+    with pytest.raises(LocalOnly, match="local_only is set: the web search was refused, because it would connect to"):
         EgressPolicy(local_only=True).check(url, "the web search")
 
 

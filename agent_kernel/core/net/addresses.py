@@ -66,7 +66,7 @@ _BY_ADDRESS_ONLY = tuple(ipaddress.ip_network(network) for network in (*_METADAT
 
 
 def refusal_reason(address: Address) -> str:
-    """Return what kind of special address it is; empty for an address of the public internet."""
+    """Return which kind of special address ``address`` is; empty for an address of the public internet."""
     for form in _embedded_addresses(address):
         for network, reason in _REFUSED:
             if form in network:
@@ -82,7 +82,8 @@ def requires_address_rule(address: Address) -> bool:
 
 
 def is_own_address(address: Address) -> bool:
-    """Return whether it is an address of this machine: packets to it would have it as their source. Sends nothing."""
+    """Return whether this machine has the address: the system would then use it as the source of packets to it. Sends
+    no packet."""
     return any(_source_address(form) == form for form in _embedded_addresses(address))
 
 
@@ -97,7 +98,7 @@ def _source_address(address: Address) -> Address | None:
 
 
 def _embedded_addresses(address: Address) -> Iterator[Address]:
-    """Yield the address, and the IPv4 address that it embeds."""
+    """Yield the address, and the IPv4 addresses that it embeds."""
     yield address
     if not isinstance(address, IPv6Address):
         return

@@ -1,4 +1,5 @@
-"""Decompresses responses in chunks of bounded size, so that nothing grows before it is counted."""
+"""Decompresses responses in chunks of bounded size, so that the caller can count each chunk before the next one is
+decompressed."""
 
 from __future__ import annotations
 

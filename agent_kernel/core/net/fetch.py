@@ -1,7 +1,8 @@
 """HTTP GET for tools, limited to what the address guard allows. Connects to the checked addresses; every redirect is
 checked again.
 
-There are no cookies, keys, environment proxies or reused connections, so that no fetch can use what another one knows.
+A fetch uses no cookies, keys, environment proxies or reused connections, so that it cannot use the credentials of
+another one.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class FetchResult:
 
 
 class Fetcher:
-    """Fetches URLs. The ``purpose`` of a fetch appears in the error if ``exits`` refuses it."""
+    """Fetches URLs. The error of a fetch that ``exits`` (the egress policy) refuses contains its ``purpose``."""
 
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
@@ -119,8 +120,8 @@ class Fetcher:
 
     @asynccontextmanager
     async def _send_request(self, place: FetchTarget, bounds: FetchLimits) -> AsyncIterator[httpx.Response]:
-        """Send the request over a new connection: one made for another name has not verified this name's
-        certificate."""
+        """Send the request over a new connection: a connection that was opened for another name has not verified the
+        certificate of this name."""
         client = await self._client(place, bounds)
         import httpx  # loaded by now
 

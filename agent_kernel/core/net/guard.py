@@ -1,4 +1,5 @@
-"""The address guard of every fetch: decides where it may connect, on the addresses that the connection then uses."""
+"""The address guard of every fetch: decides where the fetch may connect. It checks the same addresses that the
+connection then uses."""
 
 from __future__ import annotations
 
@@ -99,10 +100,10 @@ class Guard:
         return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """Check a host and a port, as a proxy receives them."""
+        """Check a host and a port, which are all that a proxy receives. Raises what ``check`` raises."""
         host = normalize_host(host)
         if not 0 < port < 65_536:
-            raise InvalidRequest(f"{port} is no port.")
+            raise InvalidRequest(f"{port} is not a port number.")
         listed = any(entry.names(host, port) for entry in self._parse_allowed_host)
         found = await self._addresses(host, port)
         for address in found:
@@ -132,11 +133,11 @@ class Guard:
                 texts = await self._resolve(host, port)
             found = [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
         except TimeoutError:
-            raise FetchFailed(f"{host} can not be found: nobody answered in {RESOLVE_S:g} s.") from None
+            raise FetchFailed(f"{host} cannot be found: no answer within {RESOLVE_S:g} s.") from None
         except (OSError, ValueError) as error:
-            raise FetchFailed(f"{host} can not be found: {getattr(error, 'strerror', None) or error}.") from None
+            raise FetchFailed(f"{host} cannot be found: {getattr(error, 'strerror', None) or error}.") from None
         if not found:
-            raise FetchFailed(f"{host} can not be found.")
+            raise FetchFailed(f"{host} cannot be found.")
         return found
 
 
@@ -156,43 +157,45 @@ def normalize_host(host: str) -> str:
         try:
             return str(ipaddress.IPv6Address(text if "%" not in text else ""))
         except ValueError:
-            raise InvalidRequest(f"{host[:100]!r} is no address that can be fetched from.") from None
+            raise InvalidRequest(f"{host[:100]!r} is not an address from which agent-kernel can fetch.") from None
     text = (_ascii(text) if not text.isascii() else text).lower().removesuffix(".")
     labels = text.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(ipaddress.IPv4Address(text))
         except ValueError:
-            raise InvalidRequest(f"{host[:100]!r} is no plain IPv4 address: four numbers, no zeros in front.") from None
+            raise InvalidRequest(f"{host[:100]!r} is not four numbers without leading zeros.") from None
     if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise InvalidRequest(f"{host[:100]!r} is no name of a host.")
+        raise InvalidRequest(f"{host[:100]!r} is not a host name.")
     return text
 
 
 def _ascii(host: str) -> str:
-    import idna  # its tables, for names that need them
+    import idna  # imported only for names that need its large tables
 
     try:
         return idna.encode(host[:500], uts46=True).decode()
     except (idna.IDNAError, UnicodeError):
-        raise InvalidRequest(f"{host[:100]!r} is no name of a host.") from None
+        raise InvalidRequest(f"{host[:100]!r} is not a host name.") from None
 
 
 def _split_url(url: str) -> tuple[str, str, int, str]:
     """Return scheme, host, port and the rest, without the fragment."""
     if len(url) > MAX_URL or _UNSAFE.search(url):
-        raise InvalidRequest("A URL has no spaces, control characters or backslashes, and at most 8,192 characters.")
+        raise InvalidRequest(
+            "A URL cannot have spaces, control characters, backslashes, or more than 8,192 characters."
+        )
     try:
         split = urllib.parse.urlsplit(url)
         scheme, host, port = split.scheme.lower(), split.hostname or "", split.port
     except ValueError as error:
-        raise InvalidRequest(f"{url[:200]!r} is no URL: {error}.") from None
+        raise InvalidRequest(f"{url[:200]!r} is not a URL: {error}.") from None
     if scheme not in PORTS:
-        raise InvalidRequest(f"Only http and https URLs are fetched, not {scheme[:40] or 'one without a scheme'}.")
+        raise InvalidRequest(f"Only http and https URLs can be fetched, not {scheme[:40] or 'one without a scheme'}.")
     if "@" in split.netloc:
-        raise InvalidRequest("A URL with a user or a password in it is not fetched.")
+        raise InvalidRequest("A URL that contains a user or a password cannot be fetched.")
     if not host:
-        raise InvalidRequest(f"{url[:200]!r} names no host.")
+        raise InvalidRequest(f"{url[:200]!r} does not contain a host.")
     rest = split.path or "/"
     if split.query:
         rest = f"{rest}?{split.query}"
@@ -220,4 +223,4 @@ def _parse_allowed_host(entry: str) -> AllowedHost:
     try:
         return AllowedHost(name=wild + normalize_host(text.removeprefix("*.")), port=port)
     except InvalidRequest as error:
-        raise InvalidRequest(f"web_hosts names hosts, addresses or networks, not {entry.strip()!r}.") from error
+        raise InvalidRequest(f"web_hosts must list hosts, addresses or networks, not {entry.strip()!r}.") from error

@@ -21,7 +21,7 @@ HEAD = struct.Struct(">cI")
 
 
 class FrameError(ValueError):
-    """Raised for bytes that are not a frame of the protocol."""
+    """Raised for bytes that are not a valid frame of the protocol."""
 
 
 def encode_head(length: int, kind: bytes = b"") -> bytes:
@@ -37,7 +37,7 @@ def decode_head(head: bytes, limit: int, kind: bytes = b"") -> int:
     """Return the length of the body. Raises FrameError for another kind, and for more than ``limit`` bytes."""
     (length,) = LENGTH.unpack_from(head, len(kind))
     if not head.startswith(kind):
-        raise FrameError(f"a frame of kind {head[:1]!r}")
+        raise FrameError(f"a frame of the unexpected kind {head[:1]!r}")
     return check_length(length, limit)
 
 
@@ -104,7 +104,7 @@ def parse_object(body: bytes | bytearray) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise FrameError("no JSON") from error
+        raise FrameError("the frame is not JSON") from error
     if not isinstance(value, dict):
-        raise FrameError("no JSON object")
+        raise FrameError("the frame is not a JSON object")
     return value

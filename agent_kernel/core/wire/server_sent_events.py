@@ -51,15 +51,15 @@ class EventDecoder:
             return
         self._total += len(chunk)
         if self._max_answer is not None and self._total > self._max_answer:
-            raise self._error(f"The server's answer has more than {self._max_answer >> 20} MiB; it was not read on.")
+            raise self._error(f"The server's answer has more than {self._max_answer >> 20} MiB; the rest was not read.")
         if self._after_cr:  # the line ended with the CR; an LF would be the second half of a CRLF
             chunk = chunk.removeprefix(b"\n")
         self._after_cr = chunk.endswith(b"\r")
-        for line in chunk.splitlines(keepends=True):  # of bytes: at LF, CRLF and CR only
+        for line in chunk.splitlines(keepends=True):  # bytes split at LF, CRLF and CR only
             self._line += line
             if self._size + len(self._line) > self._max_event:
                 raise self._error(
-                    f"The server sent an event of more than {self._max_event >> 20} MiB; it was not read on."
+                    f"The server sent an event of more than {self._max_event >> 20} MiB; the rest was not read."
                 )
             if line.endswith((b"\n", b"\r")) and (event := self._end_line()):
                 yield event

@@ -163,8 +163,8 @@ class NumberIndex:
         self._values = {sign: [place.value for place in side] for sign, side in self._sides.items()}
 
     def find(self, number: ParsedNumber) -> NumberPosition | None:
-        """Return the nearest number that rounds to this one. A number without a sign matches both signs: a fall of 3.2
-        is written without."""
+        """Return the nearest number that rounds to this one. A number without a sign matches both signs: "a fall of
+        3.2" is written without one."""
         signs = (number.sign,) if number.sign else (1, -1)
         best: tuple[float, NumberPosition] | None = None
         for reading in number.readings:

@@ -1,4 +1,5 @@
-"""Numbers as people and programs write them, in any language: their positions and the values they can mean.
+"""Finds numbers in text as people and programs write them, in any language: their positions and the values they can
+mean.
 
 One spelling can mean several values (``1,234`` is 1234 or 1.234; ``7%`` is 7 or 0.07), so a number has several
 readings. Text that only looks like a number (a date, a time, a version, an identifier, a list item number) is ignored.

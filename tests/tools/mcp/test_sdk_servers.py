@@ -107,7 +107,10 @@ async def test_a_server_that_forgot_the_session_is_asked_again_in_a_new_one(made
 async def test_local_only_lets_no_server_on_another_machine_be_asked(made: Made) -> None:
     client = made({"mcpServers": {"far": {"url": "https://mcp.example.com/mcp?key=sk-1234"}}}, local_only=True)
     assert await client.tools() == {}
-    assert "local_only is set: the MCP server far would go to mcp.example.com" in client.notices[0]
+    assert (
+        "local_only is set: the MCP server far was refused, because it would connect to mcp.example.com"
+        in client.notices[0]
+    )
     assert "sk-1234" not in client.notices[0]
 
 
