@@ -2,8 +2,9 @@
 
     sessions.db.blobs/NAMESPACE/ab/abcdef...
 
-A file is completely on the disk before a row refers to it, and is deleted only when no row does. Whoever writes or
-deletes a file holds the write lock of the database, so processes that share it need no other synchronization.
+A file is completely on the disk before a row refers to it, and is deleted only when no row refers to it. A process that
+writes or deletes a file holds the write lock of the database, so processes that share the database need no other
+synchronization.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class BlobFiles:
     in_row: int = IN_ROW
 
     def put(self, namespace: str, digest: str, data: bytes) -> None:
-        """Write ``data``, whose SHA-256 is ``digest``. It is on the disk when this returns. Raises OSError."""
+        """Write ``data``, whose SHA-256 is ``digest``, and sync the file to the disk before returning. Raises
+        OSError."""
         path = self._path(namespace, digest)
         if _read_if_intact(path, digest) is not None:
             return
@@ -46,8 +48,8 @@ class BlobFiles:
             atomic_file.sync_directory(folder)
 
     def take(self, namespace: str, digest: str, written: Path) -> None:
-        """Like ``put``, for a file that is already written, synced and hashed. It stays where it is; on the same disk
-        nothing is copied. Raises OSError."""
+        """Do the same as ``put`` with the file ``written``, which must be synced and have the hash ``digest``. The file
+        stays where it is; on the same disk a hard link is created instead of a copy. Raises OSError."""
         path = self._path(namespace, digest)
         folders = self._folders(path)
         partial = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")

@@ -1,5 +1,5 @@
 """Rules for pairs of a tool call and its result: what may be stored, which results close a turn, where a view may
-begin. Pure."""
+begin. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def drop_leading_results(items: Sequence[Item]) -> list[Item]:
 
 
 def drop_incomplete_rounds(items: Sequence[Item]) -> list[Item]:
-    """Return the items without rounds of which a part is missing. Calls at the very end may still get their results."""
+    """Return the items without incomplete rounds (calls and their results). Calls at the very end stay, since they may
+    still get their results."""
     kept: list[Item] = []
     asked: list[Item] = []
     waiting: set[str] = set()
@@ -65,7 +66,7 @@ def _add_calls(waiting: dict[str, str], message: Message) -> None:
         raise InvalidRequest(f"A {message.role} message cannot call tools.")
     for call in message.calls:
         if not call.id or call.id in waiting:
-            raise InvalidRequest(f"Every call of a message needs an id of its own, not {call.id!r} again.")
+            raise InvalidRequest(f"Every call of a message must have a unique id, but {call.id!r} occurs twice.")
         waiting[call.id] = call.name
 
 

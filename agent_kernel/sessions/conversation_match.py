@@ -1,9 +1,10 @@
 """Finds the session that a request without a session id continues: the one that begins with the same messages.
 
-Sessions are found by hashes of their beginnings, so no conversation is read for it. Only sessions created in this way
-are found, for the same person, model and instructions (``scope``), and only by a beginning that contains an answer and
-after which the request continues with a user message or tool results. The longest match wins, then the one changed
-last. A session bound to a notebook is never found, nor one that was used by its id (``SessionStore.forget``).
+Sessions are found by hashes of their beginnings, so no conversation is read for it. Only sessions that were created by
+requests without a session id are found, and only for the same user, model and instructions (``scope``). The common
+beginning must contain an answer, and the request must continue after it with a user message or tool results. The
+longest match wins, then the one changed last. A session bound to a notebook is never found, nor one that was used by
+its id (``SessionStore.forget``).
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ async def find_session(
 
 
 async def remember_openings(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
-    """Store the openings of a session after a turn; those up to item ``after`` are stored already. An answer that came
-    in pieces between tool calls is stored both by its last piece and as a whole."""
+    """Store the openings (hashes of beginnings) of a session after a turn; those up to item ``after`` are already
+    stored. An answer that came in pieces between tool calls is stored both by its last piece and as a whole."""
     items = await store.latest(key, failed=False)
     for hashes in await _run_off_loop(_answer_hashes, [item.message for item in items]):
         await store.remember(key, scope, {items[at].seq: digest for at, digest in hashes if items[at].seq > after})
@@ -78,7 +79,7 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
 
 
 def _opening_hashes(said: Sequence[Message]) -> list[str]:
-    """Return the hashes of the beginnings by which a session may be found, short to long."""
+    """Return the hashes of the beginnings by which a session may be found, from short to long."""
     known = history_merge.drop_unpaired(said, history_merge.first_added(said))
     places = message_hash.visible_indices(known)
     end = len(known) - (len(said) - history_merge.first_added(said))

@@ -1,4 +1,4 @@
-"""Merges the messages that a client sends with the stored history. Pure.
+"""Merges the messages that a client sends with the stored history. The functions have no side effects.
 
 ``append``: all messages are new. ``replay``: the client sends the conversation as it knows it, without the tools that
 ran here. Where it agrees with the stored history, the stored copy is used, including tool traffic. From the first
@@ -6,9 +6,9 @@ difference on, the client's version is used, and the stored one stays on a branc
 
 Intended differences from mistral.rs: a conversation is found again only by a beginning that contains an answer (there,
 also by a single user message); no session is removed because others were created or time passed, unless a policy says
-so; a fork of 0 turns is empty; a failed turn is stored and marked, and the model does not see it. Its faults are not
-copied: a client that sends only new messages loses nothing, new media are stored, tool history that a client repeats is
-not duplicated, and its system messages are not stored.
+so; a fork of 0 turns is empty; a failed turn is stored and marked, and the model does not see it. Some faults of
+mistral.rs are not copied: a client that sends only new messages loses nothing, new media are stored, tool history that
+a client repeats is not duplicated, and its system messages are not stored.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
 
 
 def _to_plan(items: Sequence[Item], found: Splice, end: int | None) -> MergePlan:
-    """``end`` is the head of the branch with these items, None for the current branch."""
+    """Convert a splice into a plan. ``end`` is the head of the branch with these items, None for the current branch."""
     first = len(found.new) - found.added
     behind = items[found.kept - 1].seq if found.kept else 0
     history = tuple(item.message for item in items[: found.kept])

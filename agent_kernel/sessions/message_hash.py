@@ -1,4 +1,5 @@
-"""A form in which messages are compared, its hash, and hashes of beginnings of conversations. Pure.
+"""A form in which messages are compared, its hash, and hashes of beginnings of conversations. The functions have no
+side effects.
 
 Only role, content and calls count. Nulls, unknown keys, names, reasoning, status and call ids do not. Texts are joined
 and lose trailing white space, media are represented by their hashes, arguments are JSON with sorted keys and one
@@ -69,7 +70,7 @@ def count_instructions(messages: Sequence[Message]) -> int:
 
 
 def _content(message: Message) -> list[Any]:
-    """Texts and media in order. A single text and the same text in several parts are equal."""
+    """Return the texts and media in order. A single text and the same text in several parts give the same result."""
     content: list[Any] = []
     for part in message.parts:
         if isinstance(part, Media):
@@ -87,7 +88,8 @@ def _call(call: ToolCall) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """1.0 becomes 1, since a client that parses and rewrites JSON may change one into the other."""
+    """Return the number in one notation: 1.0 becomes 1, since a client that parses and rewrites JSON may change one
+    into the other."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return int(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,5 @@
-"""How every store serializes values: JSON text for messages and records, media bytes separately by hash. Pure.
+"""How every store serializes values: JSON text for messages and records, media bytes separately by hash. The functions
+have no side effects.
 
 Decoding normalizes: empty text parts are removed, adjacent texts are joined, tuples become lists, media have no
 data.
@@ -30,13 +31,11 @@ _ROLES = frozenset(get_args(Role))
 def encode(message: Message) -> str:
     """Serialize a message. Raises InvalidRequest for what JSON cannot represent, including NaN and infinity."""
     if message.role not in _ROLES:
-        raise InvalidRequest(
-            f"{message.role!r} is not a role of a message.", hint=f"Roles: {', '.join(sorted(_ROLES))}."
-        )
+        raise InvalidRequest(f"{message.role!r} is not a message role.", hint=f"Roles: {', '.join(sorted(_ROLES))}.")
     plain = not (message.calls or message.extra)  # a plain message is flat
     text = dumps(message.to_json()) if plain else encode_value(message.to_json())
     if message.extra and len(text) > MAX_EXTRA:
-        raise InvalidRequest(f"A message of another program has at most {MAX_EXTRA} characters, not {len(text)}.")
+        raise InvalidRequest(f"A message of another program can have at most {MAX_EXTRA} characters, not {len(text)}.")
     return text
 
 
@@ -113,12 +112,14 @@ def validate_description(change: SessionUpdate) -> SessionUpdate:
     for name, value in (("metadata", change.metadata), ("context", change.context)):
         size = 0 if value is None else len(encode_value(value).encode())
         if size > MAX_DESCRIPTION:
-            raise InvalidRequest(f"The {name} of a session has at most {MAX_DESCRIPTION} bytes of JSON, not {size}.")
+            raise InvalidRequest(
+                f"The {name} of a session can have {MAX_DESCRIPTION} bytes of JSON at most, not {size}."
+            )
     if change.tags is None:
         return change
     tags = tuple(dict.fromkeys(text(tag.strip(), "tag") for tag in change.tags))
     if len(tags) > MAX_TAGS or any(not 1 <= len(tag) <= MAX_TAG or not tag.isprintable() for tag in tags):
-        raise InvalidRequest(f"A session has at most {MAX_TAGS} tags of 1 to {MAX_TAG} printable characters.")
+        raise InvalidRequest(f"A session can have at most {MAX_TAGS} tags of 1 to {MAX_TAG} printable characters.")
     return replace(change, tags=tags)
 
 
@@ -132,14 +133,14 @@ def text(value: str, what: str) -> str:
 def path(value: str, what: str = "path") -> str:
     """Return a contents root or a path below it: 1..MAX_PATH characters, no NUL. Raises InvalidRequest."""
     if not 1 <= len(value) <= MAX_PATH or "\0" in value:
-        raise InvalidRequest(f"A {what} has 1 to {MAX_PATH} characters and no NUL.")
+        raise InvalidRequest(f"A {what} must have 1 to {MAX_PATH} characters, none of them NUL.")
     return text(value, what)
 
 
 def validate_limit(limit: int | None) -> int | None:
     """Return ``limit``: None is all, 0 is none. Raises InvalidRequest for a negative one."""
     if limit is not None and limit < 0:
-        raise InvalidRequest("A limit is None (all) or a number from 0.")
+        raise InvalidRequest("A limit must be None (all) or 0 or more.")
     return limit
 
 

@@ -1,4 +1,5 @@
-"""Usage of turns: tokens and seconds by model, branch and day, and what their tools did. Sums what the store holds."""
+"""Usage of turns: tokens and seconds by model, branch and day, and what their tools did. The numbers are sums over the
+stored turns."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class CallTally:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The part for the turn's record. Empty without calls."""
+        """Return the entry for the record of the turn; empty if there were no calls."""
         return {CALLS: {name: use.to_json() for name, use in self._tools.items()}} if self._tools else {}
 
 

@@ -1,3 +1,2 @@
-"""Sessions of other frameworks on our stores: OpenAI Agents SDK, selectools. Nothing here imports those frameworks
-at import time.
-"""
+"""Lets other frameworks (OpenAI Agents SDK, selectools) keep their sessions in the stores of agent-kernel. Importing
+these modules does not import those frameworks."""

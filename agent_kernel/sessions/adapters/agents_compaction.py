@@ -1,7 +1,7 @@
 """Automatic compaction by OpenAI's Agents SDK: the newest items of a session, and what replaces them.
 
 The SDK asks a session for its newest items regardless of its read limit, lets the API write a shorter version of the
-last ones, and replaces them by it. Here the shorter version begins another branch of the session: no reader sees a
+last ones, and replaces them with it. Here the shorter version begins another branch of the session: no reader sees a
 history without it, and the branch with the replaced items stays available to people, search and export.
 """
 
@@ -27,8 +27,8 @@ Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class CompactionSnapshot:
-    """The attributes that the SDK reads. ``complete``: there is nothing before ``items``. ``replace_suffix`` replaces
-    the items from an index on; it returns False and writes nothing if they are no longer the newest ones."""
+    """The attributes that the SDK reads. ``complete`` is true if ``items`` is the whole history. ``replace_suffix``
+    replaces the items from an index on; it returns False and writes nothing if they are no longer the newest ones."""
 
     items: list[Body]
     complete: bool
@@ -84,8 +84,8 @@ class Suffix:
         return len(before)
 
     async def _branch_off(self, fresh: Sequence[Message], record: dict[str, Any], expired: int) -> bool:
-        """Write the replacement on a new branch. While this turn is open nobody else writes to the session, so what is
-        checked here stays true."""
+        """Write the replacement on a new branch. While this turn is open no other writer can change the session, so
+        what is checked here stays true."""
         owner = Owner.here()
         turn = await self._store.open_turn(Turn(new_id("turn"), self._key, record=record), owner)
         replaced = False

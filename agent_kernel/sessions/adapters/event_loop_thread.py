@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class EventLoopThread:
-    """Started at first use, and again in a forked process. Can be used from any thread, including one with a running
-    loop, which is blocked meanwhile."""
+    """The thread starts at first use, and again in a forked process. ``run`` can be called from any thread; a running
+    loop of the calling thread is blocked until the result is there."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

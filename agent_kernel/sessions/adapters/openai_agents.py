@@ -1,7 +1,7 @@
 """A session for OpenAI's Agents SDK: ``Runner.run(agent, text, session=AgentsSession(id, path))``.
 
-Does not import the SDK: its protocol is structural. Items are returned as they were given, and our own agent, search
-and export read the same session.
+The module does not import the SDK, whose session protocol is structural. Items are returned exactly as they were added,
+and agent-kernel's own agent, search and export can use the same session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ RECORD = {"by": "openai-agents"}
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Stands for the SDK's SessionSettings where it is not installed. ``limit``: newest items, None = all."""
+    """Replaces the SDK's SessionSettings if the SDK is not installed. ``limit`` is the number of newest items to return
+    (None = all)."""
 
     limit: int | None = None
 
@@ -52,8 +53,9 @@ class AgentsSession:
     like ``Redactor().message``; the SDK then does not recognize its own items where it compares them, and removes none.
 
     Can be used from any thread and event loop. Every method except ``pop_item`` is one transaction, whose outcome is
-    known when CancelledError is raised. Raises RuntimeError after ``close``, TypeError for what is not JSON,
-    InvalidRequest for a negative limit, and the errors of the store: SessionBusy while our own agent runs a turn."""
+    known when CancelledError is raised. Raises RuntimeError after ``close``, TypeError for a value that is not JSON,
+    InvalidRequest for a negative limit, and the errors of the store: SessionBusy while our own agent runs a turn.
+    """
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class AgentsSession:
 
     @property
     def session_settings(self) -> Any:
-        """The SDK's SessionSettings where it is loaded, since parts of it accept nothing else. Otherwise
+        """Return the SDK's SessionSettings if the SDK is loaded, since parts of it accept nothing else; otherwise
         ReadSettings."""
         if isinstance(self._settings, ReadSettings):
             self._settings = _settings_type()(self._settings.limit)
@@ -96,8 +98,8 @@ class AgentsSession:
         self._settings = _settings(settings)
 
     async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Body]:
-        """Return the newest ``limit`` items in order (None: the limit of the settings, or all). Items of our own agent
-        are messages, calls and outputs of the Responses API; what it hides from people is left out."""
+        """Return the newest ``limit`` items in order (None: the limit of the settings, or all). Items of agent-kernel's
+        own agent are returned as messages, calls and outputs of the Responses API; its hidden messages are left out."""
         store, key = self._store(), self._key(wrapper)
         wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
         items = _flat(await self._newest(store, key, wanted))
@@ -110,8 +112,9 @@ class AgentsSession:
             await store.add_messages(key, [self._clean(_message(item)) for item in items], record=RECORD)
 
     async def pop_item(self, *, wrapper: Any = None) -> Body | None:
-        """Remove and return the newest item, or return None if there is none. Calls and results of our own agent cannot
-        stand alone: the rest of such a group is stored again as items of the SDK, in a second transaction."""
+        """Remove and return the newest item, or return None if there is none. Calls and results of agent-kernel's own
+        agent cannot stand alone: the rest of such a group is stored again as items of the SDK, in a second
+        transaction."""
         store, key = self._store(), self._key(wrapper)
         while unit := await self._newest_unit(store, key):
             items = _flat(await self._forms(store, key, unit))
@@ -216,11 +219,12 @@ class AgentsSession:
 
 
 def _message(item: Mapping[str, Any]) -> Message:
-    """Convert an item. Raises TypeError for what is not a JSON object, before anything is written."""
+    """Convert an item to a message. Raises TypeError if the item is not a JSON object, and InvalidRequest if it is too
+    deep."""
     if not isinstance(item, Mapping):
-        raise TypeError(f"An item is a mapping, not {type(item).__name__}.")
+        raise TypeError(f"An item must be a mapping, not {type(item).__name__}.")
     if is_too_deep(item, MAX_DEPTH):
-        raise InvalidRequest(f"An item has at most {MAX_DEPTH} levels.")
+        raise InvalidRequest(f"An item can have at most {MAX_DEPTH} levels.")
     json.dumps(item)
     return responses_items.message_of(item)
 

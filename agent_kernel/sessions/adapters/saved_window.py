@@ -1,4 +1,5 @@
-"""Compares a saved window of a conversation with the stored messages: what is new, and where they differ. Pure.
+"""Compares a saved window of a conversation with the stored messages: what is new, and where they differ. The functions
+have no side effects.
 
 selectools saves the whole window of its memory after every run. Only the new messages are appended here, so that
 nothing that has left the window is lost.
@@ -25,7 +26,7 @@ class Window:
 
     @classmethod
     def of(cls, facts: Any) -> Window | None:
-        """Parse metadata. None for anything that this version did not write."""
+        """Parse metadata. Returns None for anything that this version did not write."""
         names = ("max_messages", "count", "head")
         if not isinstance(facts, Mapping) or not all(type(facts.get(name)) is int for name in names):
             return None
@@ -33,7 +34,8 @@ class Window:
         return cls(facts["max_messages"], tokens, summary, facts["count"], facts["head"])
 
     def at(self, head: int) -> int:
-        """Return its number of messages when the session is at ``head``: later messages are added up to its limit."""
+        """Return the number of messages in the window when the session is at ``head``: messages stored after it was
+        saved are added, up to its limit."""
         since = max(0, head - self.head)
         return max(self.count, min(self.max_messages, self.count + since)) if since else self.count
 

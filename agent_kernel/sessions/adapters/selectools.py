@@ -1,6 +1,6 @@
-"""This store for selectools: ``AgentConfig(session_store=SelectoolsStore(path), session_id=...)``.
+"""A session store for selectools: ``AgentConfig(session_store=SelectoolsStore(path), session_id=...)``.
 
-Synchronous like its protocol; the work runs on an event loop in its own thread.
+Its methods are synchronous, as the protocol of selectools requires; the work runs on an event loop in its own thread.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class StorageKey(str):
-    """The id in ``list`` and ``search``: reads as ``namespace:id`` but knows both parts, so that loading it finds the
-    right session and ``a:b`` is never taken for ``b`` of ``a``."""
+    """A session id as ``list`` and ``search`` return it: a string ``namespace:id`` that also holds both parts
+    separately, so that the session ``a:b`` is never confused with the session ``b`` of the namespace ``a``."""
 
     key: SessionKey
 
@@ -47,10 +47,11 @@ class SelectoolsStore:
     are in ``namespace``; any other namespace belongs to this store too. A session that did not change for
     ``default_ttl`` seconds is expired: whoever loads, lists or checks it next removes it.
 
-    ``save`` appends what is new, so that what has left the memory's window stays stored; ``load`` returns the window
-    that was saved last. An edited memory continues on a new branch; of two memories saved from one beginning both stay,
-    in order of arrival. Can be used from any thread. Raises ValueError for ids that are empty, longer than 512
-    characters or contain control characters, RuntimeError after ``close``, otherwise the errors of the store."""
+    ``save`` appends what is new, so that messages that have left the memory's window stay stored; ``load`` returns the
+    window that was saved last. An edited memory continues on a new branch; if two memories continue the same beginning,
+    both stay stored, in order of arrival. Can be used from any thread. Raises ValueError for ids that are empty, longer
+    than 512 characters or contain control characters, RuntimeError after ``close``, otherwise the errors of the store.
+    """
 
     def __init__(
         self,

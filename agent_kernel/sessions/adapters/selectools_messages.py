@@ -1,7 +1,8 @@
-"""Conversion between selectools messages (as ``Message.to_dict`` writes them) and ours. Pure.
+"""Converts between the messages of selectools (as ``Message.to_dict`` writes them) and of agent-kernel. The functions
+have no side effects.
 
-Calls with all their results directly behind them become our calls and results; half a pair is stored unchanged,
-hidden.
+Calls that are directly followed by all their results become calls and results of agent-kernel; an incomplete pair is
+stored unchanged and hidden.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _calling(body: Body) -> Message:
 
 
 def _result(body: Body) -> Message:
-    """selectools marks a failure by the absence of ``tool_result``."""
+    """Convert a tool result. In selectools, a result without ``tool_result`` is a failure."""
     return Message(
         "tool",
         _text(body),
@@ -88,7 +89,8 @@ def _alone(body: Body) -> Message:
 
 
 def _body(message: Message) -> Body | None:
-    """Return what was given to ``messages_of``, or None if the message is not from selectools or has only text."""
+    """Return the body from which ``messages_of`` made this message, or None if the message is not from selectools or
+    has only text."""
     rest = message.extra.get(SHAPE)
     if not isinstance(rest, dict):
         return None
@@ -123,7 +125,7 @@ def _text(body: Body) -> tuple[Text, ...]:
 
 
 def _rest(body: Body) -> Body:
-    """Return the fields that the message does not represent already."""
+    """Return the fields of the body that a Message cannot represent."""
     rest = {key: value for key, value in body.items() if key not in ("role", "content") and value is not None}
     if isinstance(rest.get("tool_result"), str) and rest["tool_result"] == body.get("content"):
         rest["tool_result"] = True

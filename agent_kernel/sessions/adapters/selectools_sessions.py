@@ -23,12 +23,12 @@ LONGEST_QUERY = 1_000
 
 
 class SelectoolsBackend(SessionStore, RetentionQueries, Protocol):
-    """The parts of a store that are needed here."""
+    """The parts of a session store that this module needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """Messages of a memory when it was loaded or saved, and the head of the session then."""
+    """The messages of a memory at the time when it was loaded or saved, and the head of the session at that time."""
 
     texts: Sequence[str]
     head: int
@@ -79,8 +79,8 @@ class SavedSessions:
         return LoadedMemory({**facts, "messages": bodies, "message_count": len(bodies)}, session.head)
 
     async def info(self, key: SessionKey) -> Session | None:
-        """Return the session, or remove it and return None if it is expired; unless somebody saved it in that
-        moment."""
+        """Return the session. An expired session is removed and None is returned, unless it was saved again in the
+        meantime."""
         while session := await self._store.info(key):
             if not self._is_expired(session):
                 return session
@@ -96,9 +96,9 @@ class SavedSessions:
         return await self.info(key) is not None and await self._store.delete(key)
 
     async def branch(self, source: SessionKey, target: SessionKey) -> None:
-        """Copy a session. Raises ValueError."""
+        """Copy a session. Raises ValueError if the source does not exist or the target does."""
         if await self.info(target) is not None:
-            raise ValueError(f"Session {target.id!r} exists already.")
+            raise ValueError(f"Session {target.id!r} already exists.")
         session = await self.info(source)
         if session is None:
             raise ValueError(f"Session {source.id!r} not found.")

@@ -20,7 +20,7 @@ MEMORY = ":memory:"
 
 @dataclass(slots=True)
 class OpenFile:
-    """``users`` counts the holders that have not released it. A database in memory has one."""
+    """``users`` counts the holders that have not released the file. A database in memory has only one."""
 
     store: SqliteStore
     place: tuple[int, Path] | None = None
@@ -36,7 +36,8 @@ class SharedStores:
         self._lock = threading.Lock()
 
     def take(self, path: str | Path, *, durable: bool = False) -> OpenFile:
-        """Open the file or share it. ``durable`` is decided by the first opener."""
+        """Open the file, or share it if this process has it open; then the value of ``durable`` that the first caller
+        passed applies."""
         if str(path) == MEMORY:
             return OpenFile(MemoryStore())
         place = os.getpid(), Path(path).expanduser().resolve()

@@ -1,4 +1,5 @@
-"""What implementations of our seams are held to, as tests that any project can run on its own; needs pytest.
+"""The contract of the store interfaces of agent-kernel, as tests that any project can run on its own implementation;
+they need pytest.
 
     from agent_kernel.sessions.contract_tests.suite import *
 

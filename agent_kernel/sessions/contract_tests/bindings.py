@@ -1,4 +1,4 @@
-"""What a session store promises of bindings: which session a notebook talks to."""
+"""Tests of bindings: which session a notebook uses."""
 
 from __future__ import annotations
 

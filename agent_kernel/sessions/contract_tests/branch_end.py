@@ -1,4 +1,4 @@
-"""What a session store promises of the end of a branch: whole turns added, turns extended, the newest taken back."""
+"""Tests of the end of a branch: adding whole turns, extending a turn, and removing the newest items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session store promises of branches: nothing is destroyed by an edit, and what is shared stays for all."""
+"""Tests of branches: an edit deletes nothing, and items that branches share stay for each of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, call
 
 
 async def join_texts(store: SessionStore, branch: str | None = None) -> str:
-    """What the items of a branch say, with spaces between."""
+    """Return the texts of the items of a branch, joined with spaces."""
     return " ".join(item.message.text for item in await store.latest(KEY, branch=branch))
 
 

@@ -1,4 +1,4 @@
-"""What a session store promises of items: a call and its result are one pair, and any text comes back as it was."""
+"""Tests of items: a call and its result form one pair, and every text is returned unchanged."""
 
 from __future__ import annotations
 

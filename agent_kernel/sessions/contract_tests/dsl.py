@@ -1,5 +1,4 @@
-"""Words in which the contract of session stores is written: a clock that tests move, one session with its open turn,
-calls and results."""
+"""Helpers for the contract tests: a clock that tests can set, a session with an open turn, calls and results."""
 
 from __future__ import annotations
 
@@ -67,6 +66,7 @@ def result(id: str, text: str = "2") -> Message:
 
 
 async def whole_turns(store: SessionStore, count: int, *media: Media) -> None:
-    """Turns t1, t2, ... of the session KEY, each a question u1 and an answer a1; the first is asked with ``media``."""
+    """Add the turns t1, t2, ... to the session KEY, each with a question (u1, u2, ...) and an answer (a1, a2, ...); the
+    first question has the ``media``."""
     for n in range(1, count + 1):
         await store.add_turn(Turn(f"t{n}", KEY), [user(f"u{n}", media if n == 1 else ()), assistant(f"a{n}")])

@@ -1,4 +1,4 @@
-"""What a session store promises to other programs: what they said is kept in their own shape, in turns, whole."""
+"""Tests of messages from other programs: they are stored unchanged, completely, and in turns."""
 
 from __future__ import annotations
 

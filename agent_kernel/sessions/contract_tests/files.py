@@ -1,4 +1,4 @@
-"""What a session store that keeps files promises of them; a part of its own, since a store may leave it out.
+"""Tests of files. They are separate from the other contract tests, since a store need not support files.
 
 The fixtures ``store`` and ``clock`` are those of the contract of a SessionStore.
 """

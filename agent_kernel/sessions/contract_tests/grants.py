@@ -1,4 +1,4 @@
-"""What a store that keeps grants promises (``Grants``): questions, their answers, and what holds for a session.
+"""Tests of ``Grants``: questions, their answers, and grants for a session.
 
 Not part of the contract of every session store. Needs the fixtures ``store``, ``clock`` and ``owner`` of
 ``session_store``.
@@ -103,7 +103,7 @@ async def test_words_that_utf_8_can_not_hold_are_refused_and_the_question_waits(
 
 
 async def open_question(store: GrantingStore, owner: Owner) -> Talk:
-    """A turn that waits for an answer about c1, while c2 runs and c0 is answered."""
+    """Open a turn with three calls: c0 has its result, c1 waits for an answer, and c2 is running."""
     talk = await Talk.begin(store, owner)
     await talk.say(user("hi"), calls("c0", "c1", "c2"), result("c0"))
     await store.ask(replace(QUESTION, turn=talk.turn.id))

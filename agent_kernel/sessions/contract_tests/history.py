@@ -1,4 +1,4 @@
-"""What a session store promises of reading: the newest, whole pairs, media by hash."""
+"""Tests of reading: the newest items, complete pairs of calls and results, media by hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session store promises of turns that begin elsewhere than at the end, and of how sessions began."""
+"""Tests of turns that begin elsewhere than at the end of the branch, and of finding sessions by their beginnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def exchange(talk: Talk, number: int) -> Talk:
 
 
 async def two(store: SessionStore, owner: Owner) -> Talk:
-    """Two exchanges of four items each, and an open turn."""
+    """Create a session with two exchanges of four items each, and an open turn."""
     return await exchange(await exchange(await Talk.begin(store, owner), 1), 2)
 
 

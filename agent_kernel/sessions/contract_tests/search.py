@@ -1,4 +1,4 @@
-"""What a session store promises of search: the same before and after what is new was taken into an index."""
+"""Tests of search: the results are the same before and after new items are added to an index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = 1_000_000
 
 @pytest.fixture(params=["at once", "folded"])
 def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
-    """Searches right after something was said, or when all of it was taken in."""
+    """Return a search function that searches either before or after the new items are added to the index."""
 
     async def find_hits(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
         if request.param == "folded":
@@ -33,7 +33,8 @@ def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
 async def _store_texts(
     store: SessionStore, id: str, *texts: str | Message, namespace: str = "local", turn: str = "t"
 ) -> None:
-    """One turn of a session that may be new; texts alternate between the person and the model."""
+    """Store one turn in a session, which is created if necessary; the texts alternate between the user and the
+    model."""
     messages = [
         text if isinstance(text, Message) else (assistant if at % 2 else user)(text) for at, text in enumerate(texts)
     ]

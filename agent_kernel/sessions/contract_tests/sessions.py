@@ -1,4 +1,4 @@
-"""What a session store promises of sessions: made once, found, listed, cleared, deleted, closed."""
+"""Tests of sessions: creating them once, finding, listing, clearing and deleting them, and closing the store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The contract of a SessionStore: every test of it, and the fixtures ``clock`` and ``owner``.
 
-The fixture ``store`` is the implementation's own: an empty store that takes its time (seconds since the epoch) from
-the fixture ``clock``, closed after the test. Nothing here knows how a store keeps things.
+The implementation provides the fixture ``store``: an empty store that takes its time (seconds since the epoch) from the
+fixture ``clock`` and is closed after the test. The tests do not depend on how a store keeps its data.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture
 def clock() -> Clock:
-    """Stands still until a test moves it."""
+    """Return a clock that stands still until a test sets it."""
     return Clock()
 
 
 @pytest.fixture
 def owner() -> Owner:
-    """This process."""
+    """Return an owner that stands for this process."""
     return Owner.here()

@@ -1,4 +1,4 @@
-"""What a session store promises of what is said about a session: descriptions, summaries, beginnings, cells."""
+"""Tests of data about a session: descriptions, summaries, beginnings, cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a session store promises of turns: one at a time, in order, by their owner, and closed when that is gone."""
+"""Tests of turns: only one is open at a time, items stay in order, only the owner can write, and a turn whose owner is
+dead is closed."""
 
 from __future__ import annotations
 

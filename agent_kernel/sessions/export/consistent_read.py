@@ -21,8 +21,10 @@ DOCUMENT_BYTES = 32 * 2**20
 async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
     """Return the session with all branches and media at one revision, or None if it does not exist.
 
-    Media are read afterwards, one by one. A missing one counts only if the revision is still the same, since removing
-    items removes their media. Raises Conflict after twenty changes in a row."""
+    Media are read afterwards, one by one. A missing medium is reported as missing only if the revision is still the
+    same; otherwise the read starts again, since removing items removes their media. Raises Conflict after twenty
+    changes in a row.
+    """
     for _ in range(_ATTEMPTS):
         whole = await store.whole(key)
         if whole is None:
@@ -31,12 +33,12 @@ async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | No
         if None not in blobs.values() or await store.info(key) == whole.session:
             known = {digest: data for digest, data in blobs.items() if data is not None}
             return to_transcript(whole, known)
-    raise Conflict("The session changes too often to be copied.", details={"session": key.id})
+    raise Conflict("The session is changing too often to be read as a whole.", details={"session": key.id})
 
 
 async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes | None]:
-    """Return the bytes of files that are small enough for a document, newest first; of others only the facts are
-    exported."""
+    """Return the bytes of files that are small enough for a document, newest first; of larger files only the metadata
+    is exported."""
     room = DOCUMENT_BYTES
     found: dict[str, bytes | None] = {}
     for file in reversed(whole.files):

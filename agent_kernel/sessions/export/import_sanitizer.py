@@ -1,4 +1,4 @@
-"""Decides what of a foreign session may be imported: conversation and media. Pure.
+"""Decides what of a foreign session may be imported: conversation and media. The functions have no side effects.
 
 Nothing on which a person or program acted is imported: no approval, permission, tool, setting or path. ``trusted`` is
 for an own document, a backup: it is imported completely.
@@ -44,7 +44,7 @@ def sanitize(
 
 
 def with_new_turn_ids(transcript: Transcript) -> Transcript:
-    """Its turns with ids of their own: one id must not lead to the turns of two sessions."""
+    """Return the transcript with new turn ids, so that one id never belongs to the turns of two sessions."""
     prefix = new_id("turn")
     names = {turn.id: f"{prefix}-{turn.ordinal}" for turn in transcript.turns}
     placed = {names[turn]: segment for turn, segment in transcript.tree.turns.items()}

@@ -1,4 +1,5 @@
-"""Checks charts in imported sessions like charts that leave the sandbox, since a notebook would draw them. Pure.
+"""Checks charts in imported sessions like charts that leave the sandbox, since a notebook would draw them. The
+functions have no side effects.
 
 A chart may contain an address that is requested when it is drawn, and with it data of the author or of the user's page
 leaves the machine. A chart that does not pass is replaced by a text with the reason.
@@ -23,7 +24,7 @@ NOTE = "[A chart was left out: {why}.]"
 
 class ImportedCharts:
     """Checks the charts of one document. ``blobs`` are its media by hash and finally also the media that passed;
-    ``refused`` counts the others."""
+    ``refused`` counts the charts that did not pass."""
 
     def __init__(self, blobs: Mapping[str, bytes]) -> None:
         self.blobs = dict(blobs)
@@ -37,7 +38,7 @@ class ImportedCharts:
         return replace(message, parts=tuple(self._part(part) for part in message.parts))
 
     def _part(self, part: Part) -> Part:
-        """A medium without bytes stays: nobody can draw it."""
+        """Check one part of a message. A medium without bytes stays, because no notebook can draw it."""
         if not isinstance(part, Media) or part.hash not in self.blobs:
             return part
         if part.mime != BUNDLE and not is_chart(part.mime):
@@ -84,7 +85,7 @@ def is_chart(mime: str) -> bool:
 
 def _chart(mime: str, data: bytes) -> bytes:
     if mime not in chart_validation.CHARTS:
-        raise chart_validation.NotShown("charts of its type can not be checked")
+        raise chart_validation.NotShown("charts of this type cannot be checked")
     return chart_validation.validate_chart(mime, data)
 
 

@@ -124,7 +124,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _begin(path: Path, key: SessionKey) -> None:
-    """Create the file with its first line atomically; whoever comes second finds it complete."""
+    """Create the file with its first line atomically; if two processes create it at once, the second one finds it
+    complete."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     head = {"type": "session", "version": VERSION, "id": key.id, "namespace": key.namespace, "time": time.time()}
     fresh = path.with_name(f".{secrets.token_hex(8)}.tmp")

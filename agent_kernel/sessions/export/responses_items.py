@@ -1,4 +1,4 @@
-"""Conversion between items of OpenAI's Responses API and our messages. Pure.
+"""Conversion between items of OpenAI's Responses API and agent-kernel's messages. The functions have no side effects.
 
 Items of a program that uses that API are stored unchanged (``Message.extra``), together with the text that people and
 search can read. Their tool traffic is hidden and has no ``calls``: that API allows a call without its result (an

@@ -1,4 +1,5 @@
-"""NAME.agent.json: one session as a document that travels with a notebook. Pure: values in, bytes out, and back.
+"""NAME.agent.json: one session as a document that travels with a notebook. The functions convert values to bytes and
+back, without side effects.
 
     {"agent_kernel": {"format": 2, "session": {...}, "branches": [...], "segments": [...], "turns": [...],
                       "items": [...], "summaries": [...], "blobs": {HASH: {...}}},

@@ -1,4 +1,5 @@
-"""Parses documents of ``transcript`` and mistral.rs's serialized sessions from untrusted bytes. Pure."""
+"""Parses documents of ``transcript`` and mistral.rs's serialized sessions from untrusted bytes. The functions have no
+side effects."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def is_own(document: Fields) -> bool:
 
 
 def read_fields(document: Fields, namespace: str) -> Transcript:
-    """Parse an own document. Raises InvalidRequest, also for an unknown format version."""
+    """Parse a document of agent-kernel. Raises InvalidRequest, also for an unknown format version."""
     own, reader = document.child("agent_kernel"), MessageReader(document)
     format = read_format(own)
     messages = [reader.message(body) for body in document.each("messages")]
@@ -59,8 +60,9 @@ def build_transcript(
     files: Iterable[Fields],
     format: int = FORMAT,
 ) -> Transcript:
-    """Combine what ``transcript.facts`` wrote with the messages, the bytes and the files of the document. Bytes that
-    nothing refers to are dropped. Raises InvalidRequest for what no store of ours could have held."""
+    """Build a transcript from the parts of a document: ``own`` (the fields that ``transcript.facts`` wrote), the
+    messages, the media bytes and the files. Media that nothing refers to are dropped. Raises InvalidRequest for content
+    that a session store of agent-kernel cannot contain."""
     session = _session(own.child("session"), namespace)
     bodies = list(own.each("turns"))
     turns = tuple(_turn(body, session.key) for body in bodies)
@@ -182,7 +184,7 @@ def _usage(body: Fields) -> dict[str, float]:
 
 
 def _number(field: Fields) -> float:
-    """Numbers, and booleans because ``estimated`` is true or absent."""
+    """Return the number of a field. Booleans are accepted too, because ``estimated`` is true or absent."""
     if type(field.value) not in (int, float, bool):
         field.refuse("should be a number")
     if abs(field.value) > 1e15:

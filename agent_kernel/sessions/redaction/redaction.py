@@ -104,7 +104,8 @@ class Redactor:
 
     @classmethod
     def of(cls, settings: Settings) -> Redactor:
-        """Build from settings. Raises InvalidRequest for an invalid pattern, even when redaction is off."""
+        """Return the redactor of these settings. Raises InvalidRequest for an invalid pattern, even when redaction is
+        off."""
         made = cls(extra=settings.redaction_patterns)
         return made if settings.redaction == "on" else cls.off()
 
@@ -206,7 +207,7 @@ class CompiledPattern:
                 f"The pattern {pattern.label!r} is not a valid regular expression: {error}."
             ) from error
         if compiled.fullmatch("") is not None:
-            raise InvalidRequest(f"The pattern {pattern.label!r} matches the empty text, and so everything.")
+            raise InvalidRequest(f"The pattern {pattern.label!r} matches the empty string, and therefore every text.")
         return cls(pattern, compiled)
 
     def clean_text(self, text: str) -> str:

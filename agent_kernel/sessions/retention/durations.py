@@ -1,4 +1,4 @@
-"""Durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. Pure."""
+"""Durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ def seconds(text: str, setting: str) -> float:
         return 0.0
     parts = _PART.findall(wanted)
     if "".join(number + unit for number, unit in parts) != wanted:
-        raise InvalidRequest(f"{setting} is a time like 30m, 24h or 7d (units: {', '.join(UNITS)}), not {text[:40]!r}.")
+        raise InvalidRequest(
+            f"{setting} must be a time such as 30m, 24h or 7d (units: {', '.join(UNITS)}), not {text[:40]!r}."
+        )
     total = math.fsum(float(number) * UNITS[unit] for number, unit in parts)
     if total > LONGEST:
-        raise InvalidRequest(f"{setting} is 100 years at most, not {text[:40]!r}.")
+        raise InvalidRequest(f"{setting} can be at most 100 years, not {text[:40]!r}.")
     return total
 
 

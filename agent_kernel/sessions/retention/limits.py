@@ -1,5 +1,5 @@
-"""Limits of what is stored and for how long. This module only defines them: ``retention.py`` removes,
-``limited_store.py`` hides."""
+"""Limits on how much is stored and for how long. This module only defines them: ``retention.py`` deletes the sessions
+that exceed a limit, and ``limited_store.py`` hides from readers what exceeds one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RetentionLimits:
     def __post_init__(self) -> None:
         for name in ("ttl", "max_sessions", "max_history_turns"):
             if getattr(self, name) < 0:
-                raise InvalidRequest(f"{name} is 0 (no limit) or more, not {getattr(self, name)}.")
+                raise InvalidRequest(f"{name} must be 0 (no limit) or more, not {getattr(self, name)}.")
 
     def __bool__(self) -> bool:
         return bool(self.ttl or self.max_sessions or self.max_history_turns)
@@ -58,5 +58,5 @@ PRESETS: Mapping[str, RetentionLimits] = MappingProxyType(
 
 def preset(name: str) -> RetentionLimits:
     if (name or "keep") not in PRESETS:
-        raise InvalidRequest(f"limits is one of {', '.join(PRESETS)}, not {name!r}.")
+        raise InvalidRequest(f"limits must be one of {', '.join(PRESETS)}, not {name!r}.")
     return PRESETS[name or "keep"]

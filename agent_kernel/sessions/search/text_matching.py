@@ -1,4 +1,5 @@
-"""The meaning of a search, independent of the store: words, case folding, scores and snippets. Pure.
+"""The meaning of a search, independent of the store: words, case folding, scores and snippets. The functions have no
+side effects.
 
 A session matches if any of the words occurs in a message of its person or model, also as part of a word.
 """
@@ -31,9 +32,9 @@ def search_words(query: SessionQuery) -> tuple[str, ...]:
     """Return the first MAX_WORDS different words of the query, folded. There is no query syntax. Raises InvalidRequest
     for an invalid query."""
     if query.limit < 0:
-        raise InvalidRequest("A limit is a number from 0.")
+        raise InvalidRequest("A limit must be 0 or more.")
     if len(query.text) > MAX_QUERY:
-        raise InvalidRequest(f"A query has at most {MAX_QUERY} characters, not {len(query.text)}.")
+        raise InvalidRequest(f"A query can have at most {MAX_QUERY} characters, not {len(query.text)}.")
     if query.role not in ("", *ROLES):
         raise InvalidRequest(
             f"Messages with the role {query.role!r} are not searched.", hint=f"Roles: {', '.join(ROLES)}."
@@ -41,7 +42,7 @@ def search_words(query: SessionQuery) -> tuple[str, ...]:
     if bool(query.root) != bool(query.path):
         raise InvalidRequest("A notebook needs both a contents root and a path.")
     if any(moment is not None and not math.isfinite(moment) for moment in (query.since, query.until, query.used)):
-        raise InvalidRequest("A time is seconds since the epoch.")
+        raise InvalidRequest("A time must be a number of seconds since the epoch.")
     return tuple(dict.fromkeys(fold_text(query.text).split()))[:MAX_WORDS]
 
 

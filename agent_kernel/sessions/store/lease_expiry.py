@@ -1,4 +1,4 @@
-"""Rules for closing a turn that another owner opened. Pure, except that it looks up a process id."""
+"""Rules for closing a turn that another owner opened. The only side effect is the look-up of a process id."""
 
 from __future__ import annotations
 

@@ -365,11 +365,11 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     # ------------------------------------------------------------------------------------------- care
 
     async def verify(self, namespace: str | None = None) -> Faults:
-        """Look for damage, and return it without changing anything."""
+        """Return the faults of the store, without changing anything."""
         return await self._database.read(lambda db: mending.verify(db, namespace))
 
     async def repair(self, namespace: str | None = None) -> Faults:
-        """Mend the damage that can be mended, set aside the rest, and return both."""
+        """Repair the faults that can be repaired, move the others to the quarantine, and return all of them."""
         return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
@@ -381,7 +381,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: maintenance.select_bindings(db, namespace))
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
-        """Delete what ``repair`` has set aside."""
+        """Delete what ``repair`` has moved to the quarantine."""
         await self._database.write(lambda db: maintenance.delete_set_aside(db, namespace), frees=True)
 
     async def vacuum(self) -> int:

@@ -109,7 +109,7 @@ def _check(file: File, body: bytes | Path | None) -> None:
     for text in (file.id, file.name, file.mime, file.format, file.purpose, file.tool, file.preview, file.message):
         serialization.text(text, "file's fact")
     if (body is None) != (not file.hash) or bool(file.error) != (body is None):
-        raise InvalidRequest("A file has bytes or an error.")
+        raise InvalidRequest("A file must have either bytes or an error.")
 
 
 def _row(file: File) -> tuple[Any, ...]:

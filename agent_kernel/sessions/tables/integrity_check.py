@@ -231,7 +231,8 @@ class SessionCheck:
                 yield self._fault("file", detail, id=file.id, hash=file.hash)
 
     def _marks(self, table: str, column: str, kind: str) -> Iterator[LocatedFault]:
-        """Yield rows that stand for the conversation up to an item that does not exist. Call after ``_items``."""
+        """Yield rows that represent the conversation up to an item (summaries, openings) if that item does not exist.
+        Call after ``_items``."""
         for seq in sorted({row[0] for row in self._rows(f"SELECT {column} FROM {table} WHERE {HERE}")} - self._seqs):
             yield self._fault(kind, f"{kind} up to item {seq}, which is not there", table=table, column=column, seq=seq)
 

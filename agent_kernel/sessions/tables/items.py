@@ -1,4 +1,5 @@
-"""Items: inserted at the end of a segment, read along a path of segments, removed from the end of a segment."""
+"""SQL for items: inserts them at the end of a segment, reads them along a path of segments, and removes them from the
+end of a segment."""
 
 from __future__ import annotations
 

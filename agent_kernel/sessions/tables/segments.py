@@ -291,7 +291,7 @@ def _measure_path(db: sqlite3.Connection, key: SessionKey, pieces: list[SegmentR
 def _validate_name(name: str) -> str:
     serialization.text(name, "name of a branch")
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidRequest(f"A branch name has 1 to {MAX_NAME} printable characters.")
+        raise InvalidRequest(f"A branch name must have 1 to {MAX_NAME} printable characters.")
     return name
 
 

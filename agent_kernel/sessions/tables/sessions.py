@@ -1,4 +1,4 @@
-"""Sessions: created, read, listed, described, removed."""
+"""SQL for sessions: creates, reads, lists, describes and removes them."""
 
 from __future__ import annotations
 

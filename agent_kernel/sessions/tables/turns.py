@@ -1,4 +1,5 @@
-"""Turns: opened with a lease, appended to, closed, taken over; and complete turns that happened elsewhere."""
+"""Turns: opening them with a lease, appending items, closing them, taking them over, and adding complete turns that
+took place elsewhere."""
 
 from __future__ import annotations
 
@@ -181,7 +182,8 @@ def _segment_after(db: sqlite3.Connection, key: SessionKey, seq: int, now: float
 
 
 def _move_open_turn(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: int, since: int) -> None:
-    """Move an open turn without items to another segment, behind the turns that take its place."""
+    """Move an open turn that has no items to another segment. Its new ordinal and ``since`` put it after the turns that
+    take its place."""
     db.execute(
         f"UPDATE turns SET segment = ?, ordinal = ?, since = ? WHERE {HERE} AND id = ?",
         (segment, ordinal, since, *pair(turn.key), turn.id),
@@ -209,7 +211,8 @@ class TurnClosing:
 
 
 def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: TurnClosing, now: float) -> bool:
-    """Close the turn with results for its unanswered calls. False if the turn is not open or not this owner's."""
+    """Close the turn with results for its unanswered calls. Returns False if the turn is not open or belongs to another
+    owner."""
     lease = _select_lease(db, turn, owner)
     if lease is None:
         return False

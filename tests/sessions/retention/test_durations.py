@@ -31,12 +31,12 @@ def test_units_are_exact(text: str, length: float) -> None:
     "text", ["30", "-1h", "h", "1h 30m", "1y", "1,5h", "24 h", "1e3s", "never", "nan", "\u0663h", "3h4"]
 )
 def test_what_is_no_length_of_time_is_refused_with_the_name_of_the_setting(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="ttl is a time like 30m, 24h or 7d"):
+    with pytest.raises(InvalidRequest, match="ttl must be a time such as 30m, 24h or 7d"):
         seconds(text, "ttl")
 
 
 def test_longer_than_anybody_waits_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="ttl is 100 years at most"):
+    with pytest.raises(InvalidRequest, match="ttl can be at most 100 years"):
         seconds("9" * 400 + "d", "ttl")
 
 

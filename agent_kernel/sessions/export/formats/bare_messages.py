@@ -1,4 +1,5 @@
-"""Conversion of messages without sessions, turns or times, as other programs store them, into a session. Pure."""
+"""Conversion of messages without sessions, turns or times, as other programs store them, into a session. The functions
+have no side effects."""
 
 from __future__ import annotations
 

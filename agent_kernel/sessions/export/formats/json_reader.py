@@ -1,5 +1,5 @@
-"""Typed access to the fields of an untrusted JSON document. Pure; every error is an InvalidRequest that names the
-place.
+"""Typed access to the fields of an untrusted JSON document. The functions have no side effects. Every error is an
+InvalidRequest that names the place in the document.
 
 Not pydantic, whose strings cannot hold the lone surrogates that Python's (and a model's) output can contain.
 """

@@ -1,4 +1,5 @@
-"""Markdown of a session for reading: code in fences, reasoning and tools folded. Pure; it is never parsed again.
+"""Markdown of a session for reading: code in fences, reasoning and tools folded. The output is never parsed again. The
+functions have no side effects.
 
 Text of people and models cannot leave its place: fences are longer than any fence in their content, an open fence in a
 message is closed, and HTML is displayed instead of rendered, by a zero-width space after its "<".

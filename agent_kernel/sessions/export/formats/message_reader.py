@@ -1,4 +1,5 @@
-"""Parses one message in any of the chat formats: OpenAI's, mistral.rs's, ours. Pure; nothing is trusted."""
+"""Parses one message in any of the chat formats: OpenAI's, mistral.rs's, agent-kernel's. The input is untrusted. The
+functions have no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""mistral.rs's serialized session: values tagged by their side of an Either, images beside the messages. Pure.
+"""mistral.rs's serialized session: values tagged by their side of an Either, images beside the messages. The functions
+have no side effects.
 
     {"messages": [{"role": {"Left": "user"}, "content": {"Left": "hi"}}, ...], "images": [BASE64 PNG, ...],
      "videos": [{"fps", "frames": [BASE64 PNG], "total_num_frames", "sampled_indices"}], "files": [...]}

@@ -1,4 +1,5 @@
-"""Files of a session in a document: mistral.rs's file objects, with their bytes if those are small. Pure."""
+"""Files of a session in a document: mistral.rs's file objects, with their bytes if those are small. The functions have
+no side effects."""
 
 from __future__ import annotations
 

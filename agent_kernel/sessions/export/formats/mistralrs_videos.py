@@ -1,4 +1,5 @@
-"""mistral.rs's videos in our messages: a note with the facts of a video, followed by its frames as images. Pure.
+"""mistral.rs's videos in our messages: a note with the facts of a video, followed by its frames as images. The
+functions have no side effects.
 
     [video, 2 frames, 1.5 fps, frames 0 30 of 60]
 

@@ -1,4 +1,5 @@
-"""A notebook of the code that the agent ran, in order, which runs without the agent. Pure; it is never parsed again."""
+"""A notebook of the code that the agent ran, in order, which runs without the agent. The output is never parsed again.
+The functions have no side effects."""
 
 from __future__ import annotations
 

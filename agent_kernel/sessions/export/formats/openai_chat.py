@@ -1,4 +1,5 @@
-"""OpenAI chat messages: a list, or an object with ``messages``, as its API accepts them as history. Pure."""
+"""OpenAI chat messages: a list, or an object with ``messages``, as its API accepts them as history. The functions have
+no side effects."""
 
 from __future__ import annotations
 
