@@ -147,7 +147,7 @@ class ApiTokenStore:
         return token
 
     def is_valid(self, token: ApiToken) -> bool:
-        """Return whether a token that ``holder`` returned is still valid. Blocking: reads one small file."""
+        """Return whether a token that ``holder`` returned is still valid. Blocking: looks for the token's file."""
         return not token.is_expired and self._path(token.id).exists()
 
     def _path(self, id: str) -> Path:

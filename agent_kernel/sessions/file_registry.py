@@ -178,7 +178,7 @@ class FileRegistry:
     # ------------------------------------------------------------------------------------------------ from people
 
     def incoming(self) -> FileReceiver:
-        """Return a sink for the bytes of an upload. Blocking; raises StoreError."""
+        """Return a receiver for the bytes of an upload. Blocking; raises StoreError."""
         return FileReceiver(self._directory, self.upload_bytes)
 
     async def receive(
@@ -260,7 +260,7 @@ class FileRegistry:
     async def everywhere(
         self, namespace: str, limit: int | None, among: frozenset[str] | None
     ) -> list[tuple[SessionKey, File]]:
-        """Return files of a namespace, newest first, of these sessions or (None) of all."""
+        """Return the files of a namespace, newest first: of the sessions ``among``, or of all sessions (None)."""
         found = await self._store.all_files(namespace, sessions=among)
         there = [(key, file) for key, file in found if await self._is_current(key, file)]
         return there if limit is None else there[:limit]
@@ -269,7 +269,7 @@ class FileRegistry:
         return await self._store.remove_file(key, id)
 
     async def expire(self, namespace: str) -> None:
-        """Remove the files that have expired. Readers do not see them even before that."""
+        """Remove the files that have expired. An expired file is hidden from readers even before it is removed."""
         await self.everywhere(namespace, None, None)
 
     async def _is_current(self, key: SessionKey, file: File) -> bool:

@@ -30,9 +30,9 @@ MOST_BRANCHES = 32
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """The first ``kept`` stored messages stay and ``new`` follow them; the last ``added`` of these are what the request
-    adds. ``agreed`` is the number of visible messages that are the same in both. The model sees ``stored[:kept]`` and
-    then ``new``."""
+    """The first ``kept`` stored messages stay and the messages ``new`` follow them. The last ``added`` messages of
+    ``new`` are those that the request adds to the conversation. ``agreed`` is the number of visible messages that are
+    the same in both. The model sees ``stored[:kept]`` and then ``new``."""
 
     kept: int
     new: tuple[Message, ...]
@@ -63,7 +63,7 @@ def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list
 
 def first_added(messages: Sequence[Message]) -> int:
     """Return the index from which on a request adds to a conversation: its last user message, or the calls and results
-    at its end. The length if it ends with an answer."""
+    at its end. Returns the number of messages if they end with an answer."""
     if not messages or messages[-1].role == "assistant":
         return len(messages)
     index = len(messages) - 1
@@ -98,8 +98,8 @@ def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Spl
 @dataclass(frozen=True, slots=True)
 class MergePlan:
     """Where the messages of a request go. ``history`` are the stored messages that stay. ``behind`` is the seq of the
-    last of them if it is not the end of the current branch (0: nothing stays). ``carried``, which the client knows from
-    elsewhere, and ``added`` follow."""
+    last of them if it is not the end of the current branch (0: nothing stays). After it follow ``carried`` (messages of
+    the client that are not stored here) and ``added``."""
 
     history: tuple[Message, ...]
     carried: tuple[Message, ...]

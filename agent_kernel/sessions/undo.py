@@ -11,8 +11,8 @@ from agent_kernel.core.session import Item, SessionKey
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """``prompt`` is the removed user message. ``ran`` names the calls that ran: their effects (variables, files, sent
-    data) remain, since a store does not know them."""
+    """``prompt`` is the removed user message. ``ran`` names the calls that ran. Their effects (variables, files, sent
+    data) remain, since the store has no record of them."""
 
     turn: str
     items: int

@@ -8,8 +8,8 @@ have no side effects.
     {"type":"file","file":{"id":...,"name":...,"text" or "data_base64":...},"sha256":"..."}
     {"type":"end","lines":N,"sha256":"..."}
 
-A reader needs one line at a time and knows at each whether it is what was written. The hash is over the hash of the
-line before (none: nothing) and the bytes of the line up to its own hash. Media stand before the items.
+A reader can process one line at a time, and can check after each whether it is unchanged. The hash is over the hash of
+the line before (none: nothing) and the bytes of the line up to its own hash. Media stand before the items.
 """
 
 from __future__ import annotations

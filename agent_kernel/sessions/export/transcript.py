@@ -6,9 +6,10 @@ back, without side effects.
      "messages": [...], "images": [...], "videos": [], "files": []}
 
 The last four keys are mistral.rs's serialized session: ``messages`` of all branches as they were stored, with an
-``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. What that format has
-no place for is in ``agent_kernel``: ``items`` is parallel to ``messages``, ``segments`` is the tree
-(``core/session_tree.py``). The namespace stays at home: it may be a person's name. Format 1 had one branch.
+``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. Everything that this
+format cannot represent is in ``agent_kernel``: ``items`` is parallel to ``messages``, ``segments`` is the tree
+(``core/session_tree.py``). The namespace is not exported, because it may be the name of a user. Format 1 had one
+branch.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Pattern:
 
 
 # Shapes as their issuers document them, with bounds on every repetition, so that a search takes linear time. The order
-# counts: what is more special comes first.
+# matters: more specific patterns come first.
 PATTERNS = (
     Pattern(
         "private_key",

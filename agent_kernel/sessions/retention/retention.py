@@ -1,4 +1,4 @@
-"""Removal of sessions: by age, by number, by a person; and the callbacks before it."""
+"""Removes sessions by age, by number, or at a user's request, and runs the callbacks before each removal."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ class Retention:
                 return False
 
     async def delete(self, key: SessionKey, revision: int | None) -> bool:
-        """Delete like the store, after the callbacks. They do not run for a session that does not exist or may not be
-        deleted."""
+        """Delete a session as the store's ``delete`` does, after the callbacks. They do not run for a session that does
+        not exist or may not be deleted."""
         async with self._removal_lock(key):
             session = await self._store.info(key)
             if session is not None and revision in (None, session.revision) and not await self._has_open_turn(key):

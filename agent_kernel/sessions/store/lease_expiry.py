@@ -13,7 +13,7 @@ REASON = "The server stopped while this turn was running."
 
 
 def is_stale(owner: Owner, heartbeat: float, now: float) -> bool:
-    """Whether the lease is LEASE_S old, or its owner is provably dead."""
+    """Return whether the lease is at least LEASE_S seconds old, or its owner is provably dead."""
     return now - heartbeat >= LEASE_S or owner.is_provably_dead(heartbeat)
 
 

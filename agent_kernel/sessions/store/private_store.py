@@ -27,11 +27,12 @@ def private_id() -> str:
 
 
 class PrivateStore:
-    """A SessionStore made of two: ``kept``, and a store in memory for private sessions, which is lost when this process
-    ends or the store is closed.
+    """A SessionStore that combines two stores: ``kept``, and a store in memory for private sessions, which is lost when
+    this process ends or the store is closed.
 
     Lists, search and maintenance use only ``kept``. A method that is not defined here is called on the store that holds
-    the session of its first argument."""
+    the session of its first argument.
+    """
 
     def __init__(self, kept: SessionStore) -> None:
         self._kept = kept

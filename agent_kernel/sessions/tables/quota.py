@@ -1,4 +1,5 @@
-"""Limits of a namespace. They refuse new sessions and turns; stored data stays, and a running turn can end."""
+"""Limits of a namespace. When a limit is reached, new sessions and turns are refused; stored data stays, and a running
+turn can still end."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FAR_BYTES = 2**30
 @dataclass(frozen=True, slots=True)
 class Quota:
     """Limits of one namespace; 0 is unlimited. ``bytes`` counts messages, the media they refer to, and the files of
-    sessions; what is referred to twice counts twice."""
+    sessions; a medium or file that is referred to twice counts twice."""
 
     sessions: int = 0
     bytes: int = 0

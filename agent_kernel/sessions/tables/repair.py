@@ -1,5 +1,5 @@
-"""Repairs for each kind of fault. What the other tables determine is corrected; everything else is moved to the
-quarantine."""
+"""Repairs each kind of fault. A row whose correct content follows from the other tables is corrected; any other faulty
+row is moved to the quarantine."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def verify(db: sqlite3.Connection, namespace: str | None) -> list[StoreFault]:
 
 
 def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[StoreFault]:
-    """Repair what can be repaired, and return every fault with what was done. ``mended`` is empty where nothing could
-    be done."""
+    """Repair what can be repaired, and return every fault with what was done. ``mended`` is empty for a fault that
+    could not be repaired."""
     repaired: list[StoreFault] = []
     for _ in range(ROUNDS):
         mended = 0

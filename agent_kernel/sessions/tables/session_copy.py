@@ -1,4 +1,4 @@
-"""Reading, writing and replacing a whole session, and removing the outputs of its tools."""
+"""Reading, writing and replacing a whole session, and replacing the outputs of its tools."""
 
 from __future__ import annotations
 

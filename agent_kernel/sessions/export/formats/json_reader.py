@@ -1,7 +1,8 @@
 """Typed access to the fields of an untrusted JSON document. The functions have no side effects. Every error is an
 InvalidRequest that names the place in the document.
 
-Not pydantic, whose strings cannot hold the lone surrogates that Python's (and a model's) output can contain.
+This module does not use pydantic, whose strings cannot hold the lone surrogates that the output of Python or of a model
+can contain.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def check_size(document: bytes, max_bytes: int, max_values: int, *, what: str = 
 
 
 def has_too_many_values(document: bytes, values: int) -> bool:
-    """Whether there are more values. Counts brackets and commas outside of strings."""
+    """Return whether the document has more than ``values`` values, by counting brackets and commas outside of
+    strings."""
     if document.count(b"{") + document.count(b"[") + document.count(b",") <= values:
         return False
     found = 0
@@ -80,7 +82,8 @@ def _refuse_number(name: str) -> NoReturn:
 
 
 def _finite_float(text: str) -> float:
-    """1e999 is a valid number in JSON but is parsed as infinity, which JSON cannot represent."""
+    """Parse a float. Numbers such as 1e999 are refused: they are valid JSON, but Python reads them as infinity, which
+    JSON cannot represent."""
     value = float(text)
     return value if math.isfinite(value) else _refuse_number(text)
 
@@ -103,7 +106,7 @@ class Fields:
         raise InvalidRequest(f"{self.place}: {why}.")
 
     def get(self, name: str, kind: type[T], default: T = _REQUIRED) -> T:
-        """Return a field of this object. true is not accepted as a number; 1 is accepted as a float."""
+        """Return a field of this object. The value true is not accepted as a number; 1 is accepted as a float."""
         found = self.child(name)
         if found.value is None:
             return found.refuse("is missing") if default is _REQUIRED else default

@@ -23,7 +23,7 @@ _DATA_URL = re.compile(r"data:([^,;]{3,201})(?:;[^,;]{0,200}){0,4};base64,", re.
 
 class MessageReader:
     """``document`` has the lists ``images`` and ``videos``, whose n-th entry belongs to the n-th image or video part.
-    ``blobs`` are the media read so far; ``left_out`` counts what our messages cannot represent."""
+    ``blobs`` are the media read so far; ``left_out`` counts what messages of agent-kernel cannot represent."""
 
     def __init__(self, document: Fields) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -116,7 +116,7 @@ class MessageReader:
         return kept
 
     def _of_url(self, image: Fields) -> Part:
-        """Convert an image. One at an address is not fetched: the document's author would learn who reads it."""
+        """Convert an image. An image at a URL is not fetched, because its author would learn who reads the document."""
         url = image if isinstance(image.value, str) else image.child("url")
         if not isinstance(url.value, str):
             url.refuse("should be a URL")
@@ -141,7 +141,7 @@ class MessageReader:
         return Text(f"[image at {url.value[:200]}]")
 
     def _video(self, part: Fields) -> Iterator[Part]:
-        """mistral.rs stores the frames that a model saw."""
+        """Yield a note and the frames of the next video; mistral.rs stores only the frames that a model saw."""
         video = next(self._videos, None)
         frames = list(video.each("frames")) if video is not None else []
         if video is None or not frames:

@@ -4,8 +4,8 @@ have no side effects.
     {"messages": [{"role": {"Left": "user"}, "content": {"Left": "hi"}}, ...], "images": [BASE64 PNG, ...],
      "videos": [{"fps", "frames": [BASE64 PNG], "total_num_frames", "sampled_indices"}], "files": [...]}
 
-The n-th image part of the messages is the n-th of ``images``, and so it is with videos. The document has no ids, times,
-branches or reasons; ``title`` and ``tags`` are ours, and so is the ``status`` of a message.
+The n-th image part of the messages is the n-th of ``images``, and likewise for videos. The document has no ids, times,
+branches or reasons. ``title``, ``tags`` and the ``status`` of a message are additions of agent-kernel.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _tags(document: Fields) -> tuple[str, ...]:
 
 
 def _note(medium: Media) -> str:
-    """Text in place of a medium that is one of the files."""
+    """Return the text that replaces a medium whose bytes are one of the files."""
     return f"[{medium.mime}: {medium.hash[:12]}]"
 
 

@@ -13,8 +13,9 @@ from agent_kernel.sessions.export.formats.markdown import prose
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """User messages become Markdown, each piece of Python a code cell with its text output. The cell of code that
-    failed is tagged, so that running all cells continues after it. Calls of other tools are left out."""
+    """Write one branch. User messages become Markdown cells, and each piece of Python code becomes a code cell with its
+    text output. The cell of code that failed is tagged, so that running all cells continues after it. Calls of other
+    tools are left out."""
     import nbformat
 
     said = list(visible_messages(transcript, branch, left_out))

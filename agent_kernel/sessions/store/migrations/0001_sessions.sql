@@ -59,7 +59,8 @@ CREATE TABLE items (
 
 CREATE UNIQUE INDEX items_in_order ON items (namespace, session, seq);
 
--- Bytes once per namespace; media says which items name them. A blob that no item names is deleted.
+-- Bytes are stored once per namespace; the table media records which items refer to them. A blob to which no item
+-- refers is deleted.
 CREATE TABLE blobs (
     namespace TEXT NOT NULL,
     hash TEXT NOT NULL,

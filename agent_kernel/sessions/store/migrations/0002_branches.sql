@@ -23,7 +23,8 @@ CREATE TABLE branches (
     PRIMARY KEY (namespace, session, name)
 );
 
--- Their names are not given again: who still means the old branch must not read or continue another one.
+-- The names of dropped branches are never assigned again, so that a client that still uses the name of a dropped branch
+-- cannot read or continue another one.
 CREATE TABLE dropped_branches (
     namespace TEXT NOT NULL,
     session TEXT NOT NULL,
@@ -56,7 +57,7 @@ UPDATE turns SET since = first.seq - 1
 FROM (SELECT namespace, session, turn, min(seq) AS seq FROM items GROUP BY namespace, session, turn) AS first
 WHERE turns.namespace = first.namespace AND turns.session = first.session AND turns.id = first.turn;
 
--- A turn that said nothing began behind what those before it said; one that is still open will go on there.
+-- A turn without items began after the items of the turns before it; a turn that is still open continues there.
 UPDATE turns SET since = (
     SELECT coalesce(max(i.seq), 0) FROM turns AS t JOIN items AS i
     ON i.namespace = t.namespace AND i.session = t.session AND i.turn = t.id

@@ -1,6 +1,6 @@
--- What people and models said, in the form in which it is searched (sessions/search.py), taken over from the items in
--- batches: ``folded`` is how far a session is taken over. The index of these texts is made by the first process that
--- has the module for it, so this file can be used without.
+-- The messages of users and models in the form in which they are searched (sessions/search/text_matching.py), copied
+-- from the items in batches: ``folded`` is the seq up to which a session is copied. The index of these texts is created
+-- by the first process whose SQLite has the FTS5 module, so the file can also be used without the module.
 
 ALTER TABLE sessions ADD COLUMN folded INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX unfolded_sessions ON sessions (namespace) WHERE folded < head;
@@ -20,12 +20,12 @@ CREATE TABLE search_texts (
     text TEXT NOT NULL
 );
 
--- Texts that were taken over where there was no index.
+-- Texts that were copied by a process without the index module.
 CREATE TABLE search_unindexed (
     id INTEGER PRIMARY KEY
 );
 
--- What is to be done to the index.
+-- Pending work on the index.
 CREATE TABLE search_chores (
     name TEXT PRIMARY KEY
 ) WITHOUT ROWID;

@@ -1,4 +1,4 @@
--- How sessions began: a hash of the visible conversation up to an item, found without reading any session.
+-- The beginnings of sessions: hashes of the visible conversation up to an item, so that a lookup reads no conversation.
 
 CREATE TABLE openings (
     namespace TEXT NOT NULL,

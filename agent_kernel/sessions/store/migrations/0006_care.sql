@@ -38,7 +38,7 @@ CREATE TRIGGER medium_gives_space AFTER DELETE ON media BEGIN
     ) WHERE namespace = OLD.namespace AND id = OLD.session;
 END;
 
--- What repair set aside: rows as JSON, bytes as they are. It goes with its session.
+-- The quarantine: what repair removed, rows as JSON and bytes unchanged. It is deleted with its session.
 CREATE TABLE quarantine (
     id INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- Files of a session: what tools made and what people brought. Bytes are blobs, named by hash; a file that does not exist
+-- Files of a session: produced by tools and uploaded by users. Bytes are blobs, named by hash; a file that is missing
 -- has an error, no hash and no size. round and turn count from 0.
 
 CREATE TABLE files (
@@ -24,7 +24,7 @@ CREATE TABLE files (
 CREATE INDEX files_by_id ON files (namespace, id);
 CREATE INDEX files_by_hash ON files (namespace, hash);
 
--- They count for the quota, each time that a session has them.
+-- Files count towards the quota, once for each session that has them.
 CREATE TRIGGER file_takes_space AFTER INSERT ON files BEGIN
     UPDATE sessions SET bytes = bytes + NEW.size WHERE namespace = NEW.namespace AND id = NEW.session;
 END;

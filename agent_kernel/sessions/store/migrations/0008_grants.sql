@@ -1,5 +1,5 @@
--- What a person decided for the rest of a session: a tool of a kind may run, or may not. It goes with its session, and is
--- never exported or imported.
+-- A user's decisions for the rest of a session: calls of a tool are allowed or denied. They are deleted with their
+-- session, and are never exported or imported.
 
 CREATE TABLE grants (
     namespace TEXT NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE grants (
     PRIMARY KEY (namespace, session, kind, tool)
 ) WITHOUT ROWID;
 
--- Each call that a person was asked about, and the answer: an answer counts once, also after a restart of the server.
+-- Each call that a user was asked about, and the answer: an answer counts once, also after a restart of the server.
 
 CREATE TABLE questions (
     namespace TEXT NOT NULL,
