@@ -1,2 +1,2 @@
-"""What all tools share: schemas of functions, sources of tools, time limits, dispatch, callbacks, and calls that a
-client runs."""
+"""The parts that all tools share: schemas of functions, sources of tools, time limits, dispatch, callbacks, and calls
+that a client runs."""

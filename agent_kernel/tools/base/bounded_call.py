@@ -39,7 +39,7 @@ class BoundedFunction:
         work = asyncio.create_task(self._output(ended, *args, **kwargs))
         work.add_done_callback(
             lambda work: work.cancelled() or work.exception()
-        )  # the caller may be gone, and asyncio would log an exception that nobody retrieves
+        )  # the caller may have been cancelled, and asyncio would log an exception that nobody retrieves
         try:
             done, _ = await asyncio.wait([work], timeout=self._timeout_s)
         finally:
@@ -50,7 +50,7 @@ class BoundedFunction:
         return ToolOutput(f"It did not end within {self._timeout_s:g} s, and may still run.", "timeout")
 
     async def _output(self, ended: threading.Event, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Run the call and set ``ended`` when no part of it runs any more."""
+        """Run the call, return its output, and set ``ended`` when no part of the call runs any more."""
         if _is_async(self._function):
             try:
                 return output_of(await self._function(*args, **kwargs), self._name)

@@ -26,7 +26,7 @@ class CallbackTool:
 
 
 class CallbackTools:
-    """Runs those ``functions`` of a request that have a callback of the same name."""
+    """Offers those ``functions`` of a request for which a callback of the same name exists."""
 
     def __init__(self, callbacks: Mapping[str, Callback]) -> None:
         self._callbacks = dict(callbacks)

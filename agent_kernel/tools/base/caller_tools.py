@@ -1,4 +1,5 @@
-"""Functions that a caller declares and runs itself. A call ends the turn, and the next turn brings its result."""
+"""Functions that a caller declares and runs itself. A call ends the turn; the caller sends the result with its next
+turn."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ AWAITED = "The caller has not brought the result of this call."
 
 
 class CallerTool:
-    """A specification for the model; the turn ends before the tool would run."""
+    """A tool that only describes the caller's function to the model; the turn ends before the tool would run."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -23,7 +24,7 @@ class CallerTool:
 
 
 class CallerTools:
-    """Offers the caller's functions. They run nothing here, so they are offered even if the request disables the
+    """Offers the caller's functions. The server does not run them, so they are offered even if the request disables the
     server's tools."""
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:

@@ -1,4 +1,5 @@
-"""Calls that must run in the notebook: offered to its clients, claimed by one of them, and run there exactly once."""
+"""Offers calls that must run in the notebook to the notebook's clients. One client claims each call and runs it
+once."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ MAX_DECLINED = 8
 
 @dataclass(slots=True)
 class OfferedCall:
-    """A call on offer. ``declined`` maps clients that cannot run it to their reasons; ``news`` is set on a claim or a
-    decline."""
+    """A call that clients can claim. ``declined`` maps clients that cannot run it to their reasons; ``news`` is set
+    when a client claims or declines it."""
 
     context: ToolContext
     result: asyncio.Future[ToolOutput]
@@ -40,8 +41,8 @@ class OfferedCall:
 class ClientCallBroker:
     """The calls on offer in this process. The first claim wins; its token authorises everything that follows.
 
-    A claimer renews every RENEW_S seconds. If it does not for LEASE_S seconds, the broker answers for it: the client
-    may have run the code, so no other client receives the call.
+    A client renews its claim every RENEW_S seconds. If it has not renewed it for LEASE_S seconds, the broker ends the
+    call with a result of its own: the client may have run the code, so no other client receives the call.
     """
 
     def __init__(self, *, claim_within_s: float = CLAIM_WITHIN_S, lease_s: float = LEASE_S) -> None:
@@ -50,7 +51,7 @@ class ClientCallBroker:
         self._lease_s = lease_s
 
     async def offer(self, context: ToolContext) -> ToolOutput:
-        """Offer a call and wait until a client has claimed, run and answered it."""
+        """Offer a call, wait until a client has claimed and run it, and return the client's result."""
         loop = asyncio.get_running_loop()
         key = (context.turn, context.call.id)
         offer = self._offers[key] = OfferedCall(context, loop.create_future())
@@ -83,7 +84,8 @@ class ClientCallBroker:
         return bool(offer.token)
 
     def claim(self, turn: str, call: str, client: str) -> tuple[str, ToolCall]:
-        """Return the token and the call. Raises NotFound if it is not on offer, Conflict if another client has it."""
+        """Return the token and the call. Raises NotFound if the call is not on offer, Conflict if another client has
+        claimed it."""
         offer = self._find(turn, call)
         if offer.token:
             raise Conflict("Another client runs this call.")
@@ -95,8 +97,8 @@ class ClientCallBroker:
         return offer.token, offer.context.call
 
     def decline(self, turn: str, call: str, client: str, reason: str) -> None:
-        """Record that this client cannot run the call; another may. Raises NotFound if it is not on offer, Conflict if
-        a client has it."""
+        """Record that this client cannot run the call; another client may claim it. Raises NotFound if the call is not
+        on offer, Conflict if a client has claimed it."""
         offer = self._find(turn, call)
         if offer.token:
             raise Conflict("Another client runs this call.")
@@ -105,7 +107,7 @@ class ClientCallBroker:
             offer.news.set()
 
     def renew(self, turn: str, call: str, token: str, where: str = "", state: str = "running") -> None:
-        """Renew the claim. A change of ``where`` or ``state`` is announced."""
+        """Renew the claim, and announce a change of ``where`` or ``state``."""
         offer = self._find_claimed(turn, call, token)
         assert offer.claimed is not None, "its token was given out"
         claimed = replace(offer.claimed, where=where, state=state)
@@ -117,8 +119,8 @@ class ClientCallBroker:
         self._find_claimed(turn, call, token).context.emit(CallOutput(call, text, stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
-        """Store the result. Raises NotFound if the turn no longer waits (stopped, or the lease lapsed), Conflict if
-        already answered."""
+        """Store the result. Raises NotFound if the turn no longer waits for it (because it was stopped, or the claim
+        expired), Conflict if the call already has a result."""
         offer = self._find_claimed(turn, call, token)
         if offer.result.done():
             raise Conflict("This call was answered already.")

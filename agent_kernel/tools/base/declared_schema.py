@@ -34,9 +34,9 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     text = "" if has_too_many_values(schema, MAX_VALUES) or is_too_deep(schema, MAX_DEPTH) else json.dumps(schema)
     if not text or len(text) > MAX_CHARS:
         most = f"{MAX_DEPTH} levels, {MAX_VALUES:,} values and {MAX_CHARS >> 10} KiB"
-        raise InvalidRequest(f"a schema has at most {most}")
+        raise InvalidRequest(f"a schema can have at most {most}")
     if _longest_pattern(schema) > MAX_PATTERN:
-        raise InvalidRequest(f"a pattern of a schema has at most {MAX_PATTERN:,} characters")
+        raise InvalidRequest(f"a pattern of a schema can have at most {MAX_PATTERN:,} characters")
     problem = _known_problem(text) if len(text) <= KNOWN_CHARS else _problem(schema)
     if problem:
         raise InvalidRequest(problem)

@@ -51,7 +51,8 @@ class DispatchResponse:
 
     @property
     def text(self) -> str:
-        """What the model reads: ``content`` if the body is an object that has it, else the body as it is."""
+        """The text for the model: the field ``content`` if the body is a JSON object with that field, else the whole
+        body."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -65,12 +66,12 @@ class DispatchRefused(Exception):
 
 
 class Dispatcher:
-    """Posts calls to ``url``. ``key_env`` names the variable with the key for this URL; the key is sent nowhere
-    else."""
+    """Posts calls to ``url``. ``key_env`` is the environment variable with the key for this URL; the key is sent to no
+    other URL."""
 
     def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidRequest("A dispatch_url begins with http:// or https://.")
+            raise InvalidRequest("A dispatch_url must begin with http:// or https://.")
         self.url = url
         self._key_env = key_env
         self._exits = exits
@@ -97,8 +98,8 @@ class Dispatcher:
     async def _answer(self, context: ToolContext, key: str) -> tuple[DispatchResponse, int]:
         """Post the call and return the response and the number of attempts.
 
-        It is retried only if nothing can have happened: the connection was refused, or the server was too busy and says
-        when to retry.
+        The post is retried only if the call cannot have run: the connection was refused, or the server was too busy and
+        its response states when to retry.
         """
         for attempt in range(1, TRIES + 1):
             try:
@@ -197,7 +198,7 @@ class DispatchTools:
 
 
 def _headers(context: ToolContext, key: str) -> dict[str, str]:
-    """Build the headers. Ids may contain any character, so they are percent-encoded."""
+    """Return the headers of a request. Ids may contain any character, so they are percent-encoded."""
     session = urllib.parse.quote(context.key.id, safe=_PLAIN)
     call = urllib.parse.quote(context.call.id, safe=_PLAIN)
     headers = {
@@ -216,7 +217,8 @@ _PLAIN = "!#$&'()*+,/:;=?@[]~"
 
 
 async def _body(response: httpx.Response) -> str:
-    """Read the body. Raises FetchFailed if it is too large or has an unsupported encoding."""
+    """Read the body of a response and return it. Raises FetchFailed if it is too large or has an unsupported
+    encoding."""
     unpack = create_decompressor(response.headers.get("content-encoding", ""))
     body = bytearray()
     async with aclosing(response.aiter_raw()) as raws:  # type: ignore[type-var]  # it is an async generator
@@ -229,7 +231,8 @@ async def _body(response: httpx.Response) -> str:
 
 
 def _wait(response: httpx.Response) -> float | None:
-    """Parse ``Retry-After``: seconds, or a date."""
+    """Parse the header ``Retry-After``, which contains seconds or a date. Return seconds; None if it is missing or
+    invalid."""
     said = response.headers.get("retry-after", "").strip()
     if said.isdecimal():
         return float(said)

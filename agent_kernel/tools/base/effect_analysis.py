@@ -1,7 +1,7 @@
-"""Finds the side effects of Python code as far as static reading can: files, network, programs, waiting.
+"""Finds side effects of Python code by static analysis: files, network, programs, waiting.
 
-This is a hint for people before code runs again, not a protection: code can hide anything from it, and the sandbox
-applies in any case.
+The result is a hint for the user before code runs again. It does not protect anything: code can hide its effects from
+the analysis, and the sandbox restricts the code in any case.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _function_name(function: ast.expr) -> tuple[str, str]:
 def _opens_to_write(call: ast.Call) -> bool:
     """Return whether the call may open a file for writing.
 
-    Path.open has its mode first, the function second. A mode that is not a constant may be any mode.
+    The mode is the first argument of Path.open, but the second of the function open. If the mode is not a constant, the
+    call may write.
     """
     given = [word.value for word in call.keywords if word.arg == "mode"]
     place = 0 if isinstance(call.func, ast.Attribute) else 1

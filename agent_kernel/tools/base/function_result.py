@@ -25,8 +25,8 @@ def output_of(value: Any, name: str) -> ToolOutput:
     """Convert a return value.
 
     Text stays as it is. Images (PIL, matplotlib, image bytes) become media, and other bytes a file. Dicts, lists,
-    dataclasses and pydantic models become JSON, and anything else its repr. A list or tuple may mix them. ``name`` is
-    the name of the tool. May raise what the value's own methods raise.
+    dataclasses and pydantic models become JSON, and anything else its repr. A list or tuple may contain values of
+    different kinds. ``name`` is the name of the tool. May raise what the value's own methods raise.
     """
     if isinstance(value, ToolOutput):
         return value
@@ -53,7 +53,7 @@ def _to_media(value: Any) -> Media | None:
         drawn = io.BytesIO()
         value.savefig(drawn, format="png")
         return Media.of("image/png", drawn.getvalue())
-    picture = getattr(value, "_repr_png_", None)  # PIL, and whatever else shows itself so
+    picture = getattr(value, "_repr_png_", None)  # PIL images, and other objects with the same method
     data = picture() if callable(picture) and not isinstance(value, type) else None
     return Media.of("image/png", data) if isinstance(data, bytes) else None
 

@@ -38,9 +38,10 @@ def tool(
 ) -> F | Callable[[F], F]:
     """Make a typed function, sync or async, available as a tool. The function itself is returned unchanged.
 
-    The model reads its name, docstring and type hints. With ``effects`` the function changes something outside, and a
-    person is asked each time. A call may take ``timeout_s`` seconds; a thread cannot be stopped after that. Raises
-    InvalidRequest for parameters without a name (``*args``) and for types that JSON cannot represent.
+    The model reads its name, docstring and type hints. ``effects`` means that the function changes something outside of
+    the program, so that the user is asked before each call. A call may take ``timeout_s`` seconds; after that, the
+    thread of a sync function continues, because a thread cannot be stopped. Raises InvalidRequest for parameters
+    without a name (``*args``) and for types that JSON cannot represent.
     """
 
     def mark(function: F) -> F:

@@ -1,4 +1,4 @@
-"""Access of the server to the notebook of a turn: its saved document and its kernel."""
+"""Interfaces through which the server reads the notebook of a turn and runs code in its kernel."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class NotebookRunner(Protocol):
     """Runs calls in the notebook's kernel: the notebook's clients (``ClientCallBroker``), or this server."""
 
     async def offer(self, context: ToolContext) -> ToolOutput:
-        """Run the call at most once, by its name. Never raises for what the code does."""
+        """Run the call, which names its tool, at most once. An error of the code is part of the output and is not
+        raised."""
         ...
 
 
 class DraftRunner(NotebookRunner, Protocol):
-    """Runs code in a draft of the notebook's kernel."""
+    """Runs code in a draft (a temporary copy) of the notebook's kernel."""
 
     async def unfit(self) -> str:
         """Return why no draft of this kernel can be made; empty if one can, or if the kernel is too busy to answer."""

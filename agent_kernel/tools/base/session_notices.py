@@ -1,4 +1,4 @@
-"""Warnings of a tool source that a session receives once."""
+"""Sends a warning of a tool source to each session at most once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class SessionNotices:
         self._sent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def warn(self, occasion: ToolSourceContext, text: str, about: str = "") -> None:
-        """Send the warning unless the session has received one ``about`` the same; by default, the same text."""
+        """Send the warning unless the session has already received one with the same ``about``, which is the text by
+        default."""
         notice = (occasion.key.namespace, occasion.key.id, about or text)
         if notice in self._sent:
             return

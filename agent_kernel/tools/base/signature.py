@@ -52,7 +52,7 @@ class Signature:
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Convert arguments as the hints say, creating enums, dates, dataclasses and models; missing ones stay missing.
 
-        Raises InvalidRequest that names each wrong argument, for the model to read.
+        Raises InvalidRequest; its message is for the model and names each wrong argument.
         """
         import pydantic
 
@@ -81,7 +81,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _field(parameter: inspect.Parameter, hint: Any, said: str) -> Any:
-    """Build one key of a TypedDict. A default appears in the schema, and the function itself applies it."""
+    """Return the type of one key of a TypedDict. A default value only appears in the schema; the function itself
+    applies it."""
     import pydantic
     import typing_extensions
 
@@ -107,7 +108,7 @@ def _adapter(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], dict[
     import pydantic
     import typing_extensions
 
-    typed_dict: Any = vars(typing_extensions)["TypedDict"]  # for mypy its fields would have to be written here
+    typed_dict: Any = vars(typing_extensions)["TypedDict"]  # mypy only accepts a TypedDict whose fields are written out
     kind = typed_dict("Arguments", fields)
     kind.__pydantic_config__ = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     try:
@@ -120,8 +121,8 @@ def _adapter(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], dict[
 
 
 def _without_titles(schema: Any, *, named: bool = False) -> Any:
-    """Remove titles, which repeat the names and cost tokens. ``named`` marks a mapping whose keys are parameter
-    names."""
+    """Return the schema without titles, which repeat the names and cost tokens. ``named`` marks a mapping whose keys
+    are parameter names."""
     if isinstance(schema, list):
         return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,5 @@
-"""Sources of tools: one for each kind of tool, each asked at the beginning of every turn."""
+"""Interfaces of tool sources. There is one source for each kind of tool, and each offers its tools at the beginning of
+every turn."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 
 @dataclass(frozen=True, slots=True)
 class ToolSourceContext:
-    """The turn for which a source is asked.
+    """The turn for which a source offers its tools.
 
-    ``notebook_dir`` is the directory of its notebook; with ``trusted`` the settings in it may be used. ``emit`` informs
-    the person about what takes time or is missing. ``notebook`` is the notebook itself, if the server has access to it.
-    ``turn`` is the id of the turn, for questions to a page before the first round.
+    ``notebook_dir`` is the directory of its notebook; with ``trusted`` the settings in it may be used. ``emit`` sends
+    the user notices about what takes time or is missing. ``notebook`` is the notebook itself, if the server has access
+    to it. ``turn`` is the id of the turn, needed when a source sends a question to a page before the first round.
     """
 
     key: SessionKey
@@ -40,8 +41,8 @@ class ToolSourceContext:
 class OfferedTools:
     """What a source provides for a turn.
 
-    The model reads ``notes`` before the prompt of this turn only. ``page`` are the cells that replace the conversation;
-    None keeps the conversation.
+    The model reads ``notes`` before the prompt, in this turn only. ``page`` contains the cells that replace the
+    conversation; None keeps the conversation.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -55,8 +56,8 @@ class ToolSource(Protocol):
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Return the tools of this source for one turn.
 
-        A tool that is unavailable is reported as a Notice and left out, since a turn does not fail for want of a tool.
-        Raises InvalidRequest for an error in the request itself.
+        A tool that is unavailable is reported as a Notice and left out, so that the turn can run without it. Raises
+        InvalidRequest for an error in the request itself.
         """
         ...
 
@@ -65,17 +66,18 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class StartableSource(Protocol):
-    """A source that prepares something when the server starts, so that the first turn need not wait."""
+    """A source that prepares its tools when the server starts, so that the first turn does not have to wait."""
 
     async def start(self) -> None:
-        """Start in the background and return at once. Raises nothing; ``offer`` reports failures."""
+        """Start in the background and return at once. Does not raise; ``offer`` reports failures."""
         ...
 
 
 def runner_for(occasion: ToolSourceContext, name: str, clients: NotebookRunner) -> NotebookRunner | None:
-    """Return who runs calls of this name in the notebook's kernel.
+    """Return the runner for calls of this name in the notebook's kernel.
 
-    These are its clients if the requesting one declared the tool, else the server if it may; None if nobody can.
+    The notebook's clients run them if the requesting client declared the tool, else the server if it is allowed to.
+    Returns None if neither can.
     """
     if name in occasion.request.client_tools:
         return clients

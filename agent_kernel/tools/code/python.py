@@ -70,8 +70,8 @@ class LivePython:
 
 
 class DraftPython:
-    """Runs in a copy of the kernel, which only the kernel itself can make: the magic does it for a cell's turn, and for
-    other turns the server asks the kernel."""
+    """Runs in a copy of the kernel, which only the kernel itself can make: the magic makes it for a turn of a cell, and
+    for other turns the server requests it from the kernel."""
 
     spec = DRAFT
 
@@ -149,7 +149,8 @@ class PythonTools:
         return OfferedTools(tools, tuple(_notes(lost, request.given)))
 
     async def _draft(self, occasion: ToolSourceContext) -> OfferedTools:
-        """Return the draft tool; if no draft can be made, the tool runs in the kernel itself after asking."""
+        """Return the draft tool; if no draft can be made, return the tool that runs in the kernel itself after asking
+        the user."""
         notebook = occasion.notebook
         drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
         if notebook is None or drafts is None:

@@ -27,7 +27,7 @@ class RebuildStep:
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """How many steps ran again; if not all did, ``error`` is the error of the next one."""
+    """The result of a rebuild: how many steps ran again and, if a step failed, its ``error``."""
 
     ran: int
     status: Status
@@ -45,7 +45,7 @@ async def rebuild(
 ) -> RebuildResult:
     """Run the steps in a fresh Python of the session and stop at the first that fails.
 
-    Files stay as they are; code that writes files writes them again. Raises SandboxUnavailable.
+    Files are not restored; code that writes files writes them again. Raises SandboxUnavailable.
     """
     await sandbox.reset(key)
     for number, piece in enumerate(found):

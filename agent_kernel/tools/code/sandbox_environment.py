@@ -1,4 +1,5 @@
-"""The sandbox environment of a turn's calls: what they may access, and the files that are requested of them."""
+"""The sandbox environment in which the calls of a turn run: what their code may access, and which files they should
+produce."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A run with its files. ``notes`` follow the code's own output for the model; ``keep_s`` bounds copying the
-    files."""
+    """A run and the files that it left. ``notes`` follow the code's own output for the model; copying the files may
+    take ``keep_s`` seconds."""
 
     result: RunResult
     files: tuple[ProducedFile, ...] = ()
@@ -43,7 +44,7 @@ class RunOutcome:
 
 
 class PathsAllowedForTurn:
-    """Paths that a person allowed for one turn, shared by all tools that run in the sandbox.
+    """Paths that the user allowed for one turn, shared by all tools that run in the sandbox.
 
     They are shared because a session's process is restarted whenever its visible paths change.
     """
@@ -64,9 +65,10 @@ class PathsAllowedForTurn:
 class SandboxEnvironment:
     """The environment of one turn.
 
-    ``read`` are paths that code may read beside its work directory. ``wanted`` are the outputs that the request names;
-    with ``surface`` other new files are stored too. ``given`` are copies of variables, set before the first python code
-    of the turn. ``known_lost`` is the loss of variables that was already reported in this turn.
+    ``read`` contains the paths that code may read in addition to its work directory. ``wanted`` contains the output
+    files that the request names; with ``surface``, other new files are stored too. ``given`` contains copies of
+    variables that are set before the first Python code of the turn. ``known_lost`` is the loss of variables that was
+    already reported in this turn.
     """
 
     sandbox: Sandbox
@@ -80,7 +82,8 @@ class SandboxEnvironment:
     _less: str = ""
 
     async def run(self, work: Work, context: ToolContext, declared: Sequence[RequestedFile] = ()) -> RunOutcome:
-        """Run ``work`` and announce its output. Raises SandboxUnavailable, InvalidRequest."""
+        """Run ``work``, send its output as events, and return the outcome. Raises SandboxUnavailable,
+        InvalidRequest."""
 
         def announce(stream: str, text: str) -> None:
             context.emit(CallOutput(context.call.id, text, stream))
@@ -106,7 +109,7 @@ class SandboxEnvironment:
         return fetches(self.network)
 
     def description(self, of: str) -> str:
-        """Return a tool description that states the network and the requested files."""
+        """Return the tool description ``of`` with the network access and the requested files added."""
         return of.replace(REACH["none"], REACH.get(self.network, self.network)) + describe_requested_files(self.wanted)
 
     def take_given(self) -> tuple[Variable, ...]:
@@ -122,7 +125,7 @@ class SandboxEnvironment:
             context.emit(Notice("warning", result.less))
 
     async def _ask_for_path(self, result: RunResult, context: ToolContext) -> str:
-        """Ask a person to allow a path that the code could not open."""
+        """Ask the user to allow a path that the code could not open. Return a note for the model."""
         if not result.denied or context.paths is None:
             return ""
         write = READ_ONLY in (result.error or "")
@@ -135,7 +138,7 @@ class SandboxEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class SandboxEnvironments:
-    """What all sandbox tools of a server share; the fields are as in SandboxEnvironment."""
+    """Settings that all sandbox tools of a server share. The fields mean the same as in SandboxEnvironment."""
 
     sandbox: Sandbox
     surface: bool = True
@@ -156,7 +159,7 @@ class SandboxEnvironments:
 
 
 def fetches(network: str) -> bool:
-    """Return whether code with this network can bring in text from strangers."""
+    """Return whether code with this network access can read text from unknown sources."""
     return network not in ("none", "loopback")
 
 
@@ -173,7 +176,8 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def _fit(texts: Sequence[str]) -> list[str]:
-    """Shorten the texts. Each keeps at least STREAM_CHARS, and long ones use the room that short ones leave."""
+    """Shorten the texts to their common limit. Each keeps at least its first STREAM_CHARS characters, and long ones use
+    the room that short ones leave."""
     spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
     found = []
     for text in texts:

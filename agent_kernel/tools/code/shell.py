@@ -86,7 +86,7 @@ class ShellTools:
 
 
 def _describe(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
-    """Return what the model reads: each stream, and how the script ended if it failed."""
+    """Return the text for the model: each output stream and, if the script failed, how it ended."""
     result = ran.result
     most = min(limit or TEXT_CHARS, TEXT_CHARS)
     stderr = shorten(result.stderr.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(result.stdout))))

@@ -1,4 +1,4 @@
-"""The ``surface_outputs`` tool: shows files of the work directory to the person and runs nothing."""
+"""The ``surface_outputs`` tool: shows files of the work directory to the user and runs nothing."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ OUTPUTS: Mapping[str, Any] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SurfacedFiles:
-    """The files of a run. ``note`` says for the model which files are missing, and why; empty if none are."""
+    """The files of a run. ``note`` lists for the model which files are missing, and why; it is empty if none is
+    missing."""
 
     files: tuple[ProducedFile, ...] = ()
     note: str = ""
@@ -48,8 +49,8 @@ class SurfacedFiles:
 class WorkdirSnapshot:
     """The state of a work directory before a run.
 
-    ``stamps`` maps file names to (size, mtime in ns), including those of ``wanted`` wherever they are. ``complete`` is
-    false if there are too many files to find the new ones.
+    ``stamps`` maps file names to (size, mtime in ns), including the files of ``wanted``, in whatever directory they
+    are. ``complete`` is false if there are too many files to find the new ones.
     """
 
     workdir: Path
@@ -62,7 +63,7 @@ class WorkdirSnapshot:
     async def take(
         cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True
     ) -> WorkdirSnapshot:
-        """Take a snapshot. The directory need not exist. Takes about 1 ms for 1,000 files, in a thread.
+        """Take a snapshot in a thread, which takes about 1 ms for 1,000 files. The directory does not have to exist.
 
         ``wanted`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
         setting ``surface``).
@@ -81,9 +82,9 @@ class WorkdirSnapshot:
     async def find_outputs(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> SurfacedFiles:
         """Return the files that the run left.
 
-        ``declared`` are the outputs that the call names; each is included, with the error ``not_produced`` if it is
-        missing. Then follow those of ``wanted``, and up to ``most`` others by name, that are new or changed. Never
-        raises for what code did to its directory.
+        ``declared`` contains the outputs that the call names; each is included, with the error ``not_produced`` if it
+        is missing. They are followed by the new or changed files of ``wanted`` and up to ``most`` other new or changed
+        files, sorted by name. Does not raise, whatever the code did to its directory.
         """
         return await asyncio.to_thread(self._find_outputs, tuple(declared), most)
 

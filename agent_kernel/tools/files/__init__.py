@@ -1,1 +1,1 @@
-"""Tools that list and read files, and the readers of documents."""
+"""Tools that list and read files, and the code that extracts text from documents."""

@@ -1,4 +1,5 @@
-"""Documents as text: read in a separate process with limits, and cached for the next slice."""
+"""Extracts the text of documents in a separate process with limits, and caches it, because the model reads it in
+slices."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Documents:
     async def text(self, format: str, body: bytes | BinaryIO, key: Hashable) -> str:
         """Return the text. ``body`` is the bytes or an open file; ``key`` identifies the content for the cache.
 
-        Raises InvalidRequest that says what is wrong with the document, or which library is missing.
+        Raises InvalidRequest; its message states what is wrong with the document, or which library is missing.
         """
         if (known := self._texts.get(key)) is not None:
             self._texts.move_to_end(key)

@@ -1,10 +1,11 @@
-"""The text of a document, as a program: the file is its standard input, the text its standard output.
+"""A program that extracts the text of a document: it reads the file from standard input and writes the text to standard
+output.
 
     python -I document_worker.py FORMAT < FILE
 
-A process of its own with limits, since parsers meet files that somebody made to break them. Standard library only, and
-the one library that reads the format, imported at its use. Exit codes: 0; 3 with a line on standard error that says
-what is wrong; 4 with the name of the library that is not installed.
+It runs as a separate process with limits, because a file may have been made to exploit a parser. It uses only the
+standard library and the library that reads the format, which it imports when needed. Exit codes: 0; 3 with a line on
+standard error that states what is wrong; 4 with the name of the library that is not installed.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def main(format: str) -> int:
 
 
 def _fail(what: str, code: int) -> int:
-    """Parsers write to standard error too: the last line counts."""
+    """Write the reason to standard error and return the exit code. Parsers write to standard error too, so the caller
+    reads only the last line."""
     line = " ".join(what.split())[:500]
     sys.stderr.buffer.write(f"\n{line}".encode("utf-8", "replace"))
     return code
@@ -156,7 +158,7 @@ def _no_bomb(file: BinaryIO) -> None:
 
 
 def _output_text(output: Any) -> str:
-    """Return the text of a cell's output; images and HTML by their type."""
+    """Return the text of a cell's output; for images and HTML, only their type."""
     if output.output_type == "stream":
         return f"[output]\n{output.text}\n"
     if output.output_type == "error":

@@ -19,9 +19,9 @@ from agent_kernel.tools.files.read_file import ReadFile
 class FileTools:
     """Offers the file tools.
 
-    With ``always`` every turn has them; otherwise only turns with files have those that read. ``shell`` means that
-    turns have a shell, which uses the work directory wherever their python runs. ``fetches`` means that code in the
-    work directory has a network, so that its files may contain text from strangers.
+    With ``always``, every turn has them; otherwise only turns with files have the tools that read. ``shell`` means that
+    turns have a shell, which uses the work directory wherever their Python code runs. ``fetches`` means that code in
+    the work directory has network access, so that its files may contain text from unknown sources.
     """
 
     def __init__(

@@ -127,7 +127,8 @@ class ReadFile:
 def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str, int]:
     """Return characters ``start`` to ``end`` and the total number, in constant memory for files of any size.
 
-    Invalid UTF-8 is marked as such if the file is declared as ``text``. Raises InvalidRequest for other files.
+    With ``text``, the file is declared as text, and invalid UTF-8 is replaced by U+FFFD. Otherwise, a file that is not
+    valid UTF-8 or contains a NUL raises InvalidRequest.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace" if text else "strict")
     found: list[str] = []

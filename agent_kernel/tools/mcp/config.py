@@ -46,8 +46,8 @@ _KINDS: dict[str, Kind] = {
 class McpServer:
     """The configuration of one server.
 
-    ``http`` falls back to SSE, which ``sse`` selects directly. ``resources`` are patterns (``file:///docs/*``) of what
-    the model may read. ``prefix`` and ``_`` precede the names of its tools.
+    ``http`` falls back to SSE, which ``sse`` selects directly. ``resources`` contains patterns of the URIs that the
+    model may read (``file:///docs/*``). The model sees each tool as ``prefix``, ``_`` and its name.
     """
 
     name: str
@@ -64,7 +64,8 @@ class McpServer:
     timeout_s: float = TIMEOUT_S
 
     def resolve(self, env: Mapping[str, str] = os.environ) -> ResolvedServer:
-        """Replace ``${VAR}``. Raises InvalidRequest that names a variable which is not set."""
+        """Return the server with each ``${VAR}`` replaced. Raises InvalidRequest, which names the variable, if one is
+        not set."""
         secrets: set[str] = set()
 
         def value(text: str, *, secret: bool = False) -> str:
@@ -92,8 +93,8 @@ class McpServer:
 
     @property
     def shown(self) -> str:
-        """Return the server's address for people, without arguments, headers, or parts of a URL that may contain a
-        key."""
+        """Return the server's address for display, without arguments, headers, and the parts of a URL that may contain
+        a key."""
         if self.kind == "process":
             return self.command
         return self.url.partition("?")[0].partition("#")[0].rpartition("@")[2] if "@" in self.url else _bare(self.url)
@@ -116,8 +117,8 @@ class ResolvedServer:
 class McpConfig:
     """All servers of a file.
 
-    With ``register`` the tools are offered in every turn that has the group ``mcp``; else only if a request names them.
-    At most ``at_once`` calls run concurrently, over all servers.
+    With ``register``, the tools are offered in every turn that has the group ``mcp``; otherwise only if a request names
+    them. At most ``at_once`` calls run concurrently, counting all servers.
     """
 
     servers: tuple[McpServer, ...] = ()
@@ -126,7 +127,7 @@ class McpConfig:
 
 
 def read(path: Path, digest: str = "") -> McpConfig:
-    """Read a file. ``digest`` is the SHA-256 of the allowed content; empty allows any.
+    """Read a configuration file. ``digest`` is the SHA-256 of the allowed content; an empty one allows any content.
 
     Raises InvalidRequest if the file is unreadable, has other content or is invalid; the message never quotes a value.
     """
@@ -137,9 +138,9 @@ def read(path: Path, digest: str = "") -> McpConfig:
             raise InvalidRequest(f"The MCP configuration {path} changed while it was read.", hint="Ask again.")
         body = json.loads(raw) if len(raw) <= MAX_FILE else None
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The MCP configuration {path} can not be read ({type(error).__name__}).") from None
+        raise InvalidRequest(f"The MCP configuration {path} cannot be read ({type(error).__name__}).") from None
     if not isinstance(body, dict):
-        raise InvalidRequest(f"The MCP configuration {path} is a JSON object of at most {MAX_FILE >> 20} MiB.")
+        raise InvalidRequest(f"The MCP configuration {path} must be a JSON object of at most {MAX_FILE >> 20} MiB.")
     try:
         return parse(body)
     except InvalidRequest as error:
@@ -153,16 +154,16 @@ def parse(body: Mapping[str, Any]) -> McpConfig:
     timeout_s = _seconds(body.get("tool_timeout_secs", TIMEOUT_S), "tool_timeout_secs")
     at_once = body.get("max_concurrent_calls", AT_ONCE)
     if not isinstance(at_once, int) or isinstance(at_once, bool) or not 1 <= at_once <= 1000:
-        raise InvalidRequest("max_concurrent_calls is a number from 1 to 1000.")
+        raise InvalidRequest("max_concurrent_calls must be a number from 1 to 1000.")
     named = _mapping(body.get("mcpServers", {}), "mcpServers")
     entries = [(str(name), entry, False) for name, entry in named.items()]
     listed = body.get("servers", [])
-    if isinstance(listed, Mapping):  # some editors write the common shape under this name
+    if isinstance(listed, Mapping):  # some editors store the list of servers under this name
         entries += [(str(name), entry, False) for name, entry in listed.items()]
     elif isinstance(listed, list):
         entries += [(f"server {number}", entry, True) for number, entry in enumerate(listed, 1)]
     else:
-        raise InvalidRequest("servers is a list.")
+        raise InvalidRequest("servers must be a list.")
     if len(entries) > MAX_SERVERS:
         raise InvalidRequest(f"there are more than {MAX_SERVERS} servers.")
     found = [_server(name, _mapping(entry, name), timeout_s, nested) for name, entry, nested in entries]
@@ -206,7 +207,7 @@ def _kind(source: Mapping[str, Any], name: str) -> Kind:
         return "process" if source.get("command") else "http"
     kind = _KINDS.get(given.lower()) if isinstance(given, str) else None
     if kind is None:
-        raise InvalidRequest(f"the type of {name} is Process (stdio), Http, SSE or WebSocket.")
+        raise InvalidRequest(f"the type of {name} must be Process (stdio), Http, SSE or WebSocket.")
     return kind
 
 
@@ -226,19 +227,19 @@ def _bare(url: str) -> str:
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidRequest(f"{what} is an object.")
+        raise InvalidRequest(f"{what} must be an object.")
     return value
 
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidRequest(f"{what} is a text.")
+        raise InvalidRequest(f"{what} must be a string.")
     return value
 
 
 def _texts(value: Any, what: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise InvalidRequest(f"{what} is a list of texts.")
+        raise InvalidRequest(f"{what} must be a list of strings.")
     return tuple(_text(item, what) for item in value)
 
 
@@ -249,5 +250,5 @@ def _pairs(value: Any, what: str) -> dict[str, str]:
 def _seconds(value: Any, what: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 < value <= LONGEST_S:
-        raise InvalidRequest(f"{what} is a number of seconds, at most {LONGEST_S:.0f}.")
+        raise InvalidRequest(f"{what} must be a number of seconds, at most {LONGEST_S:.0f}.")
     return float(value)

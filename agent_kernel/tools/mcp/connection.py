@@ -1,6 +1,6 @@
 """The connection to one MCP server: established on first use, kept open, and established again after it ended.
 
-A task of its own enters and exits the SDK's client, because the client can only be exited by the task that entered it;
+A separate task enters and exits the SDK's client, because the client can only be exited by the task that entered it;
 calls come from the tasks of turns.
 """
 
@@ -33,10 +33,10 @@ MAX_REASON = 500
 
 
 class McpServerUnavailable(Exception):
-    """The server is not connected, with the reason.
+    """The server is not connected; the message is the reason.
 
-    ``ran`` means that a call was sent, so that it may have run. ``untried`` means that it was sent and the server
-    refused it because it no longer knew the session.
+    ``ran`` means that a call was sent, so that it may have run. ``untried`` means that a call was sent and that the
+    server refused it, because it no longer knew the session.
     """
 
     def __init__(self, reason: str, *, ran: bool = False, untried: bool = False) -> None:
@@ -48,7 +48,8 @@ class McpServerUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerListing:
-    """The tools and resources of a server as the SDK's objects; ``more`` means that the list was cut."""
+    """The tools and resources of a server as the SDK's objects; ``more`` means that the server has more than are
+    listed."""
 
     tools: tuple[Any, ...] = ()
     resources: tuple[Any, ...] = ()
@@ -71,8 +72,8 @@ class ServerRun:
 class McpConnection:
     """Keeps one server connected.
 
-    ``listed`` stays after the server ends: its tools are still offered, and a call connects again. ``attempt`` counts
-    connections; ``problem`` is why the last one failed or ended, until there is a new one.
+    ``listed`` keeps its value after the server ends, so that its tools are still offered; a call connects again.
+    ``attempt`` counts connections; ``problem`` is why the last one failed or ended, until there is a new one.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class McpConnection:
 
     @property
     def age(self) -> float:
-        """Seconds since the current connection was started; 0 without one."""
+        """Seconds since the current connection was started; 0 if there is none."""
         return self._clock() - self._life.began if self._life is not None else 0.0
 
     @property
@@ -118,14 +119,14 @@ class McpConnection:
         return not self._closed and self._clock() >= self._not_before
 
     def begin(self) -> None:
-        """Connect in the background, if the pause after the last failure is over."""
+        """Connect in the background, unless the pause after the last failure is not over."""
         if self._life is None and self.may_try:
             self.attempt += 1
             self._life = life = ServerRun(began=self._clock())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
     async def until_ready(self, wait_s: float) -> bool:
-        """Connect, wait at most this long, and return whether the server is connected."""
+        """Connect, wait at most ``wait_s`` seconds, and return whether the server is connected."""
         self.begin()
         life = self._life
         if life is None:
@@ -135,7 +136,7 @@ class McpConnection:
         return self.connected
 
     async def client(self) -> Any:
-        """Return the SDK's client. Raises McpServerUnavailable."""
+        """Return the SDK's client. Raises McpServerUnavailable if the server is not connected."""
         if not await self.until_ready(self._connect_s + 5):
             wait = self._not_before - self._clock()
             later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
@@ -146,7 +147,7 @@ class McpConnection:
     async def call(self, name: str, arguments: dict[str, Any], progress: Any) -> Any:
         """Call a tool and return the SDK's result. Raises McpServerUnavailable, MCPError.
 
-        Cancelling notifies the server. No call is ever run twice.
+        If the caller is cancelled, the server is notified. No call runs twice.
         """
         return await self._ask(lambda client: client.call_tool(name, arguments, progress_callback=progress))
 
@@ -168,7 +169,7 @@ class McpConnection:
         raise AssertionError("the second time it returned or raised")
 
     def redact(self, text: str) -> str:
-        """Redact the secrets of the configuration."""
+        """Return the text with the secrets of the configuration redacted."""
         return self._filled.redact(text) if self._filled else text
 
     async def aclose(self) -> None:
@@ -226,7 +227,8 @@ class McpConnection:
                 await asyncio.gather(following, return_exceptions=True)
 
     async def _serve(self, life: ServerRun, client: Any) -> None:
-        """Serve until the connection ends or is closed; list again when the server announces a change."""
+        """Serve calls until the connection ends or is closed; list the tools again when the server announces a
+        change."""
         while not life.leave.is_set() and not life.trace.ended.is_set():
             waits = [asyncio.create_task(event.wait()) for event in (life.leave, life.trace.ended, life.stale)]
             try:
@@ -264,7 +266,7 @@ class McpConnection:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
 
     async def _why(self, life: ServerRun | None, error: Exception) -> Exception:
-        """Convert the error of a failed call: an answer of the server, or a lost connection."""
+        """Return the error to raise for a failed call, which the server refused, or whose connection was lost."""
         code = getattr(error, "code", None)
         untried = life is not None and life.trace.forgotten
         lost = life is None or life.trace.ended.is_set() or code == sdk.CLOSED or _is_transport(error)
@@ -324,8 +326,8 @@ async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
 
 
 async def _follow(client: Any, life: ServerRun) -> None:
-    """Subscribe to changes, as servers of the newest protocol require."""
-    with contextlib.suppress(Exception):  # one that can not be listened to is not told of changes
+    """Subscribe to changes, which servers of the newest protocol otherwise do not announce."""
+    with contextlib.suppress(Exception):  # without a subscription, changes of this server are not noticed
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:
             async for _ in changes:
                 life.stale.set()

@@ -1,4 +1,4 @@
-"""Tool names in the form that models can write: ``[A-Za-z0-9_-]``, at most 64 characters, unique."""
+"""Converts tool names to the form that models can write: ``[A-Za-z0-9_-]``, at most 64 characters, unique."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MARK = 7
 def exposed_name(prefix: str, name: str, taken: Collection[str] = ()) -> str:
     """Return ``prefix_name``.
 
-    A name that is too long, contains other characters, or is ``taken`` gets a hash of the original, so that it stays
-    the same from one turn to the next.
+    A name that is too long, contains other characters, or is ``taken`` gets a hash of the original name as its end, so
+    that each turn uses the same name.
     """
     safe = _UNSAFE.sub("_", f"{prefix}_{name}" if prefix else name)
     if len(safe) <= LONGEST and safe not in taken and safe.strip("_-"):

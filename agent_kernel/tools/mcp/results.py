@@ -1,4 +1,4 @@
-"""Converts results of an MCP server to tool results: text for the model, images, files, details for programs."""
+"""Converts results of an MCP server to tool results: text for the model, images, files, and details for programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ResultParts:
             self.texts.append(f"[a part of kind {str(kind)[:40]!r} that is not known here]")
 
     def resource(self, resource: Any) -> None:
-        """Add the text of a resource, or its bytes as a file."""
+        """Add the text of a resource or, if it is not text, its bytes as a file."""
         text = getattr(resource, "text", None)
         if text is not None:
             self.texts.append(str(text)[:LONG_TEXT])

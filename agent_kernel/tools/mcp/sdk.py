@@ -1,7 +1,7 @@
 """The only module that imports the MCP SDK: turns a configured server into a connected client.
 
-Standard input and output use our own transport, because the SDK's reads lines without a limit (in quadratic time) and
-starts processes that can outlive this one.
+For servers that use standard input and output, agent-kernel has its own transport, because the SDK's reads lines
+without a limit (in quadratic time) and starts processes that can outlive this one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ClientOf: TypeAlias = "Callable[[Any], Client]"
 @dataclass(slots=True)
 class ConnectionTrace:
     """Why a connection ended: the last standard error output, the HTTP error, and whether the server no longer knows
-    the session, in which case it did nothing of what it was asked."""
+    the session, in which case it has not run the request."""
 
     stderr: str = ""
     fault: str = ""
@@ -64,7 +64,9 @@ async def load() -> None:
     names = ("mcp", "mcp.client.sse", "mcp.client.streamable_http")
     try:
         await run_in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
-        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and a URL may hold a key
+        logging.getLogger("httpx2").setLevel(
+            logging.WARNING
+        )  # the library would log every URL, and a URL may contain a key
     except ImportError as error:
         raise InvalidRequest(
             "MCP servers need the MCP SDK.", hint="Install it: pip install 'agent-kernel[mcp]'"
@@ -73,8 +75,8 @@ async def load() -> None:
 
 @asynccontextmanager
 async def connect(server: McpServer, trace: ConnectionTrace, changed: Changed, version: str) -> AsyncIterator[Client]:
-    """Yield a client after the handshake. ``changed`` receives the methods of notifications. Call ``load`` first.
-    Raises what the SDK raises."""
+    """Yield a client after the handshake. ``changed`` is called with the method of each notification. ``load`` must be
+    called first. Raises what the SDK raises."""
     async with AsyncExitStack() as stack:
         if server.kind == "process":
             yield await stack.enter_async_context(_client_of(changed, version)(_stdio(server, trace)))
@@ -135,8 +137,8 @@ async def _http(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[http
 
 
 def _factory(trace: ConnectionTrace) -> Factory:
-    """Create an HTTP client without proxies and keys of the environment, and with a limit of MAX_MESSAGE for
-    responses."""
+    """Return a function that creates HTTP clients: without the proxies and keys of the environment, and with a limit of
+    MAX_MESSAGE bytes for responses."""
     import httpx2
 
     class Bounded(httpx2.AsyncHTTPTransport):
@@ -144,7 +146,7 @@ def _factory(trace: ConnectionTrace) -> Factory:
             reply = await super().handle_async_request(request)
             trace.forgotten |= reply.status_code == NO_SESSION and "mcp-session-id" in request.headers
             streams = reply.headers.get("content-type", "").startswith(EVENTS)
-            if not streams:  # those have a limit for each event
+            if not streams:  # event streams have a limit for each event
                 reply.stream = Counted(reply.stream)
             return reply
 
@@ -165,7 +167,7 @@ def _factory(trace: ConnectionTrace) -> Factory:
             await self.stream.aclose()
 
     def make(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-        # A call may say nothing for as long as it takes; its own time limit ends it.
+        # A running call may send nothing for any time; its own time limit ends it.
         patience = httpx2.Timeout(HTTP_S, read=None)
         plain = {"accept-encoding": "identity", **(headers or {})}
         return httpx2.AsyncClient(transport=Bounded(retries=0), headers=plain, timeout=patience, trust_env=False)
@@ -211,7 +213,7 @@ async def _start(server: McpServer) -> asyncio.subprocess.Process:
         env=env,
         cwd=server.cwd or None,
         limit=MAX_MESSAGE,
-        start_new_session=True,  # a Ctrl-C for this server is not one for that one
+        start_new_session=True,  # Ctrl-C in the terminal of this server must not reach the MCP server
     )
 
 
@@ -258,7 +260,8 @@ def _mend(line: bytes) -> bytes:
 
 
 def _error_for(line: bytes, why: str) -> Any:
-    """Return an error for the call that the line answers, if its beginning shows the id; else None."""
+    """Return an error message for the call that the line answers; None if the beginning of the line does not contain
+    the id."""
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
 
@@ -271,7 +274,8 @@ def _error_for(line: bytes, why: str) -> Any:
 
 
 async def _too_long(stdout: asyncio.StreamReader) -> Any:
-    """Skip to the end of the line. If no call can be answered with an error, the connection ends."""
+    """Skip to the end of a line that is too long, and return an error message for the call that it answers. If the call
+    is not known, the connection ends."""
     beginning, found = b"", False
     while not found:
         try:
@@ -287,7 +291,7 @@ async def _too_long(stdout: asyncio.StreamReader) -> Any:
 
 async def _send(process: asyncio.subprocess.Process, outbox: Any) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it ended; the reader finds out
+    with contextlib.suppress(OSError):  # the process has ended; the reader notices it
         async with outbox:
             async for message in outbox:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)

@@ -1,4 +1,4 @@
-"""Supervises an MCP server that this server started, so that none of its processes outlives this server.
+"""Supervises an MCP server that agent-kernel started, so that none of its processes outlives agent-kernel.
 
 Standard library only; run as a script: ``server_supervisor.py PARENT COMMAND ARGUMENT...``. Standard input and output
 belong to the command. SIGTERM, or the death of the parent, ends the command and all its descendants, first with
@@ -25,7 +25,7 @@ CANNOT_START = 127
 
 
 class StopRequested(Exception):
-    """The parent asked the keeper to stop, or has died."""
+    """The parent has sent SIGTERM to this supervisor, or has died."""
 
 
 def main(parent: int, command: list[str]) -> int:
@@ -67,7 +67,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _let_go() -> None:
-    """Close the pipes here, so that they end when the command ends."""
+    """Close this process's copies of the pipes, so that they end when the command ends."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -75,14 +75,14 @@ def _let_go() -> None:
 
 
 def _watch(parent: int) -> None:
-    """Poll for the parent's death on systems that do not signal it."""
+    """Poll for the parent's death, on systems that do not send a signal for it."""
     while os.getppid() == parent:
         time.sleep(LOOK_S)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _await_command(child: int) -> int:
-    """Wait for the command and reap orphans."""
+    """Wait for the command, reaping orphans meanwhile, and return the command's exit code."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:

@@ -1,7 +1,7 @@
 """The tools of all configured MCP servers for each turn.
 
-Servers of the server's own configuration start with it; those beside a notebook start at the first turn that wants
-them. All are kept running. A turn waits a bounded time for a server that is starting.
+Servers of the server's own configuration start with it; those of a file beside a notebook start at the first turn that
+can use them. All servers keep running. A turn waits a bounded time for a server that is starting.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FOLDERS = 8
 
 @dataclass(slots=True)
 class ServerGroup:
-    """The servers of one configuration; ``digest`` is that of the file."""
+    """The servers of one configuration file; ``digest`` is the file's SHA-256."""
 
     config: McpConfig
     connections: tuple[McpConnection, ...]
@@ -47,8 +47,8 @@ class ServerGroup:
 class McpTools:
     """The MCP tools of a server.
 
-    ``path`` is the server's own configuration; empty means none. ``trust`` decides whether the file beside a notebook
-    is the one that a person trusted; without it no such file is used.
+    ``path`` is the server's own configuration; empty means none. ``trust`` decides whether the user has trusted the
+    file beside a notebook with its present content; without ``trust``, no such file is used.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class McpTools:
             one.begin()
 
     async def report(self) -> list[dict[str, Any]]:
-        """Return the state of each server of the server's own configuration; one row with the problem if it cannot be
-        read."""
+        """Return one row with the state of each server of the server's own configuration; if it cannot be read, one row
+        with the problem."""
         try:
             return [_row(one) for one in await self.connections()]
         except InvalidRequest as error:
@@ -132,8 +132,8 @@ class McpTools:
         return self._own
 
     async def _find_beside_notebook(self, occasion: ToolSourceContext) -> ServerGroup | None:
-        """Return the servers of ``.mcp.json`` beside the notebook, if a person trusts the folder and the file is
-        unchanged since."""
+        """Return the servers of ``.mcp.json`` beside the notebook, if the user has trusted the folder and the file has
+        not changed since."""
         folder = occasion.notebook_dir
         if folder is None or not occasion.wants(GROUP):
             return None
@@ -179,7 +179,8 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ their tools
 
     async def _await_start(self, connections: Sequence[McpConnection]) -> None:
-        """Wait for servers that start for the first time; the tools of the others are already known."""
+        """Wait for servers that start for the first time. The others are not waited for, because their tools are
+        known."""
         fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
             one.begin()

@@ -103,7 +103,8 @@ class McpResources:
 async def answer_call(
     connection: McpConnection, limit: asyncio.Semaphore, call: Callable[[], Awaitable[ToolOutput]]
 ) -> ToolOutput:
-    """Return the result of one call in every case. A cancelled call is reported to the server."""
+    """Run one call and return its result; a failure is returned as a failed result, not raised. If the call is
+    cancelled, the MCP server is notified."""
     server = connection.server
     async with limit:
         try:
@@ -124,8 +125,8 @@ def shorten_description(text: str) -> str:
 
 
 def unusable(tool: Any) -> str:
-    """Return why a tool cannot be offered: it only runs as a task, or has a schema that no call could satisfy. Empty if
-    it can."""
+    """Return why a tool cannot be offered: it only runs as a task, or no call can match its schema. Return an empty
+    string if it can be offered."""
     if tool.execution is not None and tool.execution.task_support == "required":
         return "it runs only as a task, which calls here are not"
     schema = tool.input_schema

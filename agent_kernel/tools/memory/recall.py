@@ -2,7 +2,7 @@
 
 It copies text of other sessions into this one, and so to the model of this one. It is therefore offered only if the
 setting ``recall`` is on, and its permission kind is ``sessions.read``. Text of an imported session counts as text from
-strangers.
+unknown sources.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class RecallTools:
 
 
 def _line(message: Message) -> str:
-    """Return what a person would see of a message; calls appear by name."""
+    """Return the text of a message as the user sees it; of a call, only the name."""
     if message.hidden or message.role == "system":
         return ""
     if message.role == "tool":

@@ -1,7 +1,7 @@
 """Tools that change the open notebook: insert, edit, delete, move and run cells.
 
-Each call is prepared against the document in the page, so that a person is asked about the exact change; the page
-applies it if the cell is still unchanged. This module never writes the file.
+Each call is prepared from the document in the page, so that the user is asked about the exact change; the page applies
+the change only if the cell is still the same. This module never writes the file.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ RUN = ToolSpec(
 
 @dataclass(slots=True)
 class EditContext:
-    """What the edit tools of one turn share. ``own`` is the cell of the prompt; ``last`` the cell that was inserted
-    last."""
+    """State that the edit tools of one turn share. ``own`` is the cell that contains the prompt; ``last`` is the cell
+    that was inserted last."""
 
     view: NotebookView
     page: NotebookRunner
@@ -98,15 +98,15 @@ class EditContext:
         return seen
 
     def changeable(self, seen: VisibleNotebook, wanted: object) -> NotebookCell:
-        """Return a cell that may be changed. Raises InvalidRequest."""
+        """Return the cell ``wanted``. Raises InvalidRequest if it does not exist or may not be changed."""
         cell = one(seen.cells, str(wanted))
         if cell.id and cell.id == self.own:
             raise InvalidRequest(f"Cell {cell.index} is the one you were asked in; leave it as it is.")
         return cell
 
     def has_read(self, context: ToolContext, cell: NotebookCell) -> None:
-        """Raise Conflict unless the model has read the current source of the cell; the refusal includes it and so
-        counts as reading."""
+        """Raise Conflict unless the model has read the current source of the cell. If the error contains the source,
+        the cell counts as read."""
         state = self.known.state(context.key, cell)
         if state == "same":
             return
@@ -128,7 +128,8 @@ class EditContext:
         return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
 
     async def offer(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
-        """Return what the page did, with the details for undo, the id of the cell and its position."""
+        """Send the call to the page. Return the page's output with the details for undo, the id of the cell, and its
+        position."""
         answer = await self.page.offer(context)
         if answer.status != "success":
             return replace(answer, details={}), "", -1
@@ -243,7 +244,7 @@ class MoveCell:
 
 
 class RunCells:
-    """Runs cells. A person is asked about the code that the cells have when the call arrives, and exactly that code
+    """Runs cells. The user is asked about the code that the cells contain when the call arrives, and exactly that code
     runs."""
 
     spec = RUN
@@ -288,7 +289,8 @@ def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
 
 
 def _replace(cell: NotebookCell, find: str, put: str) -> str:
-    """Replace a text. Raises InvalidRequest unless it occurs exactly once."""
+    """Return the cell's source with ``find`` replaced by ``put``. Raises InvalidRequest unless ``find`` occurs exactly
+    once."""
     count = cell.source.count(find) if find else 0
     if count == 1:
         return cell.source.replace(find, put)

@@ -1,4 +1,5 @@
-"""A notebook as text for a model: a map of its cells, and the content of some. No I/O: nbformat in, text out."""
+"""Describes a notebook to the model as text: a map of its cells, and the content of selected cells. The functions take
+nbformat data and do no I/O."""
 
 from __future__ import annotations
 
@@ -108,12 +109,13 @@ def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
 
 
 def read(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> str:
-    """Return source and outputs of as many cells as fit into ``chars``, and name the others."""
+    """Return the source and outputs of as many cells as fit into ``chars`` characters, followed by the names of the
+    others."""
     return read_whole(cells, chars)[0]
 
 
 def read_whole(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> tuple[str, list[NotebookCell]]:
-    """As ``read``, and return the cells whose whole source is included."""
+    """Return what ``read`` returns, and the cells whose whole source it contains."""
     told: list[str] = []
     whole: list[NotebookCell] = []
     for count, cell in enumerate(cells):
@@ -166,7 +168,7 @@ def _output(output: Mapping[str, Any]) -> str:
 
 
 def _join(text: Any) -> str:
-    """Join a text; nbformat stores texts as strings or as lists of lines."""
+    """Return a text as one string: nbformat stores texts as strings or as lists of lines."""
     if isinstance(text, list):
         return "".join(str(line) for line in text)
     return text if isinstance(text, str) else "" if text is None else str(text)

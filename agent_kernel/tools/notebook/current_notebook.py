@@ -25,8 +25,8 @@ MAX_CELLS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """A notebook as it is now. ``named`` describes its origin to the model; ``active`` and ``selected`` are cell
-    ids."""
+    """The current content of a notebook. ``named`` tells the model where the content comes from; ``active`` and
+    ``selected`` are cell ids."""
 
     named: str
     cells: list[NotebookCell]
@@ -87,7 +87,7 @@ class NotebookView:
 class ReadCellsMemory:
     """Remembers which cell sources a session's model has read completely, so that it replaces nothing it has not seen.
 
-    It belongs to this process; cells that are forgotten have to be read again.
+    The memory is that of this process and is limited: the model must read a cell again if it was dropped.
     """
 
     _sessions: OrderedDict[SessionKey, OrderedDict[str, str]] = field(default_factory=OrderedDict)

@@ -132,7 +132,7 @@ class ReadCells:
 
 
 class RunCell:
-    """Runs a cell. A person is asked about the code that the cell has when the call arrives, and exactly that code
+    """Runs a cell. The user is asked about the code that the cell contains when the call arrives, and exactly that code
     runs."""
 
     spec = RUN_CELL
@@ -171,8 +171,8 @@ class NotebookCallTool:
 class NotebookTools:
     """The notebook tools of a turn.
 
-    A client that declared a tool is offered its calls; else the server runs them, if it may. If cells can run visibly
-    in a page, the tool that runs them without the page is not offered.
+    If the client declared a tool, its calls are offered to the client; otherwise the server runs them, if it is allowed
+    to. If cells can run visibly in a page, the tool that runs them without the page is not offered.
     """
 
     def __init__(self, offers: ClientCallBroker) -> None:
@@ -203,7 +203,8 @@ class NotebookTools:
         return OfferedTools(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
     def _page_tools(self, occasion: ToolSourceContext) -> frozenset[str]:
-        """Return the tools that a page serves. Drafts do not run there."""
+        """Return the names of the tools that a page serves. For a draft they do not include running a cell, because a
+        draft does not run in the page."""
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served
 
@@ -213,7 +214,7 @@ class NotebookTools:
 class NotebookFunctions:
     """Functions that the user registered in the notebook; its client runs them.
 
-    A function that declares no effects runs without a question, unless the policy is stricter.
+    A function that declares no effects runs without asking the user, unless the policy is stricter.
     """
 
     def __init__(self, offers: ClientCallBroker) -> None:

@@ -14,12 +14,14 @@ DEPTH = 8
 
 
 def head_of(data: bytes) -> tuple[str, str]:
-    """Return (name, description). Raises InvalidRequest that says what is missing."""
+    """Return (name, description). Raises InvalidRequest, which states what is missing."""
     import yaml
 
     lines = data[: HEAD_BYTES + 8].decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---" or "---" not in (line.rstrip() for line in lines[1:]):
-        raise InvalidRequest(f"{MAIN} begins with '---', name, description and '---' (at most {HEAD_BYTES >> 10} KiB).")
+        raise InvalidRequest(
+            f"{MAIN} must begin with '---', name, description and '---' (at most {HEAD_BYTES >> 10} KiB)."
+        )
     end = next(number for number, line in enumerate(lines) if number and line.rstrip() == "---")
     text = "\n".join(lines[1:end])
     try:
@@ -28,11 +30,11 @@ def head_of(data: bytes) -> tuple[str, str]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"The head of {MAIN} is not YAML ({type(error).__name__}).") from None
     if not isinstance(body, dict):
-        raise InvalidRequest(f"The head of {MAIN} has a name and a description.")
+        raise InvalidRequest(f"The head of {MAIN} must have a name and a description.")
     name, description = (_line(body.get(field), field) for field in ("name", "description"))
     if len(name) > NAME_CHARS or len(description) > DESCRIPTION_CHARS:
         raise InvalidRequest(
-            f"A skill's name has at most {NAME_CHARS} characters, its description {DESCRIPTION_CHARS}."
+            f"A skill's name can have at most {NAME_CHARS} characters, its description {DESCRIPTION_CHARS}."
         )
     return name, description
 

@@ -1,5 +1,5 @@
-"""An uploaded skill: a zip, or files with names. Everything is checked and counted while it is written; a package with
-any error is refused as a whole."""
+"""Unpacks an uploaded skill, which is a zip or a list of files with names. Everything is checked and counted while it
+is written; a package with any error is refused as a whole."""
 
 from __future__ import annotations
 
@@ -186,7 +186,8 @@ def too_many() -> InvalidRequest:
 
 
 def _write(entry: PackageEntry, path: Path, left: int) -> int:
-    """Write a file and return its size, counted while it is read, whatever the zip declares."""
+    """Write a file and return its size in bytes, which is counted while reading, because the size that a zip declares
+    may be wrong."""
     size = 0
     mode = 0o555 if entry.runs else 0o444
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -199,13 +200,13 @@ def _write(entry: PackageEntry, path: Path, left: int) -> int:
                         raise too_large()
                     out.write(chunk)
         except DAMAGED as error:
-            raise InvalidRequest(f"{_quote(entry.name)} can not be unpacked ({type(error).__name__}).") from None
+            raise InvalidRequest(f"{_quote(entry.name)} cannot be unpacked ({type(error).__name__}).") from None
         path.chmod(mode)
     return size
 
 
 def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
-    """Remove the single top folder that contains everything, if its SKILL.md is in it."""
+    """Return the entries without the single top folder that contains them all, if that folder contains SKILL.md."""
     if any(entry.name == MAIN for entry in entries):
         return entries
     tops = {entry.name.partition("/")[0] for entry in entries}
@@ -216,7 +217,8 @@ def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
 
 
 def _check_names(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
-    """Return the files by name. Raises InvalidRequest for names that are unsafe or collide on some system."""
+    """Return the files by name. Raises InvalidRequest for names that are unsafe, or that mean the same file on some
+    system."""
     if len(entries) > MAX_ENTRIES:
         raise too_many()
     names: dict[str, PackageEntry] = {}

@@ -1,4 +1,4 @@
-"""The metadata of a skill, and how a request names one."""
+"""The metadata of a skill, and the specifiers with which a request names a skill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER_CHARS = 60
 class Version:
     """One version of a skill, which never changes.
 
-    ``content`` is the directory with its SKILL.md; ``id`` is that of the skill, empty for one beside a notebook.
+    ``content`` is the directory with its SKILL.md; ``id`` is the id of the skill; empty for a skill beside a notebook.
     ``files`` are relative names with ``/``, sorted.
     """
 
@@ -42,7 +42,7 @@ class Version:
 
     @property
     def mark(self) -> str:
-        """Distinguishes this version from every version of any skill."""
+        """A string that differs for each version of each skill."""
         return f"{self.id}@{self.number}" if self.id else f"{self.content}@{self.created}"
 
 
@@ -84,7 +84,8 @@ def is_id(text: str) -> bool:
 
 
 def tree(files: Sequence[str]) -> list[str]:
-    """At most TREE_ENTRIES lines, TREE_DEPTH levels deep; what is deeper is named by its directory."""
+    """Return a list of the files in at most TREE_ENTRIES lines, TREE_DEPTH levels deep; for deeper files, only their
+    directory is listed."""
     lines: dict[str, None] = {}
     for name in files:
         parts = name.split("/")

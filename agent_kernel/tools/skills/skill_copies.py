@@ -1,4 +1,4 @@
-"""Copies of skills in a session's work directory, ``skills/<name>``, where its code finds them.
+"""Copies skills into ``skills/<name>`` of a session's work directory, where the session's code finds them.
 
 The work directory belongs to that code, which may have put links there. A copy is therefore made beside the work
 directory and moved in by a rename below a directory that was opened without following links.
@@ -39,7 +39,8 @@ class CopiedSkill:
 
 
 class SkillMounts:
-    """Tracks which skills are in which work directory, and copies them only if the set changed or is missing."""
+    """Tracks which skills are in which work directory, and copies them only if the set has changed or the copies are
+    missing."""
 
     def __init__(self) -> None:
         self._copied: OrderedDict[Path, CopiedSkill] = OrderedDict()
@@ -102,7 +103,7 @@ def _copy(root: Path, name: str, path: Path) -> None:
 
 
 def _replace(workdir: Path, fresh: Path | None) -> None:
-    """Rename ``fresh`` to ``skills`` and remove whatever had that name."""
+    """Rename ``fresh`` to ``skills``, and remove the previous file or directory of that name."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
     here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -1,6 +1,7 @@
 """Installed skills on disk, separate for each namespace: ``<hash>/<skill>/versions/<n>/{version.json, content/}``.
 
-A version appears as a whole or not at all and never changes, so that nothing else has to be kept in sync.
+A version is stored by one rename, so that it is never incomplete, and it never changes, so that nothing else must be
+kept in sync.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class SkillStore:
         StoreError."""
         known = self.get(namespace, id) if id else None
         if known and len(known.versions) >= MAX_VERSIONS:
-            raise QuotaExceeded(f"A skill has at most {MAX_VERSIONS} versions.", hint="Delete it, or add it anew.")
+            raise QuotaExceeded(f"A skill can have at most {MAX_VERSIONS} versions.", hint="Delete it, or add it anew.")
         if not known and len(self.list(namespace)) >= MAX_SKILLS:
             raise QuotaExceeded(f"There are {MAX_SKILLS} skills already.", hint="Delete some first.")
         id = id or f"skill_{secrets.token_hex(16)}"
@@ -84,7 +85,7 @@ class SkillStore:
             self._add(namespace, entries, id, known)
         except OSError as error:
             kind = StoreFull if error.errno == errno.ENOSPC else StoreError
-            raise kind(f"The skill could not be kept: {error.strerror or error}.") from error
+            raise kind(f"The skill could not be saved: {error.strerror or error}.") from error
         return self.get(namespace, id)
 
     def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, known: Skill | None) -> None:
@@ -94,7 +95,7 @@ class SkillStore:
             unpacked = unpack(entries, content)
             if known and unpacked.name != known.latest.name:
                 raise InvalidRequest(
-                    f"This is {unpacked.name!r}; a new version of {known.latest.name!r} has the same name."
+                    f"The skill is named {unpacked.name!r}, but a new version of {known.latest.name!r} must have the same name."
                 )
             body = {
                 "name": unpacked.name,
@@ -152,7 +153,7 @@ class SkillStore:
             shutil.rmtree(staged, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Remove what a killed server left."""
+        """Remove temporary directories that a killed server left behind."""
         for path in self._root.glob(f"{STAGING}*"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - STALE_S:
@@ -160,7 +161,7 @@ class SkillStore:
 
     @staticmethod
     def _place(staged: Path, versions: Path) -> None:
-        """Move a version to the next free number; a concurrent writer gets the one after."""
+        """Move a version to the next free number; if a concurrent writer takes that number, to the one after it."""
         versions.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(MAX_VERSIONS + 1):
             number = max(_numbers(versions), default=0) + 1
@@ -170,7 +171,7 @@ class SkillStore:
             except OSError as error:
                 if not (versions / str(number)).exists():
                     raise error
-        raise QuotaExceeded(f"A skill has at most {MAX_VERSIONS} versions.")
+        raise QuotaExceeded(f"A skill can have at most {MAX_VERSIONS} versions.")
 
 
 def _numbers(versions: Path) -> list[int]:

@@ -74,8 +74,9 @@ class ReadSkill:
 class SkillTools:
     """Offers the skills.
 
-    With a ``sandbox`` skills are copied where its code finds them; None means that only the tool reads them. ``shell``
-    means that turns have a shell, which runs in the sandbox also if python runs in the user's kernel.
+    With a ``sandbox``, skills are copied to where its code finds them; without one, the model can only read them with
+    the tool. ``shell`` means that turns have a shell, which runs in the sandbox even if Python runs in the user's
+    kernel.
     """
 
     def __init__(self, store: SkillStore, sandbox: Sandbox | None, *, shell: bool = False) -> None:
@@ -108,8 +109,8 @@ class SkillTools:
         return [self._store.find(namespace, text) for text in dict.fromkeys(occasion.request.skills)]
 
     def _workdir(self, occasion: ToolSourceContext) -> Path | None:
-        """Return the directory in which sandboxed code of the turn finds them; code in the user's kernel uses the
-        tool."""
+        """Return the directory in which sandboxed code of the turn finds the skills; None if the turn has no such
+        code."""
         if self._sandbox is None or not (self._shell or occasion.request.where == "sandbox"):
             return None
         return self._sandbox.workdir(occasion.key)
@@ -147,7 +148,7 @@ def _place(occasion: ToolSourceContext) -> str:
 
 
 def _describe(mounted: Sequence[MountedSkill], where: str) -> str:
-    """For the model; names and descriptions are their authors' words."""
+    """Return the description of the skills for the model. Names and descriptions are texts of the skills' authors."""
     lines = [
         f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "
         f"Before you use one, read its {MAIN} and follow it.",
@@ -179,6 +180,6 @@ def _find_skills(here: Path) -> tuple[list[Version], list[str]]:
 
 
 def _version(path: Path) -> Version:
-    """Check a folder that a person may be editing as an upload is checked; its version is its modification time."""
+    """Check a folder, which the user may be editing, as an upload is checked. Its modification time is its version."""
     unpacked, changed = inspect_folder(path)
     return Version("", 1, unpacked.name, unpacked.description, changed, path, unpacked.files)

@@ -1,1 +1,1 @@
-"""Web tools: a search behind a seam, and pages as text. All results are text from strangers."""
+"""Web tools: a search with exchangeable providers, and web pages as text. All results are text from unknown sources."""

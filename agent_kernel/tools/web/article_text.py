@@ -1,4 +1,4 @@
-"""The text of a fetched page: the article without navigation, with tables and lists as Markdown."""
+"""Extracts the text of a fetched page: the article without navigation, with tables and lists as Markdown."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ArticleReader:
         self._rest = asyncio.get_running_loop().call_later(IDLE_S, self._retire)
 
     def _retire(self) -> None:
-        """Close the input of idle processes, which then end by themselves."""
+        """Close the standard input of idle processes, so that they end by themselves."""
         for worker in self._idle:
             worker.dismiss()
         self._idle.clear()
@@ -139,7 +139,8 @@ class ArticleProcess:
         return worker
 
     async def ask(self, page: FetchResult) -> dict[str, str]:
-        """Extract one page. Raises FetchFailed if it takes too long, or exceeds the limits of the process."""
+        """Extract the text of one page. Raises FetchFailed if this takes too long, or exceeds the limits of the
+        process."""
         self.pages += 1
         html = page.data[:MAX_HTML]
         request = json.dumps({"url": page.url, "charset": page.charset}).encode()
@@ -173,7 +174,7 @@ class ArticleProcess:
 
 
 def _indent(text: str) -> str:
-    """Split a long text at lines."""
+    """Return JSON text with line breaks and indentation, so that it can be split at lines; other text unchanged."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
     except (ValueError, RecursionError):

@@ -1,9 +1,10 @@
-"""The text of HTML pages, as a program: frames come on standard input, and go out on standard output.
+"""A program that extracts the text of HTML pages: it reads frames from standard input and writes frames to standard
+output.
 
 Frames have no kind. A request is two frames: the JSON object ``{url, charset}`` and the HTML. An answer is ``{title,
-text}`` or ``{problem}``; the first answer, before any request, is ``{}`` or ``{missing}``. A process of its own with
-limits, since parsers meet pages that somebody made to break them. Standard library only, and the one library that finds
-the article.
+text}`` or ``{problem}``; the first answer, before any request, is ``{}`` or ``{missing}``. It runs as a separate
+process with limits, because a page may have been made to exploit a parser. It uses only the standard library and the
+library that finds the article.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def main() -> int:
         _write({"missing": error.name or str(error)})
         return 4
     _write({})
-    source = io.FileIO(0, closefd=False)  # standard input without a buffer
+    source = io.FileIO(0, closefd=False)  # standard input is read without a buffer
     while (request := _read(source)) is not None and (html := _read(source)) is not None:
         page = json.loads(request)
         if sys.platform != "win32":
@@ -54,7 +55,7 @@ def article(html: bytes, charset: str, url: str) -> dict[str, str]:
 
     decoded = _decode(html, charset)
     tree = trafilatura.load_html(decoded if charset else html)
-    if tree is None:  # a piece of a page
+    if tree is None:  # a fragment of a page
         tree = trafilatura.load_html(f"<html><body>{decoded}</body></html>")
     if tree is None:
         return {"title": "", "text": ""}

@@ -68,7 +68,7 @@ class FetchPage:
 
 
 def _part(text: str, start: int, most: int) -> str:
-    """Return at most ``most`` bytes of the text as JSON, from a character on."""
+    """Return a part of the text that begins at the character ``start`` and has at most ``most`` bytes as JSON."""
     part = text[start : start + most]
     while part and (size := len(json.dumps(part, ensure_ascii=False).encode())) > most:
         part = part[: min(len(part) - 1, len(part) * most // size)]

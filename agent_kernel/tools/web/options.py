@@ -22,9 +22,9 @@ PLACE = ("city", "region", "country", "timezone")
 class WebOptions:
     """Options of the web tools.
 
-    ``tokens`` limits a result. ``allowed`` and ``blocked`` are domains with their subdomains; an empty ``allowed``
-    allows all. ``location`` is the user's location, by PLACE. ``search`` and ``page`` replace the descriptions of the
-    tools, if not empty.
+    ``tokens`` limits the length of a result. ``allowed`` and ``blocked`` contain domains, which include their
+    subdomains; an empty ``allowed`` allows all. ``location`` is the user's location, with the keys of PLACE. ``search``
+    and ``page``, if not empty, replace the descriptions of the tools.
     """
 
     tokens: int = BUDGETS["medium"]
@@ -43,7 +43,7 @@ class WebOptions:
             raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r:.40}.")
         budget = given.get("return_token_budget") or "default"
         if budget not in ("default", "unlimited"):
-            raise InvalidRequest("return_token_budget is default or unlimited.")
+            raise InvalidRequest("return_token_budget must be default or unlimited.")
         if (given.get("search_content_types") or ["text"]) not in (["text"], ("text",)):
             raise InvalidRequest("search_content_types: only text is searched for here.")
         filters = _mapping(given, "filters")
@@ -79,7 +79,7 @@ def _below(host: str, domain: str) -> bool:
 def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = given.get(key) or {}
     if not isinstance(found, Mapping):
-        raise InvalidRequest(f"{key} is an object.")
+        raise InvalidRequest(f"{key} must be an object.")
     return found
 
 
@@ -87,9 +87,9 @@ def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Read a list of domains; ``https://www.example.org/`` is read as example.org."""
     found = filters.get(key) or []
     if not isinstance(found, list) or not all(isinstance(domain, str) for domain in found):
-        raise InvalidRequest(f"{key} is a list of domains.")
+        raise InvalidRequest(f"{key} must be a list of domains.")
     if len(found) > MAX_DOMAINS:
-        raise InvalidRequest(f"{key} has at most {MAX_DOMAINS} domains.")
+        raise InvalidRequest(f"{key} can have at most {MAX_DOMAINS} domains.")
     plain = [domain_of(domain if "//" in domain else f"//{domain.strip()}") for domain in found]
     if not all(plain):
         raise InvalidRequest(f"{key} is a list of domains; {found[plain.index('')]!r:.100} is none.")
@@ -99,6 +99,6 @@ def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def _location(given: Mapping[str, Any]) -> Mapping[str, str]:
     """Read ``{type, approximate: {...}}`` as in chat completions, or the flat form of responses."""
     if given.get("type", "approximate") != "approximate":
-        raise InvalidRequest("The type of user_location is approximate.")
+        raise InvalidRequest("The type of user_location must be approximate.")
     place = _mapping(given, "approximate") or given
     return {key: str(place[key])[:100] for key in PLACE if place.get(key)}

@@ -43,8 +43,8 @@ LANGUAGES = {
 
 @dataclass(frozen=True, slots=True)
 class WebQuery:
-    """A search. ``location`` is the user's city, region, country (two letters) and timezone. ``domains`` are the only
-    wanted ones, if any; results are filtered in any case."""
+    """A search. ``location`` is the user's city, region, country (two letters) and timezone. ``domains`` lists the
+    domains to which the search should be restricted, empty for no restriction; results are filtered in any case."""
 
     words: str
     location: Mapping[str, str] = field(default_factory=dict)
@@ -162,7 +162,8 @@ def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
 
 
 def found_in(answer: Any, *, url: str, description: str, content: str = "") -> list[SearchResult]:
-    """Parse the answer of a provider; each page once. Raises FetchFailed unless it is a list."""
+    """Return the results in the answer of a provider, without duplicate pages. Raises FetchFailed unless the answer is
+    a list."""
     if not isinstance(answer, (list, tuple)):
         raise FetchFailed("The search did not answer with a list of results.")
     found: dict[str, SearchResult] = {}
@@ -183,7 +184,7 @@ def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:
         from ddgs.exceptions import DDGSException
     except ImportError:
         raise FetchFailed("The search is missing: install agent-kernel[web] where the server runs.") from None
-    if "duckduckgo" not in ENGINES["text"]:  # ddgs would ask the others
+    if "duckduckgo" not in ENGINES["text"]:  # ddgs would use other search engines
         raise FetchFailed("This version of ddgs does not ask DuckDuckGo; install another one.")
     country = "uk" if query.country == "gb" else query.country
     region = f"{country}-{LANGUAGES[query.country]}" if query.country in LANGUAGES else "wt-wt"

@@ -1,7 +1,8 @@
-"""Which passages of many pages answer a query best, and how many of them a budget holds. Pure.
+"""Ranks the passages of many pages by how well they match a query, and selects those that fit a budget. The functions
+have no side effects.
 
-Okapi BM25 (Robertson and Zaragoza 2009) with its usual k1 = 1.5 and b = 0.75; for the few hundred passages of ten
-pages that is thirty lines, and a library would bring an index.
+Okapi BM25 (Robertson and Zaragoza 2009) with its usual k1 = 1.5 and b = 0.75; for the few hundred passages of ten pages
+this takes thirty lines, and a library would add an index that is not needed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The ``web_search`` tool: a query, its pages fetched concurrently, and the passages of them that answer it and fit the
-budget."""
+"""The ``web_search`` tool: it runs a query, fetches the pages found concurrently, and returns those of their passages
+that match the query best and fit the budget."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def choose_passages(
 
 
 def cost(value: Any) -> int:
-    """Estimate the tokens of its JSON, on the high side."""
+    """Return an estimate, on the high side, of the number of tokens of the value's JSON."""
     return math.ceil((len(json.dumps(value, ensure_ascii=False).encode()) + PER_RESULT) / CHARS_PER_TOKEN)
 
 
 def result_chars(options: WebOptions) -> int:
-    """Return the character limit of a result: the budget and the surrounding JSON."""
+    """Return the maximum number of characters of a result, which covers the budget and the surrounding JSON."""
     return int(options.tokens * CHARS_PER_TOKEN) + 4_000

@@ -1,4 +1,4 @@
-"""The web tools of a turn: only if the setting ``web`` is on, and for a program only if it asks for them."""
+"""Offers the web tools of a turn, if the setting ``web`` is on. A program gets them only if its request names them."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class WebTools:
 
 
 def _from_a_notebook(occasion: ToolSourceContext) -> bool:
-    """Return whether the request comes from a person's cell or panel, as far as it shows."""
+    """Return whether the request comes from a cell or panel of the user, as far as this can be seen from the
+    request."""
     request = occasion.request
     return bool(occasion.notebook or occasion.notebook_dir or request.cell or request.where in ("live", "draft"))

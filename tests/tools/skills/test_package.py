@@ -137,7 +137,7 @@ def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
     data = bytearray(packed({"SKILL.md": HEAD}, compress=zipfile.ZIP_STORED))
     at = data.find(b"Use matplotlib")
     data[at] ^= 0xFF
-    with pytest.raises(InvalidRequest, match="can not be unpacked"):
+    with pytest.raises(InvalidRequest, match="cannot be unpacked"):
         unpack(read_zip(bytes(data)), tmp_path)
 
 
