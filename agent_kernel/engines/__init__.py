@@ -1,2 +1,2 @@
 """Engines answer prompts: local models, servers with OpenAI's API, and scripted answers for tests. The registry finds
-an engine by name; what a turn does with the answer is in ``turn``."""
+an engine by name; the package ``turn`` processes the answer."""

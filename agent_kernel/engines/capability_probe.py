@@ -1,4 +1,4 @@
-"""Finds out what an engine can do by sending it a few short requests. Nothing is guessed from its name."""
+"""Finds out what an engine can do by sending it a few short requests, not by its name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ PLANET = OutputFormat(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``unsure``: the server accepted the request, but the model did not show the feature."""
+    """The result of one check. ``unsure`` means that the server accepted the request, but the model did not use the
+    feature."""
 
     feature: str
     state: State
@@ -103,7 +104,7 @@ class Probe:
         self._seeing = seeing or engine
 
     async def findings(self) -> list[Finding]:
-        """Return the findings. Ends after the first request if it brings no answer."""
+        """Send the requests and return the findings. Stops after the first request if that is not answered."""
         counted = await self._ask("Count from 1 to 20, with commas between.")
         if counted.error:
             return [Finding("answers", "lacks", counted.error)]

@@ -1,7 +1,7 @@
 """The interface between the model worker and a library that runs models, and the values that they exchange.
 
-One thread drives a backend and is the only one to call it (``decoder.py``). A backend knows nothing about sessions and
-protocols, and about text only encoding and decoding. The server process imports this module too, so it imports no
+One thread drives a backend and is the only one to call it (``decoder.py``). A backend does not know sessions and
+protocols; of text, it knows only encoding and decoding. The server process imports this module too, so it imports no
 library.
 """
 
@@ -20,7 +20,7 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 
 
 class ModelFile(Protocol):
-    """What the engine needs to know about a model; the catalog's ``LocalModel`` implements it."""
+    """The facts about a model that the engine uses; the catalog's ``LocalModel`` implements it."""
 
     @property
     def name(self) -> str: ...
@@ -37,14 +37,14 @@ class ModelFile(Protocol):
 
     @property
     def context_length(self) -> int:
-        """Tokens the model can hold, 0 = unknown."""
+        """The maximum number of tokens of a prompt with its answer; 0 if unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutputGrammar:
-    """What the whole output must match: a regular expression, or an EBNF grammar in xgrammar's notation with the rule
-    ``root``. White space in it is significant."""
+    """A pattern that the whole output must match: a regular expression, or an EBNF grammar in xgrammar's notation with
+    the rule ``root``. White space in the pattern is significant."""
 
     kind: Literal["regex", "ebnf"]
     text: str
@@ -55,8 +55,8 @@ class DecodingOptions:
     """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
     ``repetition_penalty`` 1 have no effect. ``presence_penalty`` is subtracted from the logit of each token that the
     answer already contains, ``frequency_penalty`` once per occurrence; ``logit_bias`` are (token id, number to add). A
-    backend that cannot apply it raises InvalidRequest in ``submit``. With ``logprob``, each token comes with its log
-    probability before the grammar's mask."""
+    backend that cannot apply it raises InvalidRequest in ``submit``. With ``logprob``, each token is returned with its
+    log probability before the grammar's mask."""
 
     max_tokens: int
     temperature: float = 0.0
@@ -82,10 +82,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of one step for one request: token ids without the end-of-turn token, their log probabilities if
-    requested, and why the request ended, if it did. ``refused``: it could not run, for the reason in ``error``,
-    otherwise because it does not fit into the cache. ``reused`` comes with the first output if the library reports how
-    many prompt tokens it took from its cache."""
+    """The result of one step for one request: token ids without the end-of-turn token, their log probabilities if
+    requested, and why the request ended, if it did. ``refused`` means that the request could not run, for the reason in
+    ``error``; without a reason, because it does not fit into the cache. ``reused`` is set in the first output if the
+    library reports how many prompt tokens it took from its cache."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
@@ -98,8 +98,9 @@ class StepOutput:
 class LoadOptions:
     """How a model is loaded; zero values mean automatic. ``backend`` is openvino or transformers, ``device`` cpu, cuda,
     cuda:N or auto (spread over all devices), ``precision`` fp32, bf16, fp16, int8 or nf4 (bitsandbytes), ``cache_gb``
-    the size of the KV cache, ``threads`` the CPU threads, ``max_memory`` bytes by device for accelerate. ``prefixes``
-    False: nothing is kept between requests. ``at_once`` requests decode at a time, the others wait."""
+    the size of the KV cache, ``threads`` the CPU threads, ``max_memory`` bytes by device for accelerate. Without
+    ``prefixes``, nothing is kept between requests. At most ``at_once`` requests are decoded at the same time; the
+    others wait."""
 
     backend: str = ""
     device: str = ""
@@ -113,9 +114,10 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """``block`` tokens share one cache block, and ``blocks`` of them fit (0 = prefixes are not kept). ``template`` is
-    the source of the chat template, ``architecture`` the model type as its library names it, ``sees`` whether it
-    accepts pictures; ``context_length`` as the model states it (0 = it does not); ``details`` are for people."""
+    """A model that a backend has loaded. A cache block holds ``block`` tokens, and the cache has ``blocks`` of them (0
+    = prefixes are not kept). ``template`` is the source of the chat template, ``architecture`` the model type as its
+    library names it, ``sees`` whether it accepts pictures; ``context_length`` is the one that the model states (0 = it
+    states none); ``details`` are for display."""
 
     block: int
     blocks: int
@@ -140,8 +142,8 @@ class Backend(Protocol):
         ...
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Return the text of the chat template, ready for the assistant to continue. ``tools`` as in OpenAI's chat
-        API."""
+        """Return the messages rendered by the chat template, ready for the assistant to continue. ``tools`` has the
+        form of OpenAI's chat API."""
         ...
 
     def encode(self, text: str) -> list[int]: ...
@@ -170,6 +172,6 @@ class Backend(Protocol):
     def running(self) -> int: ...
 
     def usage(self) -> Mapping[str, float]:
-        """Return figures for a status display: ``cache_used`` 0..1 of the blocks that running requests hold, and
-        others."""
+        """Return figures for a status display. ``cache_used`` is the share of the blocks that running requests hold,
+        from 0 to 1."""
         ...

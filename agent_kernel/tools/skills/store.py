@@ -95,7 +95,8 @@ class SkillStore:
             unpacked = unpack(entries, content)
             if known and unpacked.name != known.latest.name:
                 raise InvalidRequest(
-                    f"The skill is named {unpacked.name!r}, but a new version of {known.latest.name!r} must have the same name."
+                    f"The skill is named {unpacked.name!r}, "
+                    f"but a new version of {known.latest.name!r} must have the same name."
                 )
             body = {
                 "name": unpacked.name,

@@ -84,11 +84,11 @@ def test_nothing_secret_is_in_what_is_shown() -> None:
     [
         ({}, "there is no 'servers'"),
         ({"servers": 7}, "servers must be a list"),
-        ({"servers": [7]}, "server 1 is an object"),
+        ({"servers": [7]}, "server 1 must be an object"),
         ({"mcpServers": {"a": {}}}, "a has no url"),
         ({"mcpServers": {"a": {"type": "stdio"}}}, "a has no command"),
         ({"mcpServers": {"a": {"type": "carrier pigeon", "url": "x"}}}, "the type of a"),
-        ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, "args of a is a list"),
+        ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, "args of a must be a list"),
         ({"mcpServers": {"a": {"command": "x", "env": {"K": 7}}}}, "env of a must be a string"),
         ({"mcpServers": {"a": {"command": "x\0y"}}}, "command of a must be a string"),
         ({"mcpServers": {}, "tool_timeout_secs": 0}, "tool_timeout_secs"),

@@ -62,7 +62,7 @@ def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest):
         store.add("ann", [*skill(), PackageEntry("../evil", BytesFile(b""))])
     made = store.add("ann", skill())
-    with pytest.raises(InvalidRequest, match="has the same name"):
+    with pytest.raises(InvalidRequest, match="must have the same name"):
         store.add("ann", skill(name="Other"), made.id)
     assert len(store.get("ann", made.id).versions) == 1
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -1,3 +1,1 @@
-"""Which models and worker environments exist, how they are downloaded, verified and converted, and where they are
-stored.
-"""
+"""Lists models and worker environments, and downloads, verifies, converts and stores them."""

@@ -1,4 +1,4 @@
-"""The named models of the catalog, and the local model for a name, a path or an id of a hub.
+"""The named models of the catalog, and the lookup of a local model by name, path or hub id.
 
 Downloads are in ``pull.py``. The names, sources and hashes, with reasons, are in ``catalog.toml``.
 """
@@ -103,7 +103,7 @@ def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel
     if wanted is None:
         return entry(model).installed_model(cache_dir)
     models = [found for folder in find_pulled(wanted.slug, cache_dir) if (found := read_model(folder)) is not None]
-    if backend == "transformers":  # a directory first; the sort keeps the newest first otherwise
+    if backend == "transformers":  # directories come first; within both groups the stable sort keeps the newest first
         models.sort(key=lambda found: not found.path.is_dir())
     return models[0] if models else None
 
@@ -121,7 +121,8 @@ def from_hubs(cache_dir: Path) -> list[LocalModel]:
 def fetchable(
     model: str, backend: str = "", sources: Sequence[str] = KINDS, env: Mapping[str, str] = os.environ
 ) -> CatalogEntry:
-    """Return the catalog's entry of a name, or the hub's entry of an id. Blocking. Raises like ``resolve``."""
+    """Return the entry from which a model can be downloaded: the catalog's for a name, the hub's for an id. Blocking.
+    Raises the errors of ``resolve``."""
     wanted = HubId.parse(model)
     return entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
 
@@ -140,7 +141,7 @@ def is_path(model: str) -> bool:
 def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mapping[str, str]) -> CatalogEntry:
     if HubFile.kind not in sources:
         raise PullFailed(
-            f"{wanted} is a model of a hub, and is not on this machine; no hub may be asked here.",
+            f"{wanted} is a model of a hub and is not on this machine, and the settings do not allow to ask a hub.",
             hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
         )
     return hub_entry(wanted, backend, env)
@@ -167,7 +168,7 @@ def _source(body: Mapping[str, Any]) -> Source:
     if body["kind"] == Wheels.kind:
         parts = tuple(WheelPart(**part | {"sha256": _sha256(part["sha256"])}) for part in fields["parts"])
         return Wheels(**fields | {"parts": parts, "sha256": _sha256(fields["sha256"])})
-    raise ValueError(f"kind is one of {', '.join(KINDS)}, not {body['kind']!r}")
+    raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {body['kind']!r}")
 
 
 def _sha256(value: str) -> str:

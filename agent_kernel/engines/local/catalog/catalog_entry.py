@@ -43,7 +43,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """One file of a snapshot. ``digest`` is the hub's: a SHA-256, or git's SHA-1 for a small file."""
+    """One file of a snapshot. ``digest`` is the one that the hub states: a SHA-256, or git's SHA-1 for a small file."""
 
     path: str
     size: int
@@ -119,8 +119,9 @@ Source: TypeAlias = HubFile | HubSnapshot | Wheels
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """``installed`` is the size in bytes of what stays on the disk. ``sources`` are in the order in which they are
-    tried. ``slug`` names the folders where ``name`` is not a valid folder name."""
+    """A model that can be downloaded. ``installed`` is the size in bytes that it occupies on the disk afterwards.
+    ``sources`` are in the order in which they are tried. ``slug`` names the folders where ``name`` is not a valid
+    folder name."""
 
     name: str
     title: str
@@ -141,12 +142,12 @@ class CatalogEntry:
         return models_dir(cache_dir) / f"{self.folder}-{source.key}"
 
     def installed_model(self, cache_dir: Path) -> LocalModel | None:
-        """Return the model from whichever source it came, or None if it was not pulled yet. Raises ModelBroken."""
+        """Return the model, whatever source it was pulled from; None if it was not pulled yet. Raises ModelBroken."""
         here = (read_model(self.directory(source, cache_dir)) for source in self.sources)
         return next((model for model in here if model is not None), None)
 
     def offer(self) -> dict[str, Any]:
-        """Return what a user is shown before a download."""
+        """Return the facts that the user sees before a download."""
         first = self.sources[0]
         return {
             "name": self.name,

@@ -1,6 +1,7 @@
-"""Files that a library derives from a model file once and opens from then on.
+"""A cache of files that a library derives from a model file once and opens at later loads.
 
-A derived directory appears complete, by one rename, or not at all; two processes may create it at once.
+A derived directory is put in place by one rename, so that it is never incomplete; two processes may create it at the
+same time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 
 
 def identity(path: Path) -> str:
-    """Identify the file's content without reading it: a model file is replaced by rename, never edited."""
+    """Return a string that identifies the file's content, without reading the file. This is possible because a model
+    file is replaced by rename, never edited."""
     facts = path.stat()
     return hashlib.sha256(f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}".encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file: its model and the types of its tensors, without loading them.
+"""Reads the header of a GGUF file, which describes the model and the types of its tensors, without loading the tensors.
 
 Uses only the standard library and takes 0.2 s for a vocabulary of 150,000, so that it can run at every start; the
 ``gguf`` library needs numpy and 6 s for the same file. Format: https://github.com/ggml-org/ggml, docs/gguf.md.
@@ -35,8 +35,8 @@ _DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError, TypeErro
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``types`` are the tensor types in the file; ``context_length`` is 0 if the file does not state it; ``parameters``
-    counts the elements of all tensors."""
+    """The header of a GGUF file. ``types`` contains the tensor types in the file; ``context_length`` is 0 if the file
+    does not state it; ``parameters`` counts the elements of all tensors."""
 
     architecture: str
     name: str
@@ -127,7 +127,7 @@ class _HeaderReader:
         return self.scalar(SCALARS[kind])
 
     def skip_array(self, kind: int, count: int) -> None:
-        """Skip an array: arrays are vocabularies, which are not needed here."""
+        """Skip an array. Arrays contain vocabularies, which are not needed."""
         if kind in SCALARS:
             self.at += count * struct.calcsize("<" + SCALARS[kind])
             return

@@ -58,7 +58,7 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
     except NotImplementedError as error:
         raise ModelBroken(f"{source} cannot be rewritten: {error}.", hint="Use a Q8_0 or F16 file.") from error
     except OSError as error:
-        if error.errno is None:  # numpy's short write
+        if error.errno is None:  # numpy raises this for an incomplete write
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
         raise
     finally:
@@ -89,8 +89,8 @@ def _gguf() -> Any:
 
 
 def _copy_metadata(gguf: Any, reader: GGUFReader, writer: GGUFWriter) -> None:
-    """Copy all keys but those that the writer creates. Empty arrays are left out, because the writer cannot store
-    them."""
+    """Copy all metadata keys except those that the writer creates. Empty arrays are left out, because the writer cannot
+    store them."""
     for key, field in reader.fields.items():
         if key.startswith("GGUF.") or key == "general.architecture":
             continue

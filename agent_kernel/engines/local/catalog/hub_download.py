@@ -1,10 +1,10 @@
 """Downloads files of a model hub over HTTP, continuing where an earlier download stopped.
 
-``huggingface_hub`` lists the files (``hub_listing.py``), but the transfer is our own. Its ``hf_hub_download`` and
-``snapshot_download`` (read in 2.4) write to a file with a random name and remove it on failure, so that nothing resumes
-after a kill. They compare sizes only, cannot be cancelled but by an exception out of the progress bar, and keep a cache
-or metadata folder of their own. The ``http_get`` under them is not public, buffers 10 MiB before it writes or reports,
-and gives up at a reset connection and at HTTP 503.
+``huggingface_hub`` lists the files (``hub_listing.py``), but agent-kernel transfers them itself. Its
+``hf_hub_download`` and ``snapshot_download`` (read in 2.4) write to a file with a random name and remove it on failure,
+so that nothing resumes after a kill. They compare sizes only, can only be cancelled by an exception from the progress
+bar, and keep a cache or metadata folder of their own. The ``http_get`` under them is not public, buffers 10 MiB before
+it writes or reports, and gives up at a reset connection and at HTTP 503.
 
 Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and the proxy variables. A ``resolve`` URL of the hub redirects to the
 storage, which accepts Range requests; the redirect announces the file's SHA-256 as ``X-Linked-ETag``.
@@ -46,7 +46,8 @@ ANNOUNCED_HASH = "x-linked-etag"
 
 
 def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """Raises SourceUnavailable (offline, refused, gone), PullFailed (wrong hash), OSError (disk)."""
+    """Download one file. Raises SourceUnavailable (no network, refused, or no longer there), PullFailed (wrong hash),
+    OSError (disk)."""
     path = staging / DOWNLOADED
     if (earlier := (yield from earlier_download(path, source.sha256))) is not None:
         return earlier
@@ -58,8 +59,8 @@ def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Downl
 
 
 def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """Download all files into one directory and check each; the hash is that of the list of their hashes. Raises like
-    ``fetch``."""
+    """Download all files into one directory and check each; the hash is that of the list of their hashes. Raises the
+    errors of ``fetch``."""
     directory = staging / SNAPSHOT
     directory.mkdir(exist_ok=True)
     before = 0
@@ -110,7 +111,7 @@ class _Transfer:
         return self.partial.stat().st_size if self.partial.exists() else 0
 
     def run(self) -> Iterator[Progress]:
-        import httpx  # 0.1 s: not at the start of every command
+        import httpx  # the import takes 0.1 s, which not every command should spend
 
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         timeout = httpx.Timeout(READ_S, connect=CONNECT_S)
@@ -176,8 +177,8 @@ class _Transfer:
             raise self._unavailable(f"answered HTTP {status}")
 
     def _check_hash(self, response: httpx.Response) -> None:
-        """Compare the hash that the hub announces before anything is downloaded. If none was known before, this is the
-        one to check."""
+        """Compare the hash that the hub announces with the expected one, before anything is downloaded. If no hash was
+        known, the announced one is expected from now on."""
         if self.expected is None:
             return
         tags = [answer.headers.get(ANNOUNCED_HASH, "").strip('W/"') for answer in (*response.history, response)]
@@ -187,7 +188,7 @@ class _Transfer:
             raise wrong_hash(self.label, self.expected, announced)
         self.expected = self.expected or announced
         if not self.expected:
-            raise self._unavailable("does not say the SHA-256 of the file, and we do not know it")
+            raise self._unavailable("does not state the SHA-256 of the file, and agent-kernel does not know it")
 
     def _check_length(self, length: int) -> None:
         if self.total and length != self.total:
@@ -203,4 +204,4 @@ class _Transfer:
 
 
 class _TryAgain(Exception):
-    """The hub responded, but the request has to be repeated later."""
+    """The hub responded, but the request must be repeated later."""

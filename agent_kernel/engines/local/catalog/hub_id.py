@@ -1,4 +1,5 @@
-"""Parses ids of models on a hub: ``org/name``, optionally with ``@revision`` and ``:file.gguf``. Pure."""
+"""Parses ids of models on a hub: ``org/name``, optionally with ``@revision`` and ``:file.gguf``. The functions have no
+side effects."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ FORBIDDEN = ("--", "..", "//")
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """An empty ``revision`` is the newest one, an empty ``file`` the one that fits best."""
+    """The id of a model on a hub. An empty ``revision`` means the newest one, an empty ``file`` the one that fits
+    best."""
 
     repo: str
     revision: str = ""
@@ -39,5 +41,5 @@ class HubId:
 
     @property
     def slug(self) -> str:
-        """A folder name, different for each id, since no name on the hub contains two dashes."""
+        """A folder name that is different for each id, because no name on the hub contains two consecutive dashes."""
         return re.sub(r"[/@:]", "--", f"hub/{self}")

@@ -1,6 +1,6 @@
 """Lists a repository of a hub and selects the files that a backend needs. Downloads nothing.
 
-Only data is selected: GGUF, safetensors, OpenVINO graphs, JSON, text; never pickled weights or code.
+Only data files are selected: GGUF, safetensors, OpenVINO graphs, JSON and text, but no pickled weights and no code.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def endpoint_of(env: Mapping[str, str]) -> str:
 
 
 def token_of(env: Mapping[str, str]) -> str:
-    """Return HF_TOKEN, or the token that the hub's command stored at a login. It is never logged or part of a
+    """Return HF_TOKEN, or the token that the hub's command stored at a login. The token appears in no log and no
     message."""
     if env is not os.environ or env.get("HF_TOKEN"):
         return env.get("HF_TOKEN", "")
@@ -96,7 +96,7 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
         raise PullFailed(
             f"The hub was not asked for {wanted}: HF_HUB_OFFLINE is set.", hint="Unset it, or name a file."
         )
-    # Takes half a second, only if a repository is named. It knows the hub's errors, proxies and token store.
+    # The import takes half a second. The library handles the hub's errors, proxies and token store.
     from huggingface_hub import HfApi, errors
 
     token = token_of(env)
@@ -113,7 +113,7 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
         raise _missing_error(wanted, token) from error
     except errors.HfHubHTTPError as error:
         raise _http_error(wanted, error, token) from error
-    except Exception as error:  # the library passes on errors of its HTTP library, which changes
+    except Exception as error:  # the library also raises errors of its HTTP library, which differs between versions
         raise PullFailed(
             f"The hub ({endpoint_of(env)}) cannot be asked for {wanted}: {_first_line(error)}.",
             hint="Check the network, HF_ENDPOINT and the proxy variables, or name a file of this machine.",
@@ -130,7 +130,8 @@ def _http_error(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownMo
 
 
 def _missing_error(wanted: HubId, token: str) -> UnknownModel:
-    """Without rights, the hub answers the same for a private model and for one that does not exist."""
+    """Return the error for a repository that the hub does not show. To a client without access, the hub answers the
+    same for a private model as for one that does not exist."""
     rights = "Does the token in HF_TOKEN have the right to read it?" if token else "If it is private, set HF_TOKEN."
     return UnknownModel(
         f"The hub has no model {wanted.repo}, or does not show it to you.",

@@ -1,7 +1,7 @@
 """A model on this disk, and its record in the cache.
 
-A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. It appears complete,
-by one rename, or not at all.
+A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. The folder is put in
+place by one rename, so that it is never incomplete.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ def models_dir(cache_dir: Path) -> Path:
 
 
 def protocol(value: str) -> Protocol:
-    """Check the name of a tool protocol. Raises ValueError."""
+    """Return the name of a tool protocol after checking it. Raises ValueError."""
     if value not in PROTOCOLS:
-        raise ValueError(f"protocol is one of {', '.join(PROTOCOLS)}, not {value!r}")
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {value!r}")
     return value
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a model's file, or of all files of its directory."""
+    """Return the size in bytes of a model's file, or of all files of its directory."""
     if path.is_dir():
         return sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     return path.stat().st_size
 
 
 def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
-    """Write and flush ``model.json`` beside the model. ``facts`` are stored for people."""
+    """Write and flush ``model.json`` beside the model. ``facts`` are stored for information only."""
     record = {
         "name": model.name,
         "sha256": model.revision,
@@ -79,8 +79,8 @@ def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
 
 
 def read_model(directory: Path) -> LocalModel | None:
-    """Return the model in a cache directory, or None if the directory does not exist. Raises ModelBroken if it is not
-    what was stored: no record, another size, no model. The hash was checked when it was written."""
+    """Return the model in a cache directory, or None if the directory does not exist. Raises ModelBroken if the record
+    or the model is missing, or the size differs from the recorded one. The hash is not checked again."""
     if not directory.is_dir():
         return None
     path = directory / (SNAPSHOT if (directory / SNAPSHOT).is_dir() else MODEL_FILE)

@@ -1,6 +1,7 @@
 """A directory that contains a model as its library saves it: safetensors (``save_pretrained``) or an OpenVINO export.
 
-Reads only names, sizes and headers; standard library. Pickled weights are not accepted: loading them runs code.
+The module reads only names, sizes and headers, and uses only the standard library. Pickled weights are not accepted:
+loading them runs code.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ SAVE = "save_pretrained(..., safe_serialization=True) writes one that can."
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """``weights`` in bytes as stored, ``parameters`` 0 = not counted; ``context_length`` in tokens, 0 = not stated."""
+    """The facts about a model directory: ``weights`` is their stored size in bytes; ``parameters`` is their number, 0
+    if not counted; ``context_length`` is in tokens, 0 if not stated."""
 
     kind: Literal["safetensors", "openvino"]
     architecture: str

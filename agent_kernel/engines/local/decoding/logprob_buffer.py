@@ -1,4 +1,4 @@
-"""Keeps log probabilities with their text: never sent before it, and never those of a stop string."""
+"""Holds back log probabilities until the text of their tokens is sent, and drops those of a stop string."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from agent_kernel.core.protocols import TokenLogprob
 
 
 class Logprobs:
-    """Tokens whose text has not been sent yet, with the position at which it ends."""
+    """Holds the tokens whose text has not been sent yet, each with the position at which its text ends."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, TokenLogprob]] = deque()
 
     def add(self, text: str, end: int, logprob: float) -> None:
-        """Add a token. ``text`` is what it added: empty for the first tokens of a character that consists of
-        several."""
+        """Add a token. ``text`` is the text that the token completed: empty for the first tokens of a character that
+        consists of several tokens."""
         self._waiting.append((end, TokenLogprob(text, logprob)))
 
     def due(self, length: int) -> tuple[TokenLogprob, ...]:

@@ -36,13 +36,15 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGra
             return rules.grammar(rules.rule(pattern(output.regex, rules)))
         case "choice":
             if not output.choice or "" in output.choice or len(output.choice) > MAX_CHOICES:
-                raise InvalidRequest(f"A choice has 1 to {MAX_CHOICES} texts, none of them empty.")
+                raise InvalidRequest(f"A choice must have 1 to {MAX_CHOICES} texts, none of them empty.")
             return rules.grammar(choice(output.choice))
         case "grammar":
-            raise InvalidRequest("grammar: grammars of others are not compiled here.", details={"param": "grammar"})
+            raise InvalidRequest(
+                "grammar: models of this machine do not accept a grammar.", details={"param": "grammar"}
+            )
     schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
     for regex in _regexes(schema):
-        pattern(regex, Rules())  # it will be matched against what a model wrote: only those that take no time
+        pattern(regex, Rules())  # the pattern must not take exponential time on the model's text
     grammar, _ = json_grammar(schema, bounds_within(max_tokens or MAX_TOKENS))
     return grammar
 
@@ -67,8 +69,8 @@ def check(output: OutputFormat, text: str) -> None:
 
 
 def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -> list[ChatMessage]:
-    """Return the conversation with the format described at its end: a model that is only restricted by a grammar fills
-    it with anything."""
+    """Return the conversation with a description of the format at its end, because a model that does not know the
+    format fills the grammar with arbitrary values."""
     instruction = ""
     if output.kind == "json_object":
         instruction = "Answer with a JSON object."
@@ -81,8 +83,8 @@ def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -
 
 
 def with_instruction(chat: Sequence[ChatMessage], instruction: str) -> list[ChatMessage]:
-    """Append an instruction to the last user message, since many templates accept no two messages of one role in a
-    row."""
+    """Append an instruction to the last user message, because many templates do not accept two messages of the same
+    role in a row."""
     last = chat[-1] if chat else {}
     if last.get("role") != "user" or not isinstance(last["content"], str):
         return [*chat, {"role": "user", "content": instruction}]
@@ -90,7 +92,7 @@ def with_instruction(chat: Sequence[ChatMessage], instruction: str) -> list[Chat
 
 
 async def stream_formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-    """Yield a text answer that ``request.output`` restricts: its deltas, then its end.
+    """Yield a text answer that ``request.output`` restricts: its deltas, then its EndChunk.
 
     Raises InvalidRequest before the first delta, and OutputInvalid instead of the end if the complete text does not
     fit. An answer cut by the token limit is not checked; its end is ``length``. Stop strings do not apply: the format

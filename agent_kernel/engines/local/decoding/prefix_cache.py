@@ -1,4 +1,4 @@
-"""The prefixes that the worker knows: the token ids behind a text, and the blocks still in the KV cache.
+"""Tracks the prefixes that the worker knows: the token ids of each text, and the blocks that are still in the KV cache.
 
 Both are caches of this process: after a restart, ids come from encoding and nothing is reused.
 """
@@ -15,8 +15,9 @@ CHAIN_TOKENS = 2_000_000
 class TokenChains:
     """The ids of known texts, each a prompt with its answer.
 
-    Generated ids are stored, never decoded and encoded again: models also write tokenizations that encoding would not
-    give, and then the cached prefix would end inside that answer. Least recently used chains are dropped first."""
+    Generated ids are stored, never decoded and encoded again: models also write token sequences that encoding their
+    text would not produce, and then the cached prefix would end inside that answer. Least recently used chains are
+    dropped first."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, list[int]] = OrderedDict()
@@ -42,7 +43,7 @@ class TokenChains:
 
 
 class CachedBlocks:
-    """An estimate, from outside, of which whole blocks of which prefixes are in the KV cache.
+    """Estimates which whole blocks of which prefixes are in the KV cache.
 
     The library does not report what it reused, so this mirrors its block table. A block is identified by the ids
     from the beginning of its prompt to its end; every block of a finished or running request, including its last,
@@ -56,8 +57,8 @@ class CachedBlocks:
         self._known: OrderedDict[int, None] = OrderedDict()
 
     def count_reused(self, ids: Sequence[int]) -> int:
-        """Return the tokens of this prompt that need not be computed again. The last token always is: its logits are
-        needed."""
+        """Return the number of tokens of this prompt that do not have to be computed again. The last token is not among
+        them, because its logits are needed."""
         count = 0
         for _, key in self._keys(ids):
             if key not in self._known:

@@ -1,6 +1,6 @@
-"""Separates a model's reasoning from its answer. Pure.
+"""Separates a model's reasoning from its answer. The code has no side effects.
 
-A block counts only where reasoning belongs: at the beginning of an answer, also right after another block, or from the
+A block is reasoning only at certain places: at the beginning of an answer, also right after another block, or from the
 first token on if the prompt itself opened it. Tags anywhere else are ordinary text.
 """
 
@@ -49,7 +49,8 @@ def without_thinking(prompt: str, template: str) -> str:
 
 
 class ReasoningSplitter:
-    """``push`` an answer as it arrives. A block that is never closed is reasoning to its end."""
+    """Splits an answer that is passed to ``push`` as it arrives. A block that is never closed is reasoning to its
+    end."""
 
     def __init__(self, prompt: str = "") -> None:
         self._held = ""
@@ -61,7 +62,7 @@ class ReasoningSplitter:
         return self._split(text, last=False)
 
     def finish(self) -> list[TextChunk | ReasoningChunk]:
-        """Return what was held back because it could have become a tag."""
+        """Return the text that was held back because it could have become a tag."""
         return self._split("", last=True)
 
     def _split(self, text: str, *, last: bool) -> list[TextChunk | ReasoningChunk]:

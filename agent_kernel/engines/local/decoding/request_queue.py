@@ -34,9 +34,9 @@ class _Waiter:
 
 
 class Admission:
-    """Used in one event loop. The next place goes to the session that holds the fewest, and among these to the one that
-    waits longest; within a session, first come, first served. A large request is not overtaken by smaller ones behind
-    it."""
+    """Admits requests, in one event loop. The next place goes to the session that holds the fewest places, and among
+    these sessions to the one that waits longest; within a session, to the request that came first. A large request is
+    not overtaken by smaller ones behind it."""
 
     def __init__(self, capacity: int, waiting: int = MAX_WAITING) -> None:
         self.capacity = capacity
@@ -51,8 +51,9 @@ class Admission:
 
     @asynccontextmanager
     async def place(self, session: str, tell: Tell, size: int = 1) -> AsyncGenerator[None, None]:
-        """Hold ``size`` of the capacity, after waiting if necessary. A request that leaves while waiting frees its
-        place in the queue. Raises EngineBusy if too many wait already; ``size`` must not exceed the capacity."""
+        """Context manager that holds ``size`` of the capacity, after waiting if necessary. A request that leaves while
+        waiting frees its place in the queue. Raises EngineBusy if too many wait already; ``size`` must not exceed the
+        capacity."""
         if size > self.capacity:
             raise ValueError(f"{size} of {self.capacity}")
         await self._enter(session, tell, size)
@@ -64,7 +65,7 @@ class Admission:
     async def _enter(self, session: str, tell: Tell, size: int) -> None:
         if self.waiting >= self._max_waiting:
             raise EngineBusy(
-                f"{self.waiting} requests wait for the model already; no more are taken.",
+                f"{self.waiting} requests wait for the model already; no more are accepted.",
                 hint="Try again later, or stop some of the turns that wait.",
                 details={"waiting": self.waiting, "running": sum(self._held.values()), "retry_after_s": RETRY_AFTER_S},
             )
@@ -91,7 +92,7 @@ class Admission:
     def _admit(self) -> None:
         while (waiter := next(self._in_order(), None)) is not None and waiter.size <= self.capacity - self.taken:
             self._remove(waiter)
-            if waiter.session in self._queues:  # its next one waits behind the other sessions
+            if waiter.session in self._queues:  # the session's next request waits behind the other sessions
                 self._queues[waiter.session] = self._queues.pop(waiter.session)
             self.taken += waiter.size
             self._held[waiter.session] += 1
@@ -102,8 +103,8 @@ class Admission:
                 waiter.tell(position)
 
     def _in_order(self) -> Iterator[_Waiter]:
-        """Yield waiting requests in the order of admission if nobody left: the n-th of a session comes when it holds n
-        more."""
+        """Yield the waiting requests in the order in which they would be admitted if no running request ended: for its
+        n-th waiting request, a session counts as holding n more places."""
         turns = [
             (self._held[session] + behind, order, waiter)
             for order, (session, queue) in enumerate(self._queues.items())

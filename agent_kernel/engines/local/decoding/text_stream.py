@@ -12,7 +12,7 @@ WINDOW = 8
 
 
 class TextStream:
-    """``push`` ids and read the text that they complete; ``stopped`` is the stop string that was found.
+    """Returns the text that the ids passed to ``push`` complete; ``stopped`` is the stop string that was found.
 
     Only a window of the newest tokens is decoded again at each push, not the whole answer."""
 
@@ -29,7 +29,7 @@ class TextStream:
 
     @property
     def seen(self) -> str:
-        """``text`` and what is held back because it could become a stop string."""
+        """``text``, followed by the text that is held back because it could become a stop string."""
         return self.text + self._held
 
     def push(self, ids: Sequence[int]) -> str:
@@ -37,7 +37,7 @@ class TextStream:
         return self._release(self._held + self._decode_new(), last=False)
 
     def finish(self) -> str:
-        """Return what was held back because it could have become a stop string or a character."""
+        """Return the text that was held back because it could have become a stop string or a character."""
         return self._release(self._held + self._decode_new(last=True), last=True)
 
     def _decode_new(self, last: bool = False) -> str:
@@ -49,7 +49,7 @@ class TextStream:
             return ""
         self._read, self._before = len(self._window), now
         if self._read > WINDOW:
-            # Some tokens before the newest text stay: some vocabularies join words only in context.
+            # Some earlier tokens stay in the window, because some vocabularies join words only in context.
             del self._window[:-LONGEST_CHARACTER]
             self._read, self._before = len(self._window), self._decode(self._window)
         return now[len(before) :]

@@ -1,1 +1,1 @@
-"""Grammars that bind an answer to JSON, a JSON schema, a regular expression or a choice."""
+"""Grammars that restrict an answer to JSON, a JSON schema, a regular expression or a choice."""

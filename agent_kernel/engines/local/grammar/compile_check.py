@@ -1,8 +1,8 @@
 """Checks whether openvino-genai accepts a grammar, before a request with it joins the batch.
 
 The library compiles a grammar inside the step of the batch, and one that does not compile breaks that step for good:
-every later request fails. So the same compiler is tried first, on a model of one multiplication with the same
-vocabulary, in a separate thread; the batch continues meanwhile.
+every later request fails. Each grammar is therefore first compiled by the same compiler in a separate thread, for a
+minimal model with the same vocabulary; the batch continues meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT = 1024
 
 
 class GrammarCheck:
-    """Created with the libraries and the model's tokenizer; the small model is built when the first grammar arrives."""
+    """Checks grammars with the model's tokenizer; the minimal model is built when the first grammar arrives."""
 
     def __init__(self, openvino: Any, genai: Any, numpy: Any, tokenizer: Any) -> None:
         self._ov, self._genai, self._numpy, self._tokenizer = openvino, genai, numpy, tokenizer
@@ -37,7 +37,8 @@ class GrammarCheck:
         self._known: OrderedDict[OutputGrammar, Future[str]] = OrderedDict()
 
     def verdict(self, grammar: OutputGrammar) -> Future[str]:
-        """Return the reason why a grammar does not compile, empty if it does. Call from one thread only."""
+        """Return a future of the reason why a grammar does not compile, which is empty if it compiles. Must be called
+        from one thread only."""
         known = self._known.pop(grammar, None)
         if known is None:
             known = self._submit(grammar)

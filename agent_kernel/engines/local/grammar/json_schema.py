@@ -1,9 +1,10 @@
-"""Compiles JSON schemas (the part of Draft 2020-12 that tools use) to grammars that a small model can finish. Pure.
+"""Compiles JSON schemas (the part of Draft 2020-12 that tools use) to grammars that a small model can finish. The
+functions have no side effects.
 
 The text is JSON as ``json.dumps(value, ensure_ascii=False)`` writes it, so there is no white space on which a model
-could loop. Where a schema sets no bound, the grammar does: for strings, lists, digits and depth. This is an own
-compiler because no library fits: the xgrammar inside openvino-genai allows any white space and length and is not
-exposed, the xgrammar wheel needs torch, and outlines_core has no ranges, drops keywords silently and expands
+could loop. Where a schema sets no bound, the grammar does: for strings, lists, digits and depth. agent-kernel has its
+own compiler because no library is suitable: the xgrammar inside openvino-genai allows any white space and length and is
+not exposed, the xgrammar wheel needs torch, and outlines_core has no ranges, drops keywords silently and expands
 recursion.
 """
 
@@ -82,7 +83,7 @@ def json_grammar(
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"This schema is not JSON: {error}") from error
     if not text or len(text) > MAX_SCHEMA_CHARS:
-        raise InvalidRequest(f"A schema has at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
+        raise InvalidRequest(f"A schema can have at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
     _check(schema)
     compiler = _Compiler(schema, bounds or SchemaBounds())
     root = compiler.value(schema, compiler.bounds.recursion)
@@ -110,7 +111,7 @@ class _Compiler:
         if key not in self._done:
             self._steps += 1
             if self._steps > MAX_STEPS:
-                raise InvalidRequest("This schema stands for too many others.", hint="Make it smaller.")
+                raise InvalidRequest("This schema expands to too many schemas.", hint="Make it smaller.")
             made = self._value(schema, left)
             self._done[key] = made if made is None else self.rules.rule(made)
         return self._done[key]
@@ -152,13 +153,13 @@ class _Compiler:
         base = _without(schema, keyword)
         branches = schema[keyword]
         if not isinstance(branches, list) or not branches:
-            raise InvalidRequest(f"{keyword} is a list of schemas.")
+            raise InvalidRequest(f"{keyword} must be a list of schemas.")
         if keyword == "allOf":
             for branch in branches:
                 base = self._merge(base, branch)
             return self.value(base, left)
         if keyword == "oneOf":
-            self.loose.add("oneOf")  # that no other one fits too
+            self.loose.add("oneOf")  # that no other alternative of oneOf fits too
         return self._one_of([self.value(self._merge(base, branch), left) for branch in branches])
 
     def _merge(self, some: Any, others: Any) -> Any:
@@ -186,7 +187,7 @@ class _Compiler:
     def _enumeration(self, schema: Mapping[str, Any]) -> str | None:
         values = [schema["const"]] if "const" in schema else schema["enum"]
         if not isinstance(values, list):
-            raise InvalidRequest("enum is a list of values.")
+            raise InvalidRequest("enum must be a list of values.")
         if "const" in schema and "enum" in schema:
             values = [value for value in values if value in schema["enum"]]
         if "type" in schema:
@@ -276,7 +277,7 @@ class _Compiler:
         properties = schema.get("properties", {})
         required = schema.get("required", [])
         if not isinstance(properties, Mapping) or not isinstance(required, list):
-            raise InvalidRequest("properties is an object and required is a list.")
+            raise InvalidRequest("properties must be an object, and required must be a list.")
         more = schema.get("additionalProperties", not properties)
         shown = {**properties, **{str(name): more for name in required if name not in properties}}
         members: list[tuple[str, bool]] = []
@@ -288,7 +289,7 @@ class _Compiler:
                 members.append((sequence(literal(json_text(name) + ": "), made), name in required))
         extra = None if more is False else self.value(more, left)
         if extra is not None and shown:
-            self.loose.add("additionalProperties")  # a further name may be a declared one
+            self.loose.add("additionalProperties")  # an additional name may be equal to a declared one
         return sequence(literal("{"), self._members(members, extra), literal("}"))
 
     def _members(self, members: list[tuple[str, bool]], extra: str | None) -> str:
@@ -365,9 +366,9 @@ def _tighter_bound(schema: Mapping[str, Any], with_it: str, without: str, tighte
     included, excluded = (schema.get(keyword) for keyword in (with_it, without))
     for bound in (included, excluded):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):
-            raise InvalidRequest(f"{with_it} and {without} are numbers.")
+            raise InvalidRequest(f"{with_it} and {without} must be numbers.")
         if bound is not None and not abs(bound) <= MAX_BOUND:
-            raise InvalidRequest(f"{with_it} and {without} lie within {MAX_BOUND:.0e}.")
+            raise InvalidRequest(f"{with_it} and {without} must lie within {MAX_BOUND:.0e}.")
     given = [Decimal(repr(bound)) for bound in (included, excluded) if bound is not None]
     bound = tighter(given) if given else None
     return bound, excluded is not None and bound == Decimal(repr(excluded))

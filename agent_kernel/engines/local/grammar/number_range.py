@@ -1,4 +1,4 @@
-"""Number ranges as EBNF over decimal digits. Pure.
+"""Builds EBNF expressions over decimal digits for ranges of numbers. The functions have no side effects.
 
 Numbers are written without exponent and leading zeros; numbers outside the range cannot be written.
 """

@@ -1,4 +1,4 @@
-r"""Compiles regular expressions to EBNF: the part of Python's syntax that can be matched predictably. Pure.
+r"""Compiles regular expressions to EBNF: the part of Python's syntax that can be matched in predictable time.
 
 Supported: characters, ``.``, classes, ``\s``, ``\d`` and ``\w`` and their opposites in ASCII, groups, ``|``, ``? * +
 {m,n}``, and ``^`` and ``$`` at the two ends. Not supported: lookaround, back references, flags, word boundaries, and
@@ -44,7 +44,7 @@ def pattern(text: str, rules: Rules, *, json: bool = False, endless: int | None 
     """Return the expression for texts that match from end to end; with ``json``, as they appear inside a JSON string.
     ``endless`` limits unbounded repetitions. Raises InvalidRequest for unsupported syntax."""
     if len(text) > MAX_CHARS:
-        raise InvalidRequest(f"A pattern has at most {MAX_CHARS} characters.")
+        raise InvalidRequest(f"A pattern can have at most {MAX_CHARS} characters.")
     return _PatternReader(text, rules, json, endless).whole()
 
 
@@ -122,7 +122,7 @@ class _PatternReader:
         bounds = self._bounds()
         if bounds is None:
             return part
-        self._accept("?")  # which of the matches is taken makes no difference to what matches
+        self._accept("?")  # lazy and greedy repetitions match the same texts
         least, most = bounds
         endless = part.endless or most is None
         if most is None and part.endless:

@@ -1,4 +1,4 @@
-"""Merges two JSON schemas that both apply, and resolves references. Pure."""
+"""Merges two JSON schemas that both apply, and resolves references. The functions have no side effects."""
 
 from __future__ import annotations
 

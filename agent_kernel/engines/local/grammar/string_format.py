@@ -1,4 +1,4 @@
-"""The string formats that a grammar can enforce. Pure.
+"""The string formats that a grammar can enforce.
 
 Dates are real dates of the years 1000 to 2999 (leap years only those ending in 04 to 96); times have seconds or finer,
 in UTC or with an offset, as in RFC 3339.

@@ -243,7 +243,7 @@ def test_a_hash_that_nobody_knows_is_never_accepted(tmp_path: Path, cache: Path,
     hub.announce = None
     source = hub_source(model)
     del source["sha256"]
-    with pytest.raises(PullFailed, match="does not say the SHA-256"):
+    with pytest.raises(PullFailed, match="does not state the SHA-256"):
         pull(small(tmp_path, source), cache, environment(hub))
 
 
