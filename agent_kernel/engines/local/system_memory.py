@@ -1,7 +1,7 @@
-"""Memory that a process may still take, on this machine and in its control group, and the processes that hold most of
-it.
+"""Reads how much memory a process can still take, on this machine and in its control group, and which processes hold
+the most.
 
-Linux only; elsewhere nothing is known and nothing is checked.
+It works on Linux only; on other systems the memory is unknown and not checked.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Memory:
     available: int
 
     def reserve(self, setting_gb: float = 0.0) -> int:
-        """Return what stays reserved for the user's programs: the setting, otherwise a tenth of the memory, at least 1
-        GiB."""
+        """Return the bytes that stay reserved for the user's programs: the setting, otherwise a tenth of the memory,
+        but at least 1 GiB."""
         return int(setting_gb * GIB) if setting_gb else max(GIB, int(self.total * RESERVE_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """A process of this user that holds much memory; ``name`` is how a person knows it."""
+    """A process of this user that holds much memory; ``name`` is a name that the user recognises."""
 
     pid: int
     name: str
@@ -64,7 +64,7 @@ def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> l
     found = []
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) not in own:
-            with suppress(OSError, KeyError, ValueError):  # it ended while we looked, or is another user's
+            with suppress(OSError, KeyError, ValueError):  # the process has just ended, or belongs to another user
                 size = _pairs(entry / "status")["RssAnon"] * 1024
                 if size >= HOLDER_MIN and entry.stat().st_uid == os.getuid():
                     found.append(MemoryHolder(int(entry.name), _name(entry), size))
@@ -92,8 +92,8 @@ def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
-    """Walk from the group up to the root. In a container the path may be one of the host; then only the root exists
-    here."""
+    """Walk from the group up to the root. In a container the path may be one of the host, of which only the root exists
+    in the container."""
     below = path.strip("/")
     folder = root / below if below and ".." not in below.split("/") else root
     while folder.is_relative_to(root):
@@ -117,8 +117,8 @@ def _pairs(path: Path) -> dict[str, int]:
 
 
 def _name(entry: Path) -> str:
-    """Name a kernel by its notebook, which Jupyter writes into its environment, and other processes by their
-    command."""
+    """Return a name for a process: for a kernel its notebook, which Jupyter writes into its environment, for other
+    processes their command."""
     command = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     if any(KERNEL_FILE.search(word) for word in command):
         variables = (entry / "environ").read_bytes().decode("utf-8", "replace").split("\0")

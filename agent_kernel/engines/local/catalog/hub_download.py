@@ -87,11 +87,11 @@ def _fetch_member(source: HubSnapshot, file: SnapshotFile, staging: Path, env: M
 
 
 class _Transfer:
-    """One file in as many requests as necessary.
+    """Downloads one file, in as many requests as necessary.
 
-    ``where`` is the path of its URL at the hub, ``label`` names it in messages. ``expected`` is the SHA-256 to check:
-    empty until the hub announces it, None for a small file, which has none there and is checked by another digest.
-    Raises SourceUnavailable if the environment forbids to ask the hub.
+    ``where`` is the path of its URL at the hub, ``label`` its name in messages. ``expected`` is the SHA-256 to check:
+    empty until the hub announces it; None for a small file, for which the hub has no SHA-256 and which is checked by
+    another digest. Raises SourceUnavailable if the environment forbids requests to the hub.
     """
 
     def __init__(

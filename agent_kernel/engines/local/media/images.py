@@ -66,7 +66,7 @@ def png(image: Any) -> bytes:
 
 
 def _image(picture: Picture) -> Any:
-    """Read the header only: nothing is decoded before the size is checked."""
+    """Return the image after reading only its header: nothing is decoded before the size is checked."""
     if len(picture.data) > MAX_BYTES:
         raise InvalidRequest(f"The image has {len(picture.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
     try:
@@ -74,7 +74,8 @@ def _image(picture: Picture) -> Any:
         import PIL.ImageSequence
     except ImportError as error:
         raise EngineError(
-            f"Pillow does not import here: {error}", hint="Install it with: agent-kernel model setup gpu"
+            f"Pillow cannot be imported in this environment: {error}",
+            hint="Install it with: agent-kernel model setup gpu",
         ) from error
     try:
         image = PIL.Image.open(io.BytesIO(picture.data), formats=FORMATS)
@@ -99,7 +100,8 @@ def _rgb(image: Any) -> Any:
 
 
 def _unreadable(error: Exception) -> InvalidRequest:
-    """Translate a decoder's error. Hostile files cause any kind: OSError, SyntaxError, ValueError, struct.error."""
+    """Return the error to raise for a decoder's error, which can be of any kind for a hostile file: OSError,
+    SyntaxError, ValueError or struct.error."""
     if type(error).__name__ in ("DecompressionBombError", "DecompressionBombWarning"):
         return InvalidRequest("The image is far larger than its file suggests, and is not opened.")
     words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,7 +1,8 @@
-"""Prepares the media of a request for a prompt: videos become frames, and each picture a mark in its message's text.
+"""Prepares the media of a request for a prompt: videos become frames, and each picture is replaced by a mark in its
+message's text.
 
 Tool protocols can then join, drop and repeat texts without knowledge of pictures. The marks become image parts again
-when a chat is rendered. A model without vision gets a note in words.
+when a chat is rendered. For a model without vision, a note in words replaces the picture.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ShownRequest:
 
 
 class ShownMedia:
-    """Keeps opened media, since each round of a conversation shows the same pictures."""
+    """Replaces media by marks, and keeps opened media, because each round of a conversation shows the same pictures."""
 
     def __init__(self, *, sees: bool) -> None:
         self._sees = sees
@@ -67,7 +68,7 @@ class ShownMedia:
                     raise
                 unseen.append(f"[{medium.mime}: {error.message}]")
         text = "\n".join(part for part in (message.text, *unseen) if part)
-        # A line of its own in a tool result, since the last line of a failed one may be quoted alone.
+        # The note is a separate line in a tool result, because the last line of a failed result may be quoted alone.
         gap = "\n" if marks and message.role == "tool" else ""
         return replace(message, parts=(Text("".join(marks) + gap + text),))
 

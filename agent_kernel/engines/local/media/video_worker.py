@@ -1,6 +1,6 @@
 """``python -P video_worker.py COUNT`` reads a video from standard input and writes frames of it as PNG files, each
-preceded by its length. It runs in a process of its own with limits that it sets itself, and imports only the standard
-library and PyAV.
+preceded by its length. It runs in a separate process, sets its own limits, and imports only the standard library and
+PyAV.
 """
 
 from __future__ import annotations

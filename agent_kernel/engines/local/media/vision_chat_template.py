@@ -1,4 +1,5 @@
-"""Renders the chat template of a vision model: which form of messages it accepts, and where pictures may be."""
+"""Renders the chat template of a vision model, for which it finds out what form of messages and which places of
+pictures the template accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class PictureTemplate:
         self._spelled = spelled
         self._takes_text = self._shows(WORD)
         if not self._takes_text and not self._shows([{"type": "text", "text": WORD}]):
-            raise EngineError("This model's chat template shows no text.", hint="Choose an instruction-tuned model.")
+            raise EngineError(
+                "This model's chat template leaves out the text of messages.", hint="Choose an instruction-tuned model."
+            )
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Render a prompt. If the template omits pictures of tool results, they follow in a message of their own."""
@@ -63,7 +66,7 @@ def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _move_pictures(chat: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Move pictures that are not in a user message to a user message after it."""
+    """Return the chat with pictures that are not in a user message moved to a user message that follows."""
     moved: list[Mapping[str, Any]] = []
     for message in chat:
         images = [part for part in _parts(message) if part["type"] == "image"]

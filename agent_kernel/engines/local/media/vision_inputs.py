@@ -1,7 +1,7 @@
-"""Encodes pictures for a vision model: their places in a prompt's ids, and the tensors for the forward.
+"""Encodes pictures for a vision model: their places in a prompt's ids, and the tensors for the forward pass.
 
-Works with the library's processor of any model: it replaces a placeholder in the text by as many image tokens as the
-picture needs. Runs without torchvision; processors that need it do not load without it.
+It works with the library's processor of any model: it replaces a placeholder in the text by as many image tokens as the
+picture needs. The module does not need torchvision; a processor that does cannot be loaded without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Place:
 
 
 class Sight:
-    """``placeholder`` stands for one picture in a rendered prompt; ``spelled`` are all texts that are read as one."""
+    """Encodes pictures with a model's processor. ``placeholder`` stands for one picture in a rendered prompt;
+    ``spelled`` contains all texts that the processor reads as a placeholder."""
 
     def __init__(self, processor: Any, model: Any, torch: Any) -> None:
         self._processor = processor
@@ -43,7 +44,7 @@ class Sight:
         self.placeholder = str(getattr(processor, "image_token", "") or "")
         token = _image_token_id(model.config)
         if not self.placeholder or token is None:
-            raise EngineError(f"It is not known here how {type(processor).__name__} takes pictures.")
+            raise EngineError(f"Pictures are not supported for models with the processor {type(processor).__name__}.")
         self.token = token
         self.spelled = tuple({self.placeholder, str(processor.tokenizer.convert_ids_to_tokens(token))})
 
@@ -52,7 +53,7 @@ class Sight:
         is not that of the pictures."""
         places = text.count(self.placeholder)
         if places != len(pictures):
-            raise InvalidRequest(f"The prompt has places for {places} pictures and there are {len(pictures)}.")
+            raise InvalidRequest(f"The prompt has places for {places} pictures, but the request has {len(pictures)}.")
         return [int(token) for token in self._process(text, pictures)["input_ids"][0]]
 
     def places(self, ids: Sequence[int], pictures: Sequence[Picture]) -> list[Place]:
@@ -71,7 +72,7 @@ class Sight:
         return found
 
     def inputs(self, pictures: Sequence[Picture]) -> dict[str, Any]:
-        """Return the arguments of the model's forward for these pictures, besides the ids."""
+        """Return the arguments for these pictures, in addition to the ids, with which to call the model."""
         processed = self._process(self.placeholder * len(pictures), pictures)
         return {name: self._to_device(value) for name, value in processed.items() if name not in TOKENS}
 

@@ -2,7 +2,7 @@
 
 Observed with 2026.4: ``step`` and the GGUF tokenizer hold Python's lock while they run. A cancelled request has the
 status IGNORED, and its full blocks stay cached. Log probabilities are those before a grammar's mask. temperature,
-top_p, top_k, min_p, the penalties and the low 32 bits of a seed have effect. If the blocks run out with several
+top_p, top_k, min_p, the penalties and the low 32 bits of a seed have an effect. If the blocks run out with several
 requests, the library ends all of them and loses blocks, so the caller submits only requests that fit together. A
 grammar that does not compile breaks the step and the pipeline (``grammar/compile_check.py``).
 """
@@ -62,8 +62,9 @@ class _Held:
 
 
 class OpenVino:
-    """One ``ContinuousBatchingPipeline``. Without ``cache_gb`` the cache takes an eighth of the free memory, in whole
-    GB and at least 1. ``blocks`` sets a smaller cache instead; ``batched`` is the number of prompt tokens per step."""
+    """Runs one model with a ``ContinuousBatchingPipeline``. Without ``cache_gb`` the cache takes an eighth of the free
+    memory, in whole GB and at least 1. ``blocks`` sets a smaller cache instead; ``batched`` is the number of prompt
+    tokens per step."""
 
     def __init__(self, cache_dir: Path, *, blocks: int = 0, batched: int = MAX_BATCHED) -> None:
         self._cache_dir = cache_dir
@@ -82,13 +83,14 @@ class OpenVino:
             raise ModelMissing(f"{path.name} is not there.", hint="Pull it with: agent-kernel model pull")
         facts = read_model_directory(path) if path.is_dir() else _read_supported_header(path)
         try:
-            # The only import of openvino. It takes half a second, which only the worker may spend.
+            # The only import of openvino. It takes half a second, so only the worker imports it.
             import numpy
             import openvino
             import openvino_genai
         except ImportError as error:
             raise EngineError(
-                f"openvino-genai does not import here: {error}", hint="Install it with: pip install openvino-genai"
+                f"openvino-genai cannot be imported in this environment: {error}",
+                hint="Install it with: pip install openvino-genai",
             ) from error
         self._numpy, self._ov, self._genai = numpy, openvino, openvino_genai
         built = BuiltModel(path, self._cache_dir, openvino_genai.__version__)
@@ -138,8 +140,8 @@ class OpenVino:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """Raises EngineError for an empty prompt and for a request that the library refuses, InvalidRequest for a
-        logit_bias, which it does not support."""
+        """Add a request and return its key. Raises EngineError for an empty prompt and for a request that the library
+        refuses, and InvalidRequest for a logit_bias, which the library does not support."""
         if not ids:
             raise EngineError("The prompt is empty.")
         refuse_fields(
@@ -172,11 +174,13 @@ class OpenVino:
             self._leaving = True
 
     def running(self) -> int:
-        """Counts one more while the blocks of a cancelled request are not free yet: a step frees them."""
+        """The number of running requests. It is one higher while the blocks of a cancelled request are not free yet, so
+        that another step runs and frees them."""
         return len(self._handles) + len(self._held) + self._leaving
 
     def usage(self) -> Mapping[str, float]:
-        """``cache_bytes`` are reserved; the memory of a block is allocated at its first use."""
+        """Return figures for a status display. ``cache_bytes`` is the reserved size of the cache; the memory of a block
+        is allocated at its first use."""
         metrics = self._pipeline.get_metrics()
         used = metrics.cache_usage / 100 if self._pipeline.has_non_finished_requests() else 0.0
         return {"cache_used": used, "cache_bytes": metrics.cache_size_in_bytes}
@@ -269,7 +273,7 @@ class OpenVino:
         if handle.can_read():
             for output in handle.read().values():
                 ids += output.generated_ids
-                # A request without logprobs has them too, all 0.
+                # The library returns logprobs even if they were not requested; they are then all 0.
                 logprobs += output.generated_log_probs if key in self._probable else ()
                 finish = finishes.get(output.finish_reason, finish)
         if not finish and handle.get_status() == self._genai.GenerationStatus.IGNORED:

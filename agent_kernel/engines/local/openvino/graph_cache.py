@@ -34,7 +34,7 @@ class BuiltModel:
     def open(self, genai: Any, scheduler: Any, properties: dict[str, Any], progress: Progress) -> tuple[Any, Any]:
         """Return the tokenizer and the pipeline. Raises the library's RuntimeError for a file that it cannot run."""
         progress("reading the vocabulary", None)
-        # One thread: waking several costs ten times the work for one token.
+        # One thread, because waking several takes ten times as long as the work for one token.
         tokenizer = genai.Tokenizer(str(self._path), INFERENCE_NUM_THREADS=1, NUM_STREAMS=1)
         if self._path.is_dir():  # an export needs no build
             progress("loading the weights", None)
@@ -44,7 +44,7 @@ class BuiltModel:
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)
-        # A graph that could not be kept (full disk, no links) is built for this process only.
+        # A graph that cannot be stored (full disk, no links) is built for this process only.
         kept = (self.directory / GRAPH).is_file()
         source = str(self.directory if kept else self._path)
         return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
@@ -59,7 +59,7 @@ class BuiltModel:
                 os.symlink(self._path.absolute(), link)
             except OSError:
                 return
-            # The library writes the graph beside the file it was given.
+            # The library writes the graph beside the file that it loads.
             pipeline = genai.ContinuousBatchingPipeline(
                 str(link), scheduler, "CPU", dict(properties) | {"enable_save_ov_model": True}
             )
@@ -75,5 +75,5 @@ class BuiltModel:
 
 
 def is_built(path: Path, cache_dir: Path) -> bool:
-    """Whether the graph of this file is kept for any version of the library."""
+    """Return whether the graph of this file is stored, for any version of the library."""
     return any((cache_dir / "openvino").glob(f"{identity(path)}-*/{GRAPH}"))

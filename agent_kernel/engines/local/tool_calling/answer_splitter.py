@@ -13,9 +13,10 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 
 
 class AnswerReader:
-    """``answer`` is the output without the reasoning, ``text`` and ``calls`` are its parts. ``done``: the rest of the
-    answer is ignored after the calls so far; ``rest`` is the ignored text that was already pushed. Log probabilities
-    are returned with their text; those of a call are dropped."""
+    """Splits an answer that is pushed as it arrives. ``answer`` is the output without the reasoning; ``text`` and
+    ``calls`` are its parts. ``done`` means that the rest of the answer is ignored after the calls so far; ``rest`` is
+    the ignored text that was already pushed. Log probabilities are returned with their text; those of a call are
+    dropped."""
 
     def __init__(self, parser: CallParser | DeclaredParser, reasoning: ReasoningSplitter, *, parallel: bool) -> None:
         self._parser = parser
@@ -38,7 +39,8 @@ class AnswerReader:
         return self._read(self._reasoning.push(delta.text))
 
     def finish(self, *, cut: bool) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """Return the last parts. ``cut``: the answer did not end by itself, and an incomplete call is text."""
+        """Return the last parts. ``cut`` means that the answer did not end by itself; an incomplete call is then
+        text."""
         parts = self._read(self._reasoning.finish())
         if self.done:
             return parts

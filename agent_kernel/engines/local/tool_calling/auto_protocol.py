@@ -20,13 +20,14 @@ models were not measured."""
 
 
 def is_small(loaded: LoadedModel) -> bool:
-    """Whether the model is below SMALL, or its size is unknown."""
+    """Return whether the model has fewer than SMALL parameters, or its size is unknown."""
     return loaded.parameters < SMALL
 
 
 class AutoProtocol:
-    """Uses the fence for a small model if ``python`` is the only tool in the request and its history, otherwise native
-    calls: through the chat template if it lists tools, else described in words."""
+    """Uses the code fence for a small model if ``python`` is the only tool in the request and its history, otherwise
+    native calls. Their tools are passed to the chat template if it lists tools, and are otherwise described in
+    words."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._small = is_small(loaded)

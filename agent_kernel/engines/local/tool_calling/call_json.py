@@ -1,4 +1,4 @@
-"""Parses tool calls that models write as JSON: leniently, but without guessing. Pure.
+"""Parses tool calls that models write as JSON: leniently, but without guessing. The functions have no side effects.
 
 Text that is not JSON is also tried as a Python literal, since models mix the two up, and with missing brackets added at
 its end. Nothing else is repaired: a guess could run code that the model did not write.
@@ -69,7 +69,8 @@ def _brackets(text: str) -> Iterator[tuple[int, str]]:
 
 def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
     """Return the calls of a text that contains only calls: an object, a list of objects, or several of either. Empty
-    for any other text. ``tagged``: the text is where only calls may be, so a name without arguments is a call."""
+    for any other text. ``tagged`` means that the text is at a place where only calls can be, so that a name without
+    arguments is a call."""
     calls: list[ToolCall] = []
     rest = text.strip()
     while rest:
@@ -83,8 +84,8 @@ def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
 
 
 def broken_call(text: str, tools: Sequence[str]) -> ToolCall:
-    """Return a call for a tagged text that cannot be parsed, with the text as ``_raw``: the toolbox reports it to the
-    model."""
+    """Return a call for a tagged text that cannot be parsed, with the text as ``_raw``: the toolbox reports the error
+    to the model."""
     named = _NAME.search(text)
     name = named[1] if named else tools[0] if len(tools) == 1 else "unreadable"
     return new_call(name, {"_raw": text.strip()})

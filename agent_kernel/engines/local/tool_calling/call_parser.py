@@ -1,4 +1,4 @@
-"""Splits a streamed answer into text and tool calls, in all forms that models are known to write. Pure.
+"""Splits a streamed answer into text and tool calls, in all forms that models are known to write.
 
 Tagged: ``<tool_call>`` JSON, Mistral's ``[TOOL_CALLS]``, Llama's ``<|python_tag|>``. Untagged, at the beginning of a
 line: bare JSON, fenced JSON and, for models that do so, fenced python. Text is returned as it arrives;
@@ -40,10 +40,10 @@ Part = TextChunk | CallChunk
 
 
 class CallParser:
-    """``push`` text, then ``finish``. ``tools`` are the names of the offered tools; without any, everything is text.
-    ``fences``: a fenced python block is a call of the tool python if that is offered, and not an example for the user.
-    Calls of unknown tools are returned too: the toolbox answers them. The result does not depend on how the text is
-    split into pushes."""
+    """Parses an answer that is passed to ``push``, and ends it with ``finish``. ``tools`` contains the names of the
+    offered tools; if it is empty, everything is text. ``fences`` means that a fenced python block is a call of the tool
+    python, if that is offered, and not an example for the user. Calls of unknown tools are returned too: the toolbox
+    answers them. The result does not depend on how the text is split into pushes."""
 
     def __init__(self, tools: Sequence[str], *, fences: bool = False) -> None:
         self._tools = tools
@@ -73,13 +73,15 @@ class CallParser:
         return self._parse(text, last=False, cut=False)
 
     def finish(self, *, cut: bool = False) -> list[Part]:
-        """Return the last parts. ``cut``: the answer ended at the token limit, and an incomplete call is text."""
+        """Return the last parts. ``cut`` means that the answer ended at the token limit; an incomplete call is then
+        text."""
         parts = self._parse("", last=True, cut=cut)
         self._add_text("", flush=True)
         return parts
 
     def pause(self) -> list[Part]:
-        """Prepare for a call that another parser reads: held text is returned, and what follows comes after a call."""
+        """Prepare for a call that another parser reads: return the text that is held back, and treat the following text
+        as text after a call."""
         parts = self._parse("", last=True, cut=True)
         self._space, self._after_call = "", True
         return parts
@@ -89,7 +91,7 @@ class CallParser:
         self._parts = []
         self._marks, self._absent, self._false_starts = None, set(), 0
         if self._unclosed and not last and "}" not in text and "]" not in text:
-            return self._parts  # JSON that was open before is still open: it is not scanned again
+            return self._parts  # JSON that was incomplete at the last push still is, so it is not scanned again
         self._unclosed = False
         while self._held:
             taken = self._step(last=last, cut=cut)
@@ -300,6 +302,7 @@ class CallParser:
         return self._as_text(len(text) - len(begin) + 1)
 
     def _as_text(self, size: int) -> bool:
-        """Return text that looked like a call and is none. Always True, as ``_step`` expects."""
+        """Add the first ``size`` characters of the held text, which look like a call but are none, as text. Returns
+        True, as ``_step`` expects."""
         self._take_text(size)
         return True

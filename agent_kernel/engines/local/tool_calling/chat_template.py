@@ -1,4 +1,5 @@
-"""Renders a chat template as its author tested it: by transformers' sandboxed Jinja, without a tokenizer.
+"""Renders a chat template with transformers' sandboxed Jinja, with which authors test their templates. No tokenizer is
+needed.
 
 openvino-genai's C++ engine starts faster, but it invents a tool prompt for templates without tools and cannot run every
 template.

@@ -1,13 +1,14 @@
-"""The code-fence tool protocol, for models too small to write JSON: a fenced block is a call, its content the code.
+"""The code-fence tool protocol, for models too small to write JSON: a fenced block is a call, and its content is the
+code.
 
 The first token decides whether the model calls: it does if the fence is at most ``margin`` (natural log) less likely
 than the best first token. The fence is then forced, and the code decoded until the fence closes. After a result the
 model answers in text; a failed call is tried once more without showing the failed code. Code for a question that names
-a file begins with the line that reads it. Two answers are given without the model, which is unreliable there
-(``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean.
+a file begins with the line that reads it. Two kinds of answer are written without the model, because it is unreliable
+at them (``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean.
 
 Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
-(``forced_call.py``); with ``auto`` the model is not shown them.
+(``forced_call.py``); with ``auto`` the model does not see them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ NO_READING = r"(?:[^r]|r(?:r|er|ear|eadr)*(?:[^re]|e[^ra]|ea[^rd]|ead[^r_]))*(?:
 @dataclass(frozen=True, slots=True)
 class Fence:
     """``template`` is the model's chat template. If it supports reasoning, an empty reasoning block is inserted where
-    code is possible, since the first token decides; without tools the model may reason, which is separated."""
+    code is possible, because the first token decides; without tools the model may reason, and its reasoning is
+    separated from the answer."""
 
     margin: float = MARGIN
     named_margin: float = NAMED_MARGIN
@@ -71,7 +73,7 @@ class Fence:
                 yield chunk
 
     async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
-        """Yield code or text; ``must``: code."""
+        """Yield the chunks of code or text; with ``must``, only code."""
         offered = request.tool_choice != "none" and _has_python(request.tools)
         _, turns = code_fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
@@ -124,7 +126,7 @@ class Fence:
     async def _code(
         self, prompt: str, reading: str, request: EngineRequest, completer: Completer, regex: str | None
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield one call, whose code begins with the lines of ``reading``."""
+        """Yield the chunks of one call, whose code begins with the lines of ``reading``."""
         completion = DecodedCompletion(prompt)
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None

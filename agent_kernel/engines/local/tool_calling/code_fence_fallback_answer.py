@@ -1,4 +1,5 @@
-"""Answers for which a small model is unreliable: that it failed, and what several rows of output mean. Pure.
+"""Writes answers for which a small model is unreliable: that its code failed, and what several rows of output mean. The
+functions have no side effects.
 
 A model's sentence about a table is kept if each of its numbers is in a row that the sentence names, or if it contains a
 number of each row without words. Otherwise the rows themselves are the answer.
@@ -39,7 +40,8 @@ def error_line(text: str) -> str:
 
 
 def plain(result: Message, rows: Sequence[str], question: str) -> str:
-    """Return the answer if it does not depend on the model: rows that were asked for, or a failure. Otherwise empty."""
+    """Return the answer if it does not depend on the model, because the user asked for the rows or the call failed;
+    otherwise an empty string."""
     return in_rows(rows) if rows and EACH.search(question) else failure(result)
 
 
@@ -51,7 +53,8 @@ def failure(result: Message) -> str:
 
 
 def rows_of(output: str) -> list[str]:
-    """Return the rows of a result without the lines that pandas and we add below; empty if there are less than two."""
+    """Return the rows of a result without the lines that pandas and agent-kernel add after them; empty if there are
+    fewer than two."""
     lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
     rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
     return rows if len(rows) > 1 else []

@@ -1,8 +1,9 @@
-"""Creates the first lines of code about a named file, which read it into the variable that the user named. Pure.
+"""Writes the first lines of the model's code if the user names a file: they read the file into the variable that the
+user named. The functions have no side effects.
 
-Hidden context states how a kernel reads each file ("teas.csv: CSV read by pd.read_csv('teas.csv'), ..."). Such an
-expression is used only if it does nothing but read, and only for a file that the user's own text names, since hidden
-context also quotes cell outputs and files from unknown sources.
+The hidden context contains an expression that reads each file ("teas.csv: CSV read by pd.read_csv('teas.csv'), ...").
+The expression is used only if it does nothing but read, and only for a file that the user's own text names, because the
+hidden context also quotes cell outputs and files from unknown sources.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ WRITES = (
 
 def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
     """Return a line of code for each file in the ``hidden`` facts that ``asked`` names; empty if there is none.
-    ``variables`` exist already and are not overwritten unless the user asks for it."""
+    ``variables`` are the names that exist already; they are not overwritten unless the user asks for it."""
     asked = asked[:MAX_ASKED]
     files = dict(_files(asked, hidden))
     given = _find_name(asked) if len(files) == 1 else ""

@@ -1,7 +1,9 @@
-"""Converts a conversation to the messages that a small model sees in the code-fence protocol. Pure.
+"""Converts a conversation to the messages that a small model sees in the code-fence protocol. The functions have no
+side effects.
 
-A ``python`` call becomes an assistant's "```python" block, its result a user message "Output:". Worked examples precede
-the conversation: of all measures tried with a 0.5B model, they raised the share of right answers most.
+A ``python`` call becomes a "```python" block of an assistant message, and its result a user message that begins with
+"Output:". Worked examples precede the conversation: of all measures tried with a 0.5B model, they raised the share of
+right answers most.
 """
 
 from __future__ import annotations
@@ -98,8 +100,8 @@ real data: a user who sees one in an answer can tell where it comes from."""
 
 @dataclass(slots=True)
 class Exchange:
-    """One turn: ``asked`` are the user messages, including the hidden context before the question, which is also in
-    ``hidden``; ``replies`` is what followed."""
+    """One turn. ``asked`` contains the user messages, including the hidden context before the question, which is also
+    in ``hidden``; ``replies`` contains the messages that followed."""
 
     asked: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
@@ -125,7 +127,7 @@ class Exchange:
 
     @property
     def has_its_tables(self) -> bool:
-        """Whether the question is about existing tables only, so that no file must be read."""
+        """Whether the question is only about tables that already exist, so that no file needs to be read."""
         tables = any(TABLES.match(line) for text in self.hidden for line in text.splitlines())
         return tables and not FILE.search(self.question) and not LOADS.search(self.question)
 
@@ -135,11 +137,12 @@ class Exchange:
 
     @property
     def awaiting(self) -> Message | None:
-        """The last result, if it is not answered yet."""
+        """The last result of a call, if the model has not answered it yet; else None."""
         return self.replies[-1] if self.replies and self.replies[-1].role == "tool" else None
 
     def ran_python(self, result: Message) -> bool:
-        """Whether this is the result of code. It is found by the id of its call, since a result may have no name."""
+        """Return whether this is the result of a python call. The call is found by its id, because a result may have no
+        name."""
         return any(
             call.id == result.call_id and call.name == TOOL for message in self.replies for call in message.calls
         )
@@ -150,7 +153,8 @@ class Exchange:
 
     def chat(self, *, retry: bool) -> list[ChatMessage]:
         """Return the messages without calls that failed and were tried again, of which one line remains as a note to
-        the question: a small model that sees its failed code repeats it. ``retry``: the last call is tried again."""
+        the question: a small model that sees its failed code repeats it. ``retry`` means that the last call is tried
+        again."""
         failed = self._failed_before_retry(retry)
         notes = [f"(Note: an earlier try ended with: {error_line(result.text)})" for result in failed]
         dropped = {result.call_id for result in failed}
@@ -199,7 +203,8 @@ def leans_to_code(turns: Sequence[Exchange]) -> bool:
 
 def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages for the choice between code and text: without facts about what the previous question named.
-    Those would make chat look like a question about data, and the question look as if the facts answered it."""
+    With those facts, a question that needs no data would look like one that does, or like one that the facts already
+    answer."""
     facts = messages[-2] if len(messages) > 1 else None
     if facts is not None and facts.hidden and facts.text.startswith(EARLIER):
         return [*messages[:-2], messages[-1]]
@@ -221,7 +226,7 @@ def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> li
 
 
 def output_text(result: Message) -> str:
-    """Return a result as the model sees it."""
+    """Return the text of a result as the model sees it."""
     text = result.text.strip() or "(no output)"
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
     return f"{label}:\n{text}\n\n{ANSWER}"

@@ -1,10 +1,10 @@
 """The native tool protocol: calls in the model's own form through its chat template, parsed by their declared form or
 leniently.
 
-``auto`` leaves the choice to the model. ``required`` or a name forces a call: the model is given its beginning, and a
-grammar of the tool's schema constrains the arguments, so that it always parses. ``none`` lists the tools nevertheless,
-which keeps the prefix, and ends the answer where a call would begin. Reasoning is separated and is not in later
-prompts.
+``auto`` leaves the choice to the model. ``required`` or a name forces a call: its beginning is given to the model, and
+a grammar of the tool's schema constrains the arguments, so that the call can always be parsed. With ``none``, the tools
+are listed nevertheless, so that the prefix stays the same, and the answer ends where a call would begin. Reasoning is
+separated from the answer and is not part of later prompts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ NO_CALL = r"[^\s<\[{`][\s\S]*"
 
 
 class Native:
-    """``fences``: a fenced python block is a call of the tool python, not an example for the user."""
+    """The native protocol. ``fences`` means that a fenced python block is a call of the tool python, not an example for
+    the user."""
 
     def __init__(self, loaded: LoadedModel, *, fences: bool) -> None:
         self._loaded = loaded
@@ -118,14 +119,14 @@ class Native:
                 for part in reader.push(delta):
                     yield part
                 if reader.done:
-                    # The text after this call is dropped, in the history too.
+                    # The text after this call is dropped, also from the history.
                     completion.text, completion.finish = completion.text.removesuffix(reader.rest), "stop"
                     break
         if not reader.done:
             cut = completion.finish == "length" or bool(completion.stopped_by(sampling.stop))
             for part in reader.finish(cut=cut):
                 yield part
-        # Not an answer with reasoning: later prompts omit it, so that the prefix ends there.
+        # An answer with reasoning is not kept: later prompts omit the reasoning, so that the common prefix ends there.
         if reader.calls and reader.whole and reader.answer.startswith(completion.text):
             await answer.keep(completion.text, assistant(reader.text, reader.calls))
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
@@ -224,8 +225,8 @@ class NativeRound:
         return await self.completer.render(shown, schemas(tools) if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:
-        """Make the next prompt begin with this one and ``raw``. If the template writes the message differently, its
-        original text is used in later prompts, provided that this extends the common prefix."""
+        """Make the next prompt begin with this one and ``raw``. If the template writes the message differently, later
+        prompts contain the original text instead, provided that this makes the common prefix longer."""
         after = [tool_result(call, "done", "success") for call in message.calls]
         wanted = self.prompt + raw + self.template.end
         later = [*self.request.messages, message, *after]
@@ -237,7 +238,8 @@ class NativeRound:
 
 
 def _sum(first: Usage, second: Usage) -> Usage:
-    """Add the usage of two decodes of one answer; the second one found the prompt in the cache."""
+    """Return the sum of the usage of two decodes of one answer, of which the second one found the prompt in the
+    cache."""
     if not first.prompt_tokens:
         return second
     total = first + second

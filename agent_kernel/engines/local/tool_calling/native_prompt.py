@@ -1,7 +1,8 @@
-"""Converts a conversation to the messages of a chat template for the native tool protocol. Pure.
+"""Converts a conversation to the messages of a chat template for the native tool protocol. The functions have no side
+effects.
 
-What a template does not support is written as text in the form that most models were trained on: tools in the system
-message, calls in ``<tool_call>`` tags, results in ``<tool_response>`` tags.
+Messages that a template does not support are written as text in the form that most models were trained on: tools in the
+system message, calls in ``<tool_call>`` tags, results in ``<tool_response>`` tags.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Written = Callable[[Message], str | None]
 
 
 def schemas(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """The tools as OpenAI's chat has them."""
+    """Return the tools in the form of OpenAI's chat API."""
     return [
         {
             "type": "function",

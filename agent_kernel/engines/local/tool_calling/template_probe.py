@@ -38,8 +38,8 @@ _OPENERS = re.compile(rf"(?:{'|'.join(map(re.escape, TAGS))})\s*$")
 
 @dataclass(frozen=True, slots=True)
 class TemplateProbe:
-    """``tools``: the template lists them. ``results``: it accepts the role tool, ``parallel``: several results for one
-    message. ``system``: it accepts that role. ``text_arguments``: it requires a call's arguments as JSON text.
+    """Which features a template supports: it lists ``tools``, accepts ``results`` (the role tool), ``parallel`` results
+    for one message, and the role ``system``; with ``text_arguments`` it requires a call's arguments as JSON text.
 
     ``opening`` and ``closing`` enclose the JSON of a call, in which ``key`` is the name of the arguments; ``json`` is
     False if the template writes calls in another form. ``end`` is the tag that ends a turn, empty if there is none.

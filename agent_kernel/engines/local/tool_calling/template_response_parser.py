@@ -22,7 +22,7 @@ _NAMED = {"function": {"name": "{name}", "arguments": "{content}"}}
 _TEXT = {"content": "text", "content_args": {"strip": False}}
 FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
     {
-        # Qwen3-Coder, Qwen3.5: one element for each argument. Some omit the outer tag.
+        # Qwen3-Coder, Qwen3.5: one element for each argument. Some models omit the outer tag.
         ("<function=", "<parameter="): {
             "start_anchor": "<|im_start|>assistant\n",
             "fields": {
@@ -37,7 +37,7 @@ FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
                 "content": _TEXT,
             },
         },
-        # Gemma 4: JSON without quotes around keys, and its own around strings.
+        # Gemma 4: JSON without quotes around keys, and with its own quotes around strings.
         ("<|tool_call>call:",): {
             "start_anchor": "<|turn>model\n",
             "fields": {
@@ -68,12 +68,12 @@ def form_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
 
 
 class DeclaredParser:
-    """``push`` text, then ``finish``, as with ``CallParser``, which parses the content of the form. Raises ImportError
-    if transformers is missing, and ValueError for an invalid form."""
+    """Parses text that is passed to ``push``, and ends with ``finish``, like ``CallParser``, which parses the content
+    of the form. Raises ImportError if transformers is missing, and ValueError for an invalid form."""
 
     def __init__(self, form: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], content: CallParser) -> None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        # The only import of transformers' parser: in the worker, for models that need it.
+        # The only import of transformers' parser, which runs in the worker and only for models that need it.
         from transformers.utils.chat_parsing import ResponseParser
 
         self._new: Callable[[], Any] = lambda: ResponseParser(dict(form), "", tools=[dict(tool) for tool in tools])
@@ -93,7 +93,7 @@ class DeclaredParser:
 
     def push(self, text: str) -> list[Part | ReasoningChunk]:
         parts: list[Part | ReasoningChunk] = []
-        # One character at a time, so that the text of each event is known.
+        # The text is passed one character at a time, so that the text of each event is known.
         for char in text:
             self._raw += char
             try:

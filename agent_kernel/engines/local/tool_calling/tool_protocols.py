@@ -33,5 +33,5 @@ TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingPro
 def protocol_for(name: str, loaded: LoadedModel) -> ToolProtocol:
     """Create the protocol ``name``. Raises EngineError if it does not exist."""
     if name not in TOOL_PROTOCOLS:
-        raise EngineError(f"No backend here speaks the tool protocol {name!r}.")
+        raise EngineError(f"There is no tool protocol {name!r}.")
     return TOOL_PROTOCOLS[name](loaded)

@@ -15,14 +15,16 @@ CHARS = 4_000_000
 
 
 class Written:
-    """Texts by the id of a message's first call. The least recently used ones are dropped first."""
+    """Stores the original texts of messages by the id of the message's first call. The least recently used texts are
+    dropped first."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, tuple[Message, str]] = OrderedDict()
         self._chars = 0
 
     def of(self, message: Message) -> str | None:
-        """Return the text of a message; None if it is unknown, or if the message has changed since."""
+        """Return the text that the model generated for a message, word for word; None if no text was stored, or if the
+        message has changed since then."""
         if not message.calls or message.calls[0].id not in self._texts:
             return None
         original, text = self._texts[message.calls[0].id]

@@ -1,1 +1,1 @@
-"""The backends on torch and transformers (GPU, or CPU in an environment of their own)."""
+"""The backends on torch and transformers, for GPUs, or for CPUs in a separate environment."""

@@ -1,4 +1,4 @@
-"""Models on torch: batched where the library supports it, otherwise one request at a time."""
+"""Runs models on torch: in batches if the library supports this for the model, otherwise one request at a time."""
 
 from __future__ import annotations
 

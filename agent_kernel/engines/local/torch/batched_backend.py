@@ -1,8 +1,8 @@
 """Runs models by transformers' continuous batching, on CUDA devices and CPUs; requests share prefixes.
 
-The library's manager runs in a thread of its own; ``step`` collects its output. Observed with 5.22 and 5.23: a request
-that can never fit ends the manager and all its requests, so it is refused here; requests that do not fit together are
-restarted one after another; CUDA graphs and asynchronous batching bypass the sampler.
+The library's manager runs in a separate thread; ``step`` collects its output. Observed with 5.22 and 5.23: a request
+that can never fit ends the manager and all its requests, so this backend refuses it; requests that do not fit together
+are restarted one after another; CUDA graphs and asynchronous batching bypass the sampler.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ attention differs by far more."""
 
 
 class Unbatchable(Exception):
-    """This model cannot be batched here; the message is the reason. ``model`` is loaded and can be run otherwise."""
+    """This model cannot be batched; the message is the reason. ``model`` is loaded and can be run one request at a
+    time."""
 
     def __init__(self, reason: str, model: TorchModel) -> None:
         super().__init__(reason)
@@ -67,8 +68,8 @@ class _Request:
 
 
 class Transformers:
-    """One ``ContinuousBatchingManager``. Without ``cache_gb`` the cache takes an eighth of the free memory on CPUs, at
-    least 1 GB; on CUDA the library decides by the free device memory."""
+    """Runs one model with a ``ContinuousBatchingManager``. Without ``cache_gb`` the cache takes an eighth of the free
+    memory on CPUs, at least 1 GB; on CUDA the library decides by the free device memory."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
@@ -78,15 +79,15 @@ class Transformers:
         self._fault = ""
 
     def load(self, path: Path, options: LoadOptions, progress: Progress) -> LoadedModel:
-        """Load a model. Raises Unbatchable as well."""
+        """Load a model. In addition to the errors of ``Backend.load``, it raises Unbatchable."""
         return self.start(load_model(path, options, self._cache_dir, progress), options, progress)
 
     def start(self, model: TorchModel, options: LoadOptions, progress: Progress) -> LoadedModel:
-        """Start to batch a loaded model. Raises Unbatchable or EngineError."""
+        """Start batching with a loaded model. Raises Unbatchable or EngineError."""
         self._libraries = import_libraries()
         self._model, self._options = model, options
         if model.processor is not None:
-            raise Unbatchable("it takes pictures", model)
+            raise Unbatchable("it accepts pictures", model)
         if len(set(getattr(model.model, "hf_device_map", {"": model.device}).values())) > 1:
             raise Unbatchable("it is spread over several devices", model)
         progress("preparing the cache", None)
@@ -114,14 +115,14 @@ class Transformers:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """Raises EngineError for a grammar that cannot be enforced."""
+        """Add a request and return its key. Raises EngineError for a grammar that cannot be enforced."""
         constraint = None
         if decoding.grammar is not None:
             if self._fault:
-                raise EngineError(f"Constrained output does not work here: {self._fault}")
+                raise EngineError(f"Constrained output does not work with this model: {self._fault}")
             constraint = self._grammars.begin(decoding.grammar)
         if self._sampler is None and decoding.temperature > 0:
-            raise EngineError(f"Sampling does not work here, only greedy decoding: {self._fault}")
+            raise EngineError(f"Only greedy decoding works with this model, not sampling: {self._fault}")
         self._next += 1
         key = self._next
         choices = Choices(self._libraries, ids, decoding, constraint, self._model.device)
@@ -151,7 +152,7 @@ class Transformers:
                 pieces.append((key, piece))
         for key, piece in pieces:
             if piece.finish == "length":
-                self.cancel(key)  # it may have a higher limit at the library: LEAST_TOKENS
+                self.cancel(key)  # the limit passed to the library may be higher: LEAST_TOKENS
             elif piece.finish:
                 self._forget(key)
         if not pieces and not self._manager.is_running():
@@ -251,16 +252,16 @@ class Transformers:
         return max(1, (int(self._options.cache_gb * GIB) or share) // self._block_bytes())
 
     def _check_batching(self) -> None:
-        """Test what later requests rely on, at every load. A batch must compute what the model alone computes,
-        otherwise the model is Unbatchable. A grammar must be enforced, otherwise grammars are refused and the manager
-        is opened again without the sampler."""
+        """Test at every load the behaviour that later requests rely on. A batch must give the same result as the model
+        without batching, otherwise it raises Unbatchable. A grammar must be enforced, otherwise grammars are refused
+        and the manager is opened again without the sampler."""
         prompt = self.encode(PROBE)
         try:
             alone = self._log_probabilities(prompt)
         except (AssertionError, RuntimeError, TypeError, ValueError) as error:
             self._manager.stop(block=True, timeout=STOP_S)
             raise ModelUnsupported(
-                f"The model was loaded and does not compute: {error}", hint="Try another precision or device."
+                f"The model was loaded, but its computation fails: {error}", hint="Try another precision or device."
             ) from error
         try:
             if self._sampler is not None and not self._fault:
@@ -284,7 +285,7 @@ class Transformers:
         return f"transformers {self._libraries.transformers.__version__} does not apply the mask of tokens any more"
 
     def _log_probabilities(self, prompt: list[int]) -> Any:
-        """Compute those of the token that follows ``prompt`` by the model alone, without batch and cache."""
+        """Return the log probabilities of the token that follows ``prompt``, computed without batch and cache."""
         torch = self._libraries.torch
         with torch.no_grad():
             ids = torch.tensor([prompt], device=self._model.device)

@@ -1,4 +1,4 @@
-"""Calls a model's forward as its ``generate()`` does: slices of ids in, logits out, on a growing cache."""
+"""Calls a model's ``forward`` as its ``generate()`` does: slices of ids in, logits out, on a growing cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAME = 0.05
 
 
 class Forward:
-    """Knows the argument names of this model's forward. ``sight`` is None for a text model."""
+    """Calls one model's ``forward`` with the argument names that it accepts. ``sight`` is None for a text model."""
 
     def __init__(self, libraries: Libraries, model: Any, sight: Sight | None) -> None:
         self._torch, self._transformers = libraries

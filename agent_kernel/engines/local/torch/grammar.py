@@ -22,10 +22,10 @@ class Grammars:
 
     def __init__(self, model: TorchModel) -> None:
         try:
-            # The one place that imports xgrammar, in the worker only: it imports torch.
+            # The only import of xgrammar. It imports torch, so only the worker may import it.
             import xgrammar
         except ImportError as error:
-            raise EngineError(f"xgrammar does not import here: {error}", hint=SETUP) from error
+            raise EngineError(f"xgrammar cannot be imported in this environment: {error}", hint=SETUP) from error
         self._xgrammar = xgrammar
         self._rows = int(model.model.config.get_text_config().vocab_size)
         try:
@@ -36,7 +36,7 @@ class Grammars:
                 tokens, max_threads=COMPILE_THREADS, cache_limit_bytes=COMPILED_BYTES
             )
         except (RuntimeError, TypeError, ValueError) as error:
-            raise EngineError(f"xgrammar does not take the vocabulary of this model: {error}") from error
+            raise EngineError(f"xgrammar does not support the vocabulary of this model: {error}") from error
 
     @property
     def version(self) -> str:
@@ -50,7 +50,7 @@ class Grammars:
             else:
                 compiled = self._compiler.compile_grammar(grammar.text, root_rule_name="root")
         except RuntimeError as error:
-            raise EngineError(f"The grammar is not one that xgrammar takes: {error}") from error
+            raise EngineError(f"xgrammar cannot compile the grammar: {error}") from error
         return Constraint(self._xgrammar, compiled, self._rows)
 
 

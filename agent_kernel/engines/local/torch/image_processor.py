@@ -12,7 +12,7 @@ VIDEO = "video_processor"
 
 def load_processor(transformers: Any, path: Path, **how: Any) -> Any:
     """Load the processor. Many families (Qwen VL, SmolVLM, InternVL) include a video part that needs torchvision;
-    without torchvision it is left out, since videos arrive here as pictures. Raises the library's ImportError if
+    without torchvision that part is left out, because videos arrive as pictures. Raises the library's ImportError if
     anything else is missing."""
     try:
         return transformers.AutoProcessor.from_pretrained(path, **how)

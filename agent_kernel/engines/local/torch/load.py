@@ -1,7 +1,7 @@
 """Loads a model with transformers and torch: its class, weights, precision and device.
 
-It is then run by ``batched_backend.py`` or ``single_backend.py``. Nothing is downloaded and no code of a model is run:
-only local files, only safetensors, never ``trust_remote_code``.
+``batched_backend.py`` or ``single_backend.py`` then runs it. Nothing is downloaded and no code of a model is run: only
+local safetensors files are loaded, and ``trust_remote_code`` is never set.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "Ca
 
 @dataclass(frozen=True, slots=True)
 class TorchModel:
-    """A model in memory, in ``eval`` mode. ``processor`` is set for a model that accepts pictures; ``device`` is that
-    of its inputs (cpu, cuda:0), ``dtype`` the torch name of its activations' type (bfloat16, float16, float32).
-    ``context_length`` 0: the model does not state one. ``details`` are for people."""
+    """A model in memory, in ``eval`` mode. ``processor`` is set for a model that accepts pictures; ``device`` is the
+    device of its inputs (cpu, cuda:0), ``dtype`` the torch name of the type of its activations (bfloat16, float16,
+    float32). ``context_length`` is 0 if the model does not state one. ``details`` are for display."""
 
     model: Any
     tokenizer: Any
@@ -71,7 +71,7 @@ class TorchModel:
         return found if isinstance(found, Mapping) else None
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> str:
-        """Raises EngineError if the model has no chat template."""
+        """Return the messages rendered by the chat template. Raises EngineError if the model has none."""
         if not self.template:
             raise EngineError("This model has no chat template.", hint="Choose an instruction-tuned model.")
         chat, schemas = [dict(message) for message in messages], [dict(tool) for tool in tools] or None
@@ -96,10 +96,10 @@ class TorchModel:
 def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Progress) -> TorchModel:
     """Load a directory as ``save_pretrained`` writes it, or a GGUF file, which is converted once.
 
-    Without ``options.precision`` it is chosen: on CPUs bfloat16 unless a test shows that float32 is faster there (no
-    AMX, no AVX512-bf16), on CUDA bfloat16 if the device supports it, otherwise float16. ``int8`` and ``nf4`` use
-    bitsandbytes and save memory, not time. Raises ModelMissing, ModelBroken or EngineError (torch missing, unsupported
-    architecture, out of memory).
+    Without ``options.precision``, this function chooses the precision: on CPUs bfloat16 unless a test shows that
+    float32 is faster there (no AMX, no AVX512-bf16), on CUDA bfloat16 if the device supports it, otherwise float16.
+    ``int8`` and ``nf4`` use bitsandbytes and save memory, not time. Raises ModelMissing, ModelBroken or EngineError
+    (torch missing, unsupported architecture, out of memory).
     """
     if not path.exists():
         raise ModelMissing(f"{path} is not there.", hint="Pull it with: agent-kernel model pull")
@@ -152,16 +152,18 @@ class Libraries(NamedTuple):
 
 def import_libraries() -> Libraries:
     """Import torch and transformers. Raises EngineError with the command that installs them."""
-    # huggingface_hub reads this at its import: the worker must not access the network.
+    # The worker must not access the network; huggingface_hub reads this variable when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TQDM_DISABLE"] = "1"
     try:
-        # The only import of torch. It takes seconds, which only the worker may spend.
+        # The only import of torch. It takes seconds, so only the worker imports it.
         import torch
         import transformers
     except ImportError as error:
-        raise EngineError(f"The transformers backend does not import here: {error}", hint=SETUP) from error
+        raise EngineError(
+            f"The transformers backend cannot be imported in this environment: {error}", hint=SETUP
+        ) from error
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return Libraries(torch, transformers)
@@ -178,7 +180,9 @@ def _device(torch: Any, wanted: str) -> str:
     if not name.startswith("cuda:") or not name[5:].isdigit():
         raise EngineError(f"There is no device {wanted!r}; choose cpu, cuda, cuda:N or auto.")
     if not there or int(name[5:]) >= torch.cuda.device_count():
-        raise EngineError(f"There is no {name} here.", hint="Load the model with device cpu, or check the driver.")
+        raise EngineError(
+            f"This machine has no device {name}.", hint="Load the model with device cpu, or check the driver."
+        )
     return name
 
 
@@ -213,7 +217,8 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
     places = sorted({str(place) for place in getattr(model, "hf_device_map", {}).values()}) or [str(model.device)]
     if "disk" in places:
         raise EngineError(
-            "The model does not fit into the memory it was given.", hint="Raise max_memory, or use precision nf4."
+            "The model does not fit into the memory that max_memory allows.",
+            hint="Raise max_memory, or use precision nf4.",
         )
     model.eval()
     details = {
@@ -249,7 +254,7 @@ def _placement(transformers: Any, options: LoadOptions, device: str, dtype: Any)
 
 
 def _memory_key(name: str) -> int | str:
-    """accelerate names CUDA devices by number."""
+    """Return the key of a device for accelerate, which names CUDA devices by number."""
     number = name.removeprefix("cuda:")
     return int(number) if number.isdigit() else name
 

@@ -1,7 +1,7 @@
 """The KV cache of transformers' continuous batching: its size, its contents, and what is evicted when it is full.
 
-The cache itself is the library's. The attributes that are read here exist in 5.22 and 5.23; where one is missing, less
-is reported and nothing breaks.
+The cache itself belongs to the library. The attributes that this module reads exist in 5.22 and 5.23; if one is
+missing, fewer figures are reported and nothing breaks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ BLOCK = 32
 
 
 def bytes_per_block(config: Any, item: int) -> int:
-    """Keys and values of one block in all layers; ``config`` is the text model's, ``item`` the bytes of one number."""
+    """Return the size in bytes of the keys and values of one block in all layers. ``config`` is the configuration of
+    the text model, ``item`` the size of one number in bytes."""
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     shared = getattr(config, "num_key_value_heads", None) or heads
@@ -22,7 +23,7 @@ def bytes_per_block(config: Any, item: int) -> int:
 
 
 class PagedCache:
-    """A view on the cache of a manager that has one."""
+    """A view of the cache of a running manager."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -42,7 +43,7 @@ class PagedCache:
         return bool(self._cache.use_prefix_sharing)
 
     def pop_reused(self, request: str) -> int | None:
-        """Return the prompt tokens that a request found in the cache, and forget the number. None where the library
+        """Return the prompt tokens that a request found in the cache, and forget the number. Return None if the library
         does not report it."""
         return self._reused.pop(request, 0) if self.tells_reuse else None
 
@@ -50,8 +51,8 @@ class PagedCache:
         self._reused.pop(request, None)
 
     def usage(self) -> Mapping[str, float]:
-        """``cache_used`` is the share that running requests hold, ``cache_kept`` that of finished prefixes, which are
-        evicted when space is short."""
+        """Return figures for a status display. ``cache_used`` is the share of the cache that running requests hold,
+        ``cache_kept`` the share of finished prefixes, which are evicted when space is short."""
         try:
             kept = sum(
                 len(allocator.ledger.cached_blocks) * allocator.bytes_per_block

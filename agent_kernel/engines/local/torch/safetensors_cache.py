@@ -1,8 +1,8 @@
 """Converts a GGUF file to bfloat16 safetensors and keeps them on disk: transformers reads a GGUF file in 20 to 60 s at
 every load, and the converted files in one or two.
 
-The directory is named by the file's identity. It appears complete, by one rename, or not at all; two processes may
-convert at the same time.
+The directory is named by the file's identity. It is put in place by one rename, so that it is never incomplete; two
+processes may convert at the same time.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Choices:
         if self.constraint is not None:
             self.constraint.mask(row)
         if self.warpers:
-            # Only the penalties read the tokens so far.
+            # Only the penalties need the tokens that were generated so far.
             row = self.warpers(self._torch.tensor([self.seen], dtype=self._torch.long, device=row.device), row)
         if self.generator is None:
             token = int(row.argmax(dim=-1))
@@ -84,8 +84,8 @@ class Sampler:
         self._rows: list[Choices | None] = []
 
     def install(self, manager: Any) -> None:
-        """Become the only logits processor of ``manager``, which is not started yet. Raises AttributeError, ImportError
-        or TypeError if the library has changed."""
+        """Make this the only logits processor of ``manager``, which must not be started yet. Raises AttributeError,
+        ImportError or TypeError if the library has changed."""
         from transformers import LogitsProcessorList
         from transformers.generation.continuous_batching.cb_logits_processors import (
             ContinuousBatchingLogitsProcessor,
@@ -112,15 +112,16 @@ class Sampler:
         int32_tensor.zero_()
 
     def prepare_tensor_args(self, requests_with_new_token: Sequence[Any]) -> Any:
-        """Record which requests the rows of the next call belong to. The library needs a number for each; none is
-        read."""
+        """Record which requests the rows of the next call belong to. The library requires a number for each request,
+        which this sampler does not use."""
         keys = [request.state.logit_processor_kwargs.get(KEY) for request in requests_with_new_token]
         with self._lock:
             self._rows = [self._requests.get(key) for key in keys]
         return self._libraries.torch.zeros(len(keys), dtype=self._libraries.torch.int32)
 
     def __call__(self, scores: Any, tensor_arg: Any) -> Any:
-        """``scores`` are logits of shape (rows, vocabulary) in float32; the library lets processors change them."""
+        """Return ``scores`` with only the chosen token left in each row. They are logits of shape (rows, vocabulary) in
+        float32, which a processor may change."""
         for at, choices in enumerate(self._rows[: scores.size(0)]):
             if choices is not None and not choices.plain:
                 token = choices.choose(scores[at : at + 1])
@@ -156,7 +157,8 @@ def _looks_back(decoding: DecodingOptions) -> bool:
 
 
 def _warpers(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
-    """Return ours and then the library's logits processors, in the order in which its ``generate`` applies them."""
+    """Return the logits processors: ours first, then the library's in the order in which its ``generate`` applies
+    them."""
     transformers, found = libraries.transformers, list[Any]()
     if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:
         found.append(Penalties(libraries.torch, decoding, prompt))

@@ -1,7 +1,7 @@
 """Runs models that cannot be batched, and models with vision, one request at a time; computed caches are kept.
 
-The library's forward is called token by token on a cache, as its ``generate()`` does. Requests take turns, with one
-token or one slice of a prompt each.
+The model's ``forward`` is called token by token on a cache, as its ``generate()`` does. Requests are served
+alternately, with one token or one slice of a prompt each.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class GenerateBackend:
         details = {**loaded.details, "decoding": "one by one", "cache_gb": round(self._budget / GIB, 2)}
         return LoadedModel(
             block=1,
-            blocks=0,  # each request reports what it reused
+            blocks=0,  # each request reports how many tokens it reused
             details=details,
             template=loaded.template,
             architecture=loaded.architecture,
@@ -92,7 +92,8 @@ class GenerateBackend:
         return self._loaded.decode(ids)
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Raises InvalidRequest for a picture that cannot be read."""
+        """Return the ids of a rendered prompt with the placeholder of each picture filled. Raises InvalidRequest for a
+        picture that cannot be read."""
         return self._require_sight().ids(text, pictures)
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
@@ -111,7 +112,7 @@ class GenerateBackend:
         return self._next
 
     def step(self) -> list[tuple[int, StepOutput]]:
-        """Compute a token, or a slice of the prompt, of the request whose turn it is."""
+        """Compute one token, or one slice of the prompt, for the next scheduled request."""
         if not self._turns:
             return []
         key = self._turns.popleft()
@@ -135,7 +136,8 @@ class GenerateBackend:
         return len(self._runs)
 
     def usage(self) -> Mapping[str, float]:
-        """``cache_used`` is the share of the budget that the ``kept`` states of conversations occupy."""
+        """Return figures for a status display. ``cache_used`` is the share of the budget that the ``kept`` states of
+        conversations occupy."""
         return {"cache_used": self._kept.bytes / self._budget, "kept": len(self._kept)}
 
     def _advance(self, run: SingleRun) -> StepOutput | None:
@@ -157,8 +159,8 @@ class GenerateBackend:
         return piece
 
     def _keep_prompt(self, run: SingleRun) -> None:
-        """Keep the state after the prompt if the cache cannot be cut back to it: a later prompt with another answer
-        after it continues from here."""
+        """Keep the state after the prompt if the cache cannot be cut back to it: a later prompt that continues with
+        another answer can then reuse this state."""
         if run.at_answer and not can_crop(run.state.cache):
             self._keep(run)
 

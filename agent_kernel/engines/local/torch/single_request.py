@@ -1,4 +1,4 @@
-"""One request on a model that runs one request at a time: its prompt in slices, then one token per step."""
+"""Runs one request on a model that is not batched: its prompt in slices, then one token per step."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class SingleRun:
 
     @property
     def at_answer(self) -> bool:
-        """Whether the prompt is computed, and nothing after it."""
+        """Whether exactly the prompt is computed, and nothing after it."""
         return self._ran == self._prompt
 
     @property
     def state(self) -> KeptState:
-        """Everything that is computed so far."""
+        """The state of everything that is computed so far."""
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
     def step(self) -> StepOutput | None:
-        """Return a token, or None after a slice of the prompt with more to come."""
+        """Compute and return one token; None if the step computed a slice of the prompt that is not the last one."""
         if self._ran < len(self._ids):
             self._run_slice()
         if self._ran < len(self._ids):

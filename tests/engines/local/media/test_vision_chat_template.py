@@ -72,5 +72,5 @@ def test_a_picture_of_a_result_follows_in_a_message_of_the_person_where_it_would
 
 
 def test_a_template_that_shows_nothing_is_refused() -> None:
-    with pytest.raises(EngineError, match="shows no text"):
+    with pytest.raises(EngineError, match="leaves out the text"):
         template("{% for m in messages %}{{ m.role }}{% endfor %}")
