@@ -1,5 +1,5 @@
-"""The slot for models of this machine: only one is in memory at a time. The next one waits until the current one is
-idle, and replaces it."""
+"""The slot for models of this machine: only one model is in memory at a time. The next model waits until the current
+one is idle, and replaces it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agent_kernel.core.protocols import Chunk, Engine, EngineInfo, EngineRequest
 
 
 class ModelSlot:
-    """First come, first served. Once a request for another model waits, later requests for the current model wait
-    behind it, so that no request waits forever."""
+    """Assigns the slot to engines in the order of their requests. Once a request for another model waits, later
+    requests for the current model wait behind it, so that no request waits forever."""
 
     def __init__(self) -> None:
         self._queue: deque[object] = deque()
@@ -22,8 +22,8 @@ class ModelSlot:
         self._changed = asyncio.Event()
 
     async def wait(self, engine: Engine) -> AsyncGenerator[WaitChunk, None]:
-        """Yield what is being waited for, until ``engine`` has the slot and its request is counted. ``leave`` ends the
-        request."""
+        """Yield what the request waits for, until ``engine`` has the slot. The request then counts as running until
+        ``leave`` is called."""
         ticket = object()
         self._queue.append(ticket)
         try:

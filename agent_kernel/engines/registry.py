@@ -32,7 +32,7 @@ class ConfiguredModel:
 
 def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredModel]:
     """Parse ``{name: {url, model, ...}}``, see ``Endpoint``. Without a url, ``model`` is a model of this machine.
-    Raises InvalidRequest that names the engine."""
+    Raises InvalidRequest, which names the engine."""
     return {name: _parse_engine(name, settings) for name, settings in body.items()}
 
 
@@ -42,7 +42,7 @@ def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
     if name in catalog():
         raise InvalidRequest(f"An engine cannot be named {name}: that is a model of the catalog.")
     if not isinstance(settings, Mapping):
-        raise InvalidRequest(f"The engine {name} is described by an object with a url.")
+        raise InvalidRequest(f"The engine {name} must be an object with a url.")
     try:
         if set(settings) == {"model"} and isinstance(settings["model"], str):
             return ConfiguredModel(settings["model"])
@@ -52,10 +52,10 @@ def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
 
 
 class NamedEngines:
-    """``own`` is the server's engine, used where no other was chosen. ``local`` creates the engine of a model of this
-    machine. Engines are created at first use and kept.
+    """Finds and creates engines by name. ``own`` is the server's engine, which is used if no other was chosen.
+    ``local`` creates the engine of a model of this machine. Engines are created at first use and kept.
 
-    With ``local_only``, an engine that sends the conversation elsewhere is refused, whoever asks for it."""
+    With ``local_only``, an engine that sends the conversation to another machine is refused for every caller."""
 
     def __init__(self, settings: Settings, own: Engine, local: Callable[[Settings], Engine]) -> None:
         self._settings = settings
@@ -77,11 +77,11 @@ class NamedEngines:
             ) from None
 
     def get(self, name: str = "") -> Engine:
-        """Return the engine ``name``: one of the configuration, a model of the catalog, or a URL (``URL#MODEL``).
-        Empty, or the name of the server's own model: the server's own engine. Raises UnknownModel, LocalOnly,
-        InvalidRequest.
+        """Return the engine ``name``: one of the configuration, a model of the catalog, or a URL (``URL#MODEL``). If
+        ``name`` is empty or the name of the server's own model, return the server's own engine. Raises UnknownModel,
+        LocalOnly, InvalidRequest.
 
-        Whether the caller may pass a URL is decided by the API, not here."""
+        The API decides whether the caller may pass a URL; this method does not."""
         if name in self._own_names or (name not in self._configured and name == self._own.info().model):
             return self._own
         if name not in self._created:
@@ -102,12 +102,12 @@ class NamedEngines:
 
     @property
     def used(self) -> dict[str, Engine]:
-        """Engines created so far, by name; the server's own has the empty name."""
+        """Return the engines created so far by name; the server's own has the empty name."""
         return {"": self._own, **self._created}
 
     @property
     def local_engines(self) -> list[Engine]:
-        """Engines used so far that hold a model of this machine."""
+        """Return the engines used so far that run a model of this machine."""
         used = {id(engine): engine for engine in (self._own, *self._created.values())}
         return [engine.engine for engine in used.values() if isinstance(engine, SlottedEngine)]
 

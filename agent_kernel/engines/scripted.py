@@ -1,4 +1,4 @@
-"""An engine that plays a script: the same words, calls, delays and faults every time.
+"""An engine that plays a script, with the same words, calls, delays and faults every time.
 
 For tests, demonstrations without a model, and benchmarks of everything that is not the model. A script is a list of
 rounds; each model call plays one:
@@ -11,8 +11,8 @@ rounds; each model call plays one:
      "finish": "length",    the answer counts as cut at the token limit
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
 
-The first round that fits is played. Calls are left out when the request has no tools. A text ends before a stop
-sequence of the request. Tokens are words.
+The first round that fits the request is played. Calls are left out if the request has no tools. A text ends before a
+stop sequence of the request. Each word counts as one token.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class ScriptedEngine:
         yield EndChunk("calls" if calls else reason, usage, stopped)
 
     async def aclose(self) -> None:
-        """Nothing to release."""
+        """Do nothing, because the engine holds no resources."""
 
     def _check(self, request: EngineRequest) -> None:
-        """Raise InvalidRequest for what no script can do. Sampling options that only change probabilities are accepted,
-        since there is only one possible answer."""
+        """Raise InvalidRequest for options that a script cannot fulfil. Sampling options that only change probabilities
+        are accepted, since there is only one possible answer."""
         sampling, output = request.sampling, request.output
         asked = {
             "logit_bias": bool(sampling.logit_bias),
@@ -141,7 +141,7 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
         except (OSError, ValueError) as error:
             raise InvalidRequest(f"The script cannot be read: {error}.") from error
     if not isinstance(script, list | tuple) or not all(isinstance(entry, Mapping) for entry in script):
-        raise InvalidRequest("A script is a list of rounds, each an object.")
+        raise InvalidRequest("A script must be a list of rounds, each an object.")
     for entry in script:
         if unknown := set(entry) - KEYS:
             raise InvalidRequest(f"A round has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(KEYS))}.")
@@ -153,7 +153,7 @@ def _last_user_text(messages: Sequence[Message]) -> str:
 
 
 def _probable(piece: str, sampling: Sampling) -> tuple[TokenLogprob, ...]:
-    """The piece was the only possible one, so it is also the only alternative."""
+    """Return the log probability of a piece, which was the only possible one and so is also the only alternative."""
     return (TokenLogprob(piece, LOGPROB, ((piece, LOGPROB),) if sampling.top_logprobs else ()),)
 
 

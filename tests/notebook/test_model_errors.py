@@ -42,7 +42,7 @@ CASES = [
     Case("other.gguf", "model_unsupported", "not starcoder2", "safetensors"),
     Case("cut", "model_broken", "no whole safetensors file", "again"),
     Case("pickled", "model_broken", "pickled weights only", "safe_serialization"),
-    Case("whole", "engine_error", "does not import here", "agent-kernel model setup"),
+    Case("whole", "engine_error", "cannot be imported in this environment", "agent-kernel model setup"),
     Case("huge", "out_of_memory", "Not enough memory for huge", "smaller model"),
 ]
 

@@ -13,8 +13,8 @@ HIDDEN = "[key]"
 
 
 def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
-    """Return the key, empty for a server that needs none. Raises EngineError if the named key does not exist or cannot
-    be sent in a header."""
+    """Return the key of a server; empty if the configuration names none. Raises EngineError if the named key does not
+    exist or cannot be sent in a header."""
     if endpoint.api_key_keyring:
         key = _from_keyring(*endpoint.api_key_keyring.partition("/")[::2])
     elif endpoint.api_key_env:
@@ -24,12 +24,12 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
     if not key:
         raise EngineError(f"There is no key for {endpoint.host}.", hint=f"Set {key_location(endpoint)}.")
     if not key.isascii() or not key.isprintable():
-        raise EngineError(f"The key in {key_location(endpoint)} has characters that no header can carry.")
+        raise EngineError(f"The key in {key_location(endpoint)} has characters that a header cannot contain.")
     return key
 
 
 def key_location(endpoint: Endpoint) -> str:
-    """Describe where a person configures the key of this server."""
+    """Return a description of the place where the user configures the key of this server."""
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")
         return f"it in the keyring (keyring set {service} {user})"
@@ -39,12 +39,12 @@ def key_location(endpoint: Endpoint) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """Remove the key from a server's text, which may repeat what it received."""
+    """Return a server's text with the key removed, because a server may repeat what it received."""
     return text.replace(key, HIDDEN) if key else text
 
 
 def scrub(error: AgentKernelError, key: str) -> None:
-    """Remove the key from an error that contains text of the server."""
+    """Remove the key from an error, because the error contains text of the server."""
     if key:
         error.message, error.hint = without_key(error.message, key), without_key(error.hint, key)
         error.args = (error.message,)
@@ -53,7 +53,7 @@ def scrub(error: AgentKernelError, key: str) -> None:
 
 def _from_keyring(service: str, user: str) -> str:
     try:
-        import keyring  # optional
+        import keyring  # keyring is an optional library
     except ImportError as error:
         raise EngineError("Keys in a keyring need the keyring library.", hint="pip install keyring") from error
     try:

@@ -21,13 +21,13 @@ SECRETS = frozenset({"api_key", "key", "token", "password", "authorization", "he
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``url`` is the base of ``chat/completions`` and commonly ends in ``/v1``. An empty ``model`` stands for the only
-    one that the server has. The key is looked up at each request: ``api_key_env`` names an environment variable of this
+    """``url`` is the base of ``chat/completions`` and commonly ends in ``/v1``. An empty ``model`` means the only one
+    that the server has. The key is looked up at each request: ``api_key_env`` names an environment variable of this
     process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the system's keyring.
 
-    ``context_length`` is in tokens, 0 = as the server states it. Times in seconds: to connect, to the first token, from
-    one token to the next. ``tries`` counts requests until the first byte of an answer. ``extra`` fields are added to
-    each request unchanged. Raises InvalidRequest.
+    ``context_length`` is in tokens, 0 = as the server states it. There are three time limits, in seconds: to connect,
+    to the first token, and from one token to the next. ``tries`` counts requests until the first byte of an answer.
+    ``extra`` fields are added to each request unchanged. Raises InvalidRequest.
     """
 
     url: str
@@ -47,13 +47,19 @@ class Endpoint:
         _check_url(self.url)
         object.__setattr__(self, "url", self.url.rstrip("/"))
         if self.api_key_env and self.api_key_keyring:
-            raise InvalidRequest("An engine has api_key_env or api_key_keyring, not both.")
+            raise InvalidRequest("An engine can have api_key_env or api_key_keyring, not both.")
         if self.api_key_keyring and not all(self.api_key_keyring.partition("/")):
-            raise InvalidRequest("api_key_keyring is SERVICE/USER, as the keyring has it.")
+            raise InvalidRequest(
+                "api_key_keyring must have the form SERVICE/USER, with the names of the keyring entry."
+            )
         if owned := sorted(SERVER_OWNED & set(self.extra)):
-            raise InvalidRequest(f"extra cannot hold {', '.join(owned)}: the conversation is kept here, not there.")
+            raise InvalidRequest(
+                f"extra cannot contain {', '.join(owned)}: agent-kernel stores the conversation, not the server."
+            )
         if ours := sorted(OURS & set(self.extra)):
-            raise InvalidRequest(f"extra cannot hold {', '.join(ours)}: each request has its own.")
+            raise InvalidRequest(
+                f"extra cannot contain {', '.join(ours)}: agent-kernel sets these fields for each request."
+            )
 
     @classmethod
     def of_url(cls, text: str) -> Endpoint:
@@ -71,22 +77,24 @@ class Endpoint:
                 continue
             if str(name).lower() in SECRETS:
                 raise InvalidRequest(
-                    f"An engine has no {name}: keys do not belong into a configuration.",
+                    f"An engine cannot have {name}: keys do not belong in a configuration.",
                     hint="Put the key into an environment variable, and that variable's name into api_key_env.",
                 )
-            raise InvalidRequest(f"An engine has no {str(name)[:40]!r}; it has {', '.join(sorted(known))}.")
+            raise InvalidRequest(
+                f"An engine has no setting {str(name)[:40]!r}; its settings are {', '.join(sorted(known))}."
+            )
         if "url" not in body:
             raise InvalidRequest("An engine needs a url.")
         return cls(**body)
 
     @property
     def host(self) -> str:
-        """Destination of the conversation: host, and port if there is one."""
+        """The host to which conversations are sent, with the port if there is one."""
         return urllib.parse.urlsplit(self.url).netloc.lower()
 
     @property
     def local(self) -> bool:
-        """Whether the address is this machine. A server listening there may still forward what it receives."""
+        """Whether the address is this machine. A server at this address may still forward what it receives."""
         return is_here(self.url)
 
 
@@ -102,16 +110,16 @@ def _check_url(url: str) -> None:
     except ValueError:
         raise InvalidRequest("The url of an engine cannot be read.") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise InvalidRequest("The url of an engine is http://HOST/v1 or https://HOST/v1.")
+        raise InvalidRequest("The url of an engine must have the form http://HOST/v1 or https://HOST/v1.")
     if "@" in parts.netloc:
         raise InvalidRequest(
-            "The url of an engine holds a name or a password.",
+            "The url of an engine cannot contain a name or a password.",
             hint="Put the key into an environment variable, and that variable's name into api_key_env.",
         )
     if parts.query or parts.fragment or "?" in url:
-        raise InvalidRequest("The url of an engine has no query; its model is a setting of its own.")
+        raise InvalidRequest("The url of an engine cannot have a query; the model is a separate setting.")
     if not url.isascii() or any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
-        raise InvalidRequest("The url of an engine has only plain ASCII characters.")
+        raise InvalidRequest("The url of an engine can contain only ASCII characters.")
 
 
 def _check_types(endpoint: Endpoint) -> None:
@@ -121,12 +129,12 @@ def _check_types(endpoint: Endpoint) -> None:
     kinds |= {"vision": (bool, "true or false"), "extra": (Mapping, "an object")}
     for name, (kind, description) in kinds.items():
         if not isinstance(getattr(endpoint, name), kind):
-            raise InvalidRequest(f"{name} of an engine is {description}.")
+            raise InvalidRequest(f"{name} of an engine must be {description}.")
     for name in ("connect_s", "first_token_s", "between_tokens_s"):
         value = getattr(endpoint, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise InvalidRequest(f"{name} of an engine is a number of seconds above 0.")
+            raise InvalidRequest(f"{name} of an engine must be a number of seconds above 0.")
     for name, least in (("context_length", 0), ("tries", 1)):
         value = getattr(endpoint, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidRequest(f"{name} of an engine is a number of {least} or more.")
+            raise InvalidRequest(f"{name} of an engine must be a number of {least} or more.")

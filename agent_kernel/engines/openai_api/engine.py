@@ -44,7 +44,7 @@ class RequestClock:
     first: float = 0.0
 
     def usage(self, answer: ResponseBuilder, prompt_characters: int) -> Usage:
-        """Return the server's counts, or estimates labelled as such."""
+        """Return the server's token counts or, if it reports none, estimates that are labelled as such."""
         now = time.monotonic()
         counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
         prompt = estimate_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
@@ -61,10 +61,11 @@ class RequestClock:
 
 
 class OpenAIEngine:
-    """``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel, ContextOverflow and EngineError.
+    """The engine for one model of a server. ``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel,
+    ContextOverflow and EngineError.
 
-    A request is repeated only while nothing of its answer has arrived; an answer that breaks off is an error, so that
-    no call is made twice. Fields that the server refuses are left out of later requests (``info().details``)."""
+    A request is repeated only while nothing of its answer has arrived. An answer that breaks off is an error, so that
+    no tool call runs twice. Fields that the server refuses are left out of later requests (``info().details``)."""
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
         self._endpoint = endpoint
@@ -120,8 +121,8 @@ class OpenAIEngine:
         yield EndChunk(answer.reason, usage, answer.stopped)
 
     def seeing(self) -> OpenAIEngine:
-        """Return an engine for the same server that is sent pictures regardless of the configuration, to find out
-        whether it accepts them."""
+        """Return an engine for the same server that sends pictures regardless of the configuration, to find out whether
+        the server accepts them."""
         return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
 
     async def models(self) -> list[str]:
@@ -139,7 +140,8 @@ class OpenAIEngine:
     async def _events(
         self, body: Mapping[str, Any], patience: Patience
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
-        """Yield the objects of one answer, after what was waited for. After the first object, nothing is repeated."""
+        """Yield the objects of one answer, preceded by chunks that state what is waited for. After the first object,
+        the request is not repeated."""
         retries = Retries(self._endpoint.tries)
         while True:
             begun = False
@@ -190,14 +192,14 @@ class OpenAIEngine:
         return refusal.fault(self._endpoint, self._model)
 
     async def _look_around(self) -> None:
-        """Once: find the model if none was configured, and its context length if none was given."""
+        """Find out, once, the model if none is configured, and its context length if none is configured."""
         async with self._asking:
             if self._asked or (self._model and self._context_length):
                 return
             try:
                 listed = await self._connection.models()
             except (EngineFault, RequestRefused, AgentKernelError) as problem:
-                if self._model:  # the request itself will report what is wrong
+                if self._model:  # the request itself will report the problem
                     self._asked = isinstance(problem, RequestRefused)
                     return
                 raise self._listing_error(problem) from None
@@ -245,6 +247,6 @@ def _check_form(output: OutputFormat, text: str, host: str) -> None:
         return
     if not kept:
         raise EngineError(
-            f"{host} did not keep to the requested format ({output.kind}).",
+            f"The answer of {host} does not have the requested format ({output.kind}).",
             hint="Many servers ignore it; agent-kernel doctor --model shows what this one lacks.",
         )

@@ -1,4 +1,4 @@
-"""Translates errors of a server into ours: named by cause, with the next step."""
+"""Translates errors of a server into agent-kernel's errors, which name the cause and the next step."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NO_TOOLS = re.compile(r"--enable-auto-tool-choice|--tool-call-parser|does not su
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """``words`` is the server's text, shortened, without control characters and the key. ``param`` is the field that it
-    names, if any."""
+    """An error that the server returned. ``words`` is the server's text, shortened, without control characters and the
+    key. ``param`` is the field that it names, if any."""
 
     status: int
     words: str
@@ -59,10 +59,12 @@ class Refusal:
         return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
 
     def fault(self, endpoint: Endpoint, model: str) -> EngineFault:
-        """Return the meaning; ``again`` if the same request may succeed later."""
+        """Return the fault to raise; its ``again`` is true if the same request may succeed later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
-        hopeless = hopeless or "validation error" in self.words  # llama-cpp-python's 500 for what is a 422 elsewhere
+        hopeless = (
+            hopeless or "validation error" in self.words
+        )  # llama-cpp-python answers 500 where other servers answer 422
         return EngineFault(
             error, again=self.status in AGAIN and not hopeless, after_s=parse_retry_after(self.retry_after)
         )
@@ -115,13 +117,13 @@ def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
 
 
 def plain(text: str) -> str:
-    """Return one short line without control characters, for people and logs."""
+    """Return the text as one short line without control characters, for display and logs."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= MAX_SERVER_TEXT else line[:MAX_SERVER_TEXT] + " ..."
 
 
 def _details(detail: Any) -> str:
-    """Summarize FastAPI's list of validation errors, without the data that was sent."""
+    """Return a summary of FastAPI's list of validation errors, without the data that was sent."""
     if not isinstance(detail, list):
         return ""
     lines = [f"{_place(entry)}: {entry.get('msg', '')}" for entry in detail[:5] if isinstance(entry, Mapping)]

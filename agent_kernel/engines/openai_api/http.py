@@ -1,7 +1,7 @@
-"""HTTP requests to one server: no redirects, no decompression.
+"""Sends HTTP requests to one server, without following redirects and without decompression.
 
-Uses httpx and not OpenAI's SDK, which sends OpenAI's key, organisation and project from the environment to any host it
-is pointed at, follows redirects, reads lines without a limit, and brings its own retries.
+The module uses httpx and not OpenAI's SDK, which sends OpenAI's key, organisation and project from the environment to
+any host it is pointed at, follows redirects, reads lines without a limit, and brings its own retries.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RequestRefused(Exception):
 
 
 class EndpointConnection:
-    """Requests to ``endpoint``, any number at once; connections are kept open between them."""
+    """Sends requests to ``endpoint``, any number at the same time; connections stay open between them."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -100,11 +100,11 @@ class EndpointConnection:
         self, method: str, path: str, body: Mapping[str, Any] | None, patience: Patience
     ) -> AsyncIterator[httpx.Response]:
         http = await self._client()
-        import httpx  # loaded by now, off this thread
+        import httpx  # the module was already imported, in another thread
 
         key = key_of(self._endpoint)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        headers |= {} if method == "POST" else {"Connection": "close"}  # asked once
+        headers |= {} if method == "POST" else {"Connection": "close"}  # the key was looked up once
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") if body is not None else None
         request = http.build_request(method, f"{self._endpoint.url}/{path}", content=content, headers=headers)
         try:
@@ -120,7 +120,9 @@ class EndpointConnection:
     async def _client(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._http is None:
-                self._http = await asyncio.to_thread(_open_client, self._endpoint)  # reads the certificates
+                self._http = await asyncio.to_thread(
+                    _open_client, self._endpoint
+                )  # creating a client reads the certificates, which takes time
             return self._http
 
     async def _check(self, response: httpx.Response, key: str) -> None:
@@ -135,13 +137,16 @@ class EndpointConnection:
                 details={"host": host, "status": response.status_code},
             )
         if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-            raise EngineError(f"{host} sent a compressed answer, which was not asked for.", details={"host": host})
+            raise EngineError(
+                f"{host} sent a compressed answer, which agent-kernel did not request.", details={"host": host}
+            )
         if response.status_code != 200:
             raw = await self._refusal_body(response)
             raise RequestRefused(Refusal.read(response.status_code, raw, response.headers.get("retry-after", ""), key))
 
     async def _refusal_body(self, response: httpx.Response) -> bytes:
-        """Read as much of the error as arrives in time. A server that sends a broken error has still refused."""
+        """Return as much of the error's body as arrives in time. If the body is broken, the server has refused the
+        request nevertheless."""
         raw = bytearray()
         patience = Patience(self._endpoint.host, REFUSAL_S, REFUSAL_S)
         with contextlib.suppress(EngineFault, EngineError):
@@ -158,7 +163,9 @@ class EndpointConnection:
             async for piece in pieces:
                 raw += piece
                 if len(raw) > most:
-                    raise EngineError(f"{self._endpoint.host} sent more than {most >> 20} MiB; it was not read on.")
+                    raise EngineError(
+                        f"{self._endpoint.host} sent more than {most >> 20} MiB; agent-kernel did not read the rest."
+                    )
         return bytes(raw)
 
     async def _pieces(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
@@ -176,7 +183,8 @@ class EndpointConnection:
                 yield piece
 
     def _unreachable(self, error: httpx.HTTPError) -> EngineFault:
-        """Translate the error. The library's error is not chained: it contains the request and thus the key."""
+        """Return the fault for a library's error. The library's error is not chained, because it contains the request
+        and thus the key."""
         cause = plain(str(error)).rstrip(".") or type(error).__name__
         fault = EngineUnreachable(
             f"{self._endpoint.host} does not answer: {cause}.",
@@ -187,7 +195,7 @@ class EndpointConnection:
 
 
 def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:
-    """Create the client. No proxy is used for this machine."""
+    """Create the client. For a server on this machine, no proxy is used."""
     import httpx
 
     return httpx.AsyncClient(

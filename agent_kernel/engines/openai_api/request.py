@@ -1,6 +1,6 @@
-"""Encodes a request as the body of ``chat/completions``. Pure.
+"""Encodes a request as the body of ``chat/completions``. The functions have no side effects.
 
-The whole conversation is sent with every request; nothing refers to what the server may have stored.
+The whole conversation is sent with every request; nothing in it refers to data that the server may have stored.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def wire_id(call_id: str) -> str:
 
 
 def _sampling(request: EngineRequest) -> dict[str, Any]:
-    """OpenAI's fields; top_k, min_p and repetition_penalty are named as in vLLM and SGLang."""
+    """Return the sampling options as OpenAI's fields; top_k, min_p and repetition_penalty are named as in vLLM and
+    SGLang."""
     sampling = request.sampling
     names = (
         *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -92,7 +93,8 @@ def _choice(choice: str) -> Any:
 
 
 def _format(output: OutputFormat) -> dict[str, Any]:
-    """``structured_outputs`` is vLLM's field: OpenAI has none for a regex, a choice or a grammar."""
+    """Return the fields for an output format. ``structured_outputs`` is a field of vLLM, because OpenAI has none for a
+    regex, a choice or a grammar."""
     match output.kind:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
@@ -108,8 +110,8 @@ def _format(output: OutputFormat) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, Any]]:
-    """Pictures made by tools follow the last result of their round in a user message, since tool messages contain only
-    text."""
+    """Yield the messages. Pictures made by tools follow the last result of their round in a user message, because tool
+    messages can contain only text."""
     for from_tool, group in itertools.groupby(messages, key=lambda message: message.role == "tool"):
         pictures: list[dict[str, Any]] = []
         for message in group:
@@ -126,7 +128,8 @@ def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, A
 
 
 def _assistant(message: Message) -> dict[str, Any]:
-    """Reasoning is left out: servers disagree about its field, and models are not shown their earlier reasoning."""
+    """Return an assistant message. Reasoning is left out, because servers use different fields for it, and models do
+    not get their earlier reasoning."""
     body: dict[str, Any] = {"role": "assistant", "content": message.text}
     if message.calls:
         body["tool_calls"] = [_call(call) for call in message.calls]
@@ -134,8 +137,8 @@ def _assistant(message: Message) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Arguments are always a JSON object, even if the model wrote something else (``_raw``), since servers parse
-    them."""
+    """Return a tool call. Its arguments are always a JSON object, even if the model wrote something else (``_raw``),
+    because servers parse them."""
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
     return {"id": wire_id(call.id), "type": "function", "function": function}
 

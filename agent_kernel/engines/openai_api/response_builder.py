@@ -1,4 +1,4 @@
-"""Builds one answer from the objects of a server's stream, including the ways in which servers differ."""
+"""Builds one answer from the objects of a server's stream, and handles the differences between servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHARS_PER_TOKEN = 4.0
 
 @dataclass(slots=True)
 class Slot:
-    """A call in progress. ``arguments`` are the pieces so far."""
+    """A tool call in progress. ``arguments`` contains the pieces received so far."""
 
     id: str = ""
     name: str = ""
@@ -38,7 +38,8 @@ class Slot:
 
 
 class ResponseBuilder:
-    """``add`` takes objects in order and returns what can be shown at once; the rest is known at the end.
+    """Builds an answer. ``add`` takes the objects in order and returns the chunks that can be shown at once; the rest
+    is known at the end.
 
     ``prompt_tokens`` and ``completion_tokens`` are the server's counts, or None."""
 
@@ -58,7 +59,7 @@ class ResponseBuilder:
         self.reused_tokens = 0
 
     def add(self, event: Mapping[str, Any]) -> list[Chunk]:
-        """Add an object. Raises EngineError for an error inside the stream."""
+        """Add an object and return its chunks. Raises EngineError for an error inside the stream."""
         self._ended = self._ended or event is END
         if error := event.get("error"):
             raise EngineError(f"The server stopped with an error: {_words(error)}")
@@ -84,8 +85,8 @@ class ResponseBuilder:
         return self.characters + len(self._slots)
 
     def calls(self) -> list[ToolCall]:
-        """Return the calls that may run. A call cut by the token limit is not among them, nor one that was not
-        requested."""
+        """Return the calls that may run. They do not include a call that the token limit cut, or calls that the request
+        does not allow."""
         if not self._request.tools or self._request.tool_choice == "none":
             return []
         slots = [slot for slot in self._slots if slot.name]
@@ -96,18 +97,19 @@ class ResponseBuilder:
 
     @property
     def cut_call(self) -> str:
-        """Text of the call that the token limit cut; empty if none was cut."""
+        """Return the text of the call that the token limit cut; empty if none was cut."""
         if self.reason != "length" or not self._slots or not self._request.tools:
             return ""
         return self._slots[-1].raw
 
     @property
     def reason(self) -> str:
-        """stop, length or calls. Raises EngineError for an answer that the server aborted."""
+        """Return why the answer ended: stop, length or calls. Raises EngineError for an answer that the server
+        aborted."""
         if self._finish == "length":
             return "length"
         if self._finish in ("content_filter", "error", "abort", "cancelled"):
-            raise EngineError(f"The server broke the answer off: {self._finish}.")
+            raise EngineError(f"The server aborted the answer: {self._finish}.")
         return "calls" if self._slots else "stop"
 
     def _delta(self, delta: Mapping[str, Any], choice: Mapping[str, Any]) -> list[Chunk]:
@@ -131,16 +133,16 @@ class ResponseBuilder:
         name, arguments = _clean(function.get("name")), function.get("arguments")
         slot = self._slot(piece.get("index"), _clean(piece.get("id")), name)
         slot.name = slot.name or name
-        if isinstance(arguments, Mapping):  # complete, as in Ollama's own format
+        if isinstance(arguments, Mapping):  # the arguments are complete, as in Ollama's own format
             slot.arguments = [json.dumps(arguments)]
         elif isinstance(arguments, str):
             slot.arguments.append(arguments)
         self.characters += len(name) + (len(arguments) if isinstance(arguments, str | Mapping) else 0)
 
     def _slot(self, index: Any, call_id: str, name: str) -> Slot:
-        """Find the call of a piece by its index. Another id together with a name means another call, whatever the index
-        (some servers send index 0 for every call). Without an index the id decides; a piece with neither belongs to the
-        last call."""
+        """Return the call that a piece belongs to, by its index. Another id together with a name means another call,
+        whatever the index, because some servers send index 0 for every call. Without an index the id decides; a piece
+        with neither belongs to the last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
         found = self._at.get(at) if at is not None else self._by_id(call_id, name)
         if found is not None and call_id and found.id and found.id != call_id and name:
@@ -197,7 +199,7 @@ def _arguments(raw: str) -> Mapping[str, Any]:
 
 
 def _content(content: Any) -> tuple[str, str]:
-    """Text and reasoning; some servers send a list of parts."""
+    """Return the text and the reasoning of a content, which some servers send as a list of parts."""
     if not isinstance(content, list):
         return _clean(content), ""
     text, thought = "", ""
@@ -211,7 +213,7 @@ def _content(content: Any) -> tuple[str, str]:
 
 
 def _clean(value: Any) -> str:
-    """Text that can be stored: halves of surrogate pairs, which JSON can hold, are joined or replaced."""
+    """Return text that can be stored: halves of surrogate pairs, which JSON can contain, are joined or replaced."""
     if not isinstance(value, str):
         return ""
     if value.isascii():

@@ -1,4 +1,5 @@
-"""Repetition of failed requests: only while nothing of the answer has arrived, a few times, with growing pauses."""
+"""Decides when a failed request is repeated: only while nothing of the answer has arrived, a few times, with growing
+pauses."""
 
 from __future__ import annotations
 
@@ -30,15 +31,15 @@ class EngineFault(Exception):
 
 @dataclass(slots=True)
 class Retries:
-    """``tries`` in total. ``draw`` returns a number in [0, 1), so that many clients of one server do not return at the
-    same time."""
+    """Counts the tries of one request, at most ``tries`` in total. ``draw`` returns a random number in [0, 1) that
+    varies the pauses, so that the clients of one server do not all retry at the same time."""
 
     tries: int
     draw: Callable[[], float] = random.random
     failed: int = 0
 
     def pause(self, fault: EngineFault) -> float | None:
-        """Return the seconds until the next try, or None if there is none."""
+        """Return the seconds until the next try; None if the request must not be repeated."""
         self.failed += 1
         if not fault.again or self.failed >= self.tries:
             return None
@@ -49,7 +50,7 @@ class Retries:
 
 
 def parse_retry_after(header: str, now: Callable[[], float] = time.time) -> float | None:
-    """Parse Retry-After: seconds or a date. None for anything else."""
+    """Parse the header Retry-After, which contains seconds or a date. Return seconds, or None for anything else."""
     header = header.strip()
     if header.replace(".", "", 1).isdigit() and header.isascii():
         return float(header)

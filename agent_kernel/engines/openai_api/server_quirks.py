@@ -1,4 +1,4 @@
-"""Fields that a server has refused, which are not sent to it again."""
+"""Remembers which fields a server has refused, so that they are not sent to it again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RENAMED = {"max_tokens": "max_completion_tokens"}
 
 
 class ServerQuirks:
-    """What one server does not support, for the lifetime of its engine."""
+    """The features that one server does not support, remembered for the lifetime of its engine."""
 
     def __init__(self) -> None:
         self._refused: set[str] = set()
@@ -66,8 +66,8 @@ class ServerQuirks:
         return _find_named([name for name in NEEDED if name in sent], refusal)
 
     def learn(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
-        """Return the refused fields of ``sent`` that can be omitted. A value out of range does not count as an unknown
-        field."""
+        """Remember and return the refused fields of ``sent`` that can be omitted. A value out of range does not count
+        as an unknown field."""
         if refusal.status not in (400, 422) or not UNKNOWN.search(refusal.words):
             return []
         candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in sent]
@@ -78,5 +78,5 @@ class ServerQuirks:
 
 def _find_named(candidates: Sequence[str], refusal: Refusal) -> list[str]:
     fields = [name for name in candidates if refusal.param.split(".")[0] == name]
-    # By the full name: a server that recommends max_completion_tokens refuses max_tokens.
+    # The full name is compared: a server that recommends max_completion_tokens refuses max_tokens.
     return fields or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]

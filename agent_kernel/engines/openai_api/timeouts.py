@@ -36,7 +36,7 @@ class Patience:
         self._until = self._clock() + self._between_s
 
     async def wait(self, what: Awaitable[T]) -> T:
-        """Await ``what`` within the limit. Raises EngineError."""
+        """Await ``what`` and return its result. Raises EngineError if the limit passes before."""
         try:
             async with asyncio.timeout(max(0.0, self._until - self._clock())):
                 return await what

@@ -1,1 +1,2 @@
-"""The process that holds a local model, the engine in the server that talks to it, and the messages between them."""
+"""The worker process that runs a local model, the engine in the server that controls it, and the messages between
+them."""

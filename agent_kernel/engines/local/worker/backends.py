@@ -1,4 +1,4 @@
-"""The backends by name, and which of them runs a model. Imported only in the worker."""
+"""The backends by name, and the choice of the one that runs a model. Only the worker imports this module."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
 
 
 def _wants_torch(path: Path, options: LoadOptions) -> bool:
-    """Whether the weights are safetensors, or the device is not the CPU."""
+    """Return whether the model needs torch: its weights are safetensors, or the device is not the CPU."""
     return options.device not in ("", "cpu") or (path.is_dir() and any(path.glob("*.safetensors")))

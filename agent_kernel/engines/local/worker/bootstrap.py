@@ -1,7 +1,8 @@
-"""Starts the model worker in an interpreter that need not have agent-kernel installed: ``python -P bootstrap.py ...``.
+"""Starts the model worker in an interpreter, in which agent-kernel does not have to be installed: ``python -P
+bootstrap.py ...``.
 
 Only this package is made importable, from the location of this file. Adding its parent directory to the path would also
-make the notebook's packages importable, from which a private environment is meant to be separate.
+make the notebook's packages importable, but a private environment must be separate from them.
 """
 
 import importlib.util

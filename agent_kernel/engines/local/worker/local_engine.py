@@ -1,5 +1,5 @@
-"""The engine for models of this machine, which run in a worker process. The server never imports the libraries that run
-them."""
+"""The engine for models of this machine. They run in a worker process, so that the server never imports the libraries
+that run them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ HINT = (
 
 
 class LocalEngine:
-    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``). It is looked up and the worker is
-    started at the first request, and again at the first request after a failure or an unload. ``python`` is an
-    interpreter with the model libraries, or a function that returns one for each start of a worker. ``sources`` may be
-    asked about a model that is not on this machine. ``protocol`` replaces the model's own tool protocol.
+    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``). At the first request, and at the
+    first one after a failure or an unload, the engine looks up the model and starts the worker. ``python`` is an
+    interpreter with the model libraries, or a function that returns one for each start of a worker. ``sources`` lists
+    the kinds of source that may be asked about a model that is not on this machine. ``protocol`` replaces the model's
+    own tool protocol.
 
     The model is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than
-    ``reserve_gb`` of memory (0 = a tenth, 1 GiB at least) is left for the user's own programs. Running requests are
-    then still answered and new ones refused; below a quarter of the reserve all requests end.
+    ``reserve_gb`` of memory (0 = a tenth, 1 GiB at least) is left for the user's own programs. In the latter case,
+    running requests are still answered and new ones are refused; below a quarter of the reserve, all requests end.
 
     Raises from ``stream``: UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow,
-    EngineCrashed (the worker ended or hung ``silent_s`` seconds; every request that ran gets it, the next request
-    starts a new worker).
+    EngineCrashed (the worker ended or hung for ``silent_s`` seconds; every running request raises it, and the next
+    request starts a new worker).
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class LocalEngine:
         self._sees = False
 
     def info(self) -> EngineInfo:
-        """``context_length`` is known before loading if the model is on this machine."""
+        """Facts about the engine. ``context_length`` is known before loading if the model is on this machine."""
         if self._worker is not None and not self._worker.alive:
             self._state = "unloaded"
         if self._model is None:
@@ -95,7 +96,7 @@ class LocalEngine:
 
     @property
     def tool_protocol(self) -> str:
-        """Empty while the model is not on this machine."""
+        """The name of the tool protocol; empty while the model is not on this machine."""
         return self._protocol or (self._model.protocol if self._model else "")
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
@@ -141,8 +142,8 @@ class LocalEngine:
                     return
 
     async def stats(self) -> Mapping[str, float]:
-        """Return ``running`` requests in the batch, and what the backend reports about its cache (``cache_used``
-        0..1)."""
+        """Return the number of ``running`` requests in the batch, and the backend's figures about its cache
+        (``cache_used`` from 0 to 1)."""
         if self._worker is None or not self._worker.alive:
             return {"running": 0}
         return {name: value for name, value in (await self._worker.stats()).items() if name not in ("type", "pid")}
@@ -152,8 +153,8 @@ class LocalEngine:
         return self._worker.pid if self._worker is not None and self._worker.alive else None
 
     def give_way(self, busy: bool) -> None:
-        """Called when the user's own code starts and stops needing the machine: the worker uses less of it
-        meanwhile."""
+        """Reduce the worker's CPU use while ``busy``. To be called when the user's own code starts and stops needing
+        the machine."""
         if busy != self._give_way:
             self._give_way = busy
             if self._worker is not None:
@@ -170,7 +171,7 @@ class LocalEngine:
     async def aclose(self) -> None:
         """End the worker. The engine can be used again afterwards and then starts another one."""
         if self._watching is not None and self._watching is not asyncio.current_task():
-            self._unwatch.set()  # not cancelled: it may be ending the worker just now
+            self._unwatch.set()  # this task is not cancelled, because it may be ending the worker at this moment
             await asyncio.wait([self._watching])
         self._watching = None
         if self._loading is not None:
@@ -181,7 +182,7 @@ class LocalEngine:
         await self._drop()
 
     async def _keep_watch(self) -> None:
-        """Apply the unload policy as long as there is a worker."""
+        """Apply the unload policy as long as a worker runs."""
         while self._loading is not None or (self._worker is not None and self._worker.alive):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._unwatch.wait(), CHECK_S)
@@ -212,8 +213,8 @@ class LocalEngine:
         )
 
     async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
-        """Yield the loading progress until the worker is ready. One load serves all waiting requests; a request that
-        leaves does not stop it."""
+        """Yield the loading progress until the worker is ready. One load serves all waiting requests; a request that is
+        cancelled does not stop the load."""
         if self._worker is not None and self._worker.alive and self._loading is None:
             return
         if self._loading is None:
@@ -282,7 +283,7 @@ class LocalEngine:
 
     def _on_load_end(self, task: asyncio.Task[None]) -> None:
         self._loading = None
-        # Read the exception, so that asyncio does not report a failure for which nobody waits any more.
+        # Retrieve the exception, so that asyncio does not log a failure that no request waits for any more.
         if task.cancelled() or task.exception() is not None:
             self._state = "failed"
 

@@ -1,5 +1,5 @@
-"""Estimates the memory that a model needs, and fits its options to what is available: a smaller cache rather than a
-refusal."""
+"""Estimates the memory that a model needs, and fits its options to the available memory: if possible, by a smaller
+cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CACHE_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes without the cache: ``peak`` while loading, ``loaded`` afterwards."""
+    """The memory of a model in bytes, without the cache: ``peak`` while loading, ``loaded`` afterwards."""
 
     peak: int
     loaded: int

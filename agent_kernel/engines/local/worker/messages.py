@@ -1,4 +1,5 @@
-"""Requests and chunks as JSON between the server and the model worker. Pure."""
+"""Converts the requests and chunks that the server and the model worker exchange to JSON and back. The functions have
+no side effects."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ MAX_MEDIA = 32 * 2**20
 
 
 def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, Any]:
-    """Encode a request. Tools contain only what a model reads. Media are included once each if the model ``sees``;
-    otherwise they are described in words. Raises InvalidRequest for more than MAX_MEDIA bytes."""
+    """Encode a request. Of tools, only the parts that a model reads are included. Media are included once each if the
+    model ``sees``; otherwise they are described in words. Raises InvalidRequest for more than MAX_MEDIA bytes."""
     media = (
         {part.hash: part.data for message in request.messages for part in message.media if part.data} if sees else {}
     )

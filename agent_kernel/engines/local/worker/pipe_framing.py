@@ -1,6 +1,6 @@
-"""Frames between the server and its model worker: JSON objects, without a kind.
+"""Encodes and reads the frames that the server and its model worker exchange over pipes: JSON objects.
 
-Encoding is pure; only ``read_frames`` and ``open_pipes`` need a running event loop.
+Only ``read_frames`` and ``open_pipes`` need a running event loop.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ async def open_pipes(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.BaseTransport]:
     """Return streams over two pipe ends, which they own from then on, and the transport that closes the reading end.
 
-    POSIX only. On Windows the same frames would travel over handles inherited by ``STARTUPINFO.lpAttributeList``,
-    with one blocking thread per direction, because the selector loop (on which tornado runs) has no pipe transports
-    there."""
+    Works on POSIX systems only. On Windows, the same frames would need handles inherited by
+    ``STARTUPINFO.lpAttributeList`` and one blocking thread per direction, because the selector loop, on which tornado
+    runs, has no pipe transports on Windows."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     reading, _ = await loop.connect_read_pipe(

@@ -1,5 +1,4 @@
-"""Decides when a loaded model must be unloaded: it was idle for long, or the user's own programs need the memory.
-Pure."""
+"""Decides when a loaded model must be unloaded: it was idle for long, or the user's own programs need the memory."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ unload the model."""
 
 @dataclass(frozen=True, slots=True)
 class UnloadDecision:
-    """``unload`` when nothing runs; ``refuse`` new requests while some run; ``leave`` at once."""
+    """The decision, with its reason: ``unload`` the model, because nothing runs; ``refuse`` new requests, because some
+    run; or ``leave``, which ends all requests at once."""
 
     what: Literal["stay", "unload", "refuse", "leave"]
     why: str = ""
@@ -32,7 +32,8 @@ STAY = UnloadDecision("stay")
 
 
 class UnloadPolicy:
-    """``idle_s`` 0: never unload an idle model. ``read`` returns the memory, or None if it is unknown."""
+    """Decides when to unload. If ``idle_s`` is 0, an idle model is never unloaded. ``read`` returns the memory, or None
+    if it is unknown."""
 
     def __init__(
         self,
@@ -53,8 +54,8 @@ class UnloadPolicy:
         self._touched = self._clock()
 
     def verdict(self, *, busy: bool) -> UnloadDecision:
-        """Return the decision; call this every CHECK_S seconds. ``busy``: a request runs, or the model is being
-        loaded."""
+        """Return the decision; call this every CHECK_S seconds. ``busy`` means that a request runs, or that the model
+        is being loaded."""
         memory = self._read()
         if memory is not None:
             reserve = memory.reserve(self._reserve_gb)

@@ -1,4 +1,4 @@
-"""The model worker: a process of its own that owns the model, so that nothing it does or imports touches the server.
+"""The model worker: a separate process that owns the model, so that nothing that it does or imports affects the server.
 
 Started by ``worker_process.py`` with two pipe ends; end of file on either ends it. Frames in: load, stream, cancel,
 stats, give_way. Frames out: loading, ready, failed, chunks, beat, stats.
@@ -44,7 +44,7 @@ decode more of them together."""
 
 
 class FrameOutbox:
-    """Sends frames to the server and collects chunks for a moment."""
+    """Sends frames to the server. Chunks are collected for a short time and sent together."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -68,7 +68,7 @@ class FrameOutbox:
 
 
 class ModelWorker:
-    """Handles the server's frames with one model, which is loaded once in the life of this process."""
+    """Handles the server's frames with one model, which this process loads once."""
 
     def __init__(self, cache_dir: Path, outbox: FrameOutbox) -> None:
         self._cache_dir = cache_dir
@@ -103,7 +103,8 @@ class ModelWorker:
                 self._statistics = asyncio.create_task(self._send_stats())
 
     async def _send_stats(self) -> None:
-        """``running`` requests in the batch, ``queued`` ones, and what the backend reports about its cache."""
+        """Send the numbers of ``running`` requests in the batch and of ``queued`` ones, and the backend's figures about
+        its cache."""
         stats: Frame = {"running": 0, "queued": 0}
         if self._decoder is not None and self._completer is not None:
             usage = dict(await self._completer.usage())
@@ -173,10 +174,11 @@ class ModelWorker:
 
 
 def lower_priority(parent: int) -> None:
-    """Let the user's own programs go first, and do not outlive the server.
+    """Lower this process's priority below that of the user's own programs, and end it when the server ends.
 
-    The parent-death signal covers a server that is killed while a step or a load holds Python's lock, when end of file
-    cannot be noticed. On other systems than Linux such a worker ends once the lock is free again."""
+    The parent-death signal is needed if the server is killed while a step or a load holds Python's lock, because the
+    worker cannot notice the end of file then. On other systems than Linux, such a worker ends once the lock is free
+    again."""
     with suppress(OSError):
         os.nice(NICE)
     with suppress(OSError):
@@ -190,7 +192,7 @@ def lower_priority(parent: int) -> None:
 async def run(read_fd: int, write_fd: int, cache_dir: Path) -> None:
     reader, writer, _ = await open_pipes(read_fd, write_fd)
     await ModelWorker(cache_dir, FrameOutbox(writer)).serve(reader)
-    # The decoder's thread may be inside the library; nothing here is worth waiting for.
+    # The decoder's thread may be inside the library; there is no reason to wait for it.
     os._exit(0)
 
 
@@ -201,7 +203,7 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--cache-dir", type=Path, required=True)
     given = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C in a terminal
     lower_priority(given.parent)
     asyncio.run(run(given.read, given.write, given.cache_dir))
 

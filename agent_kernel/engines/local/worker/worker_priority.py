@@ -13,8 +13,9 @@ TASKS = Path("/proc/self/task")
 
 
 class WorkerPriority:
-    """Giving way means: all threads use one core less (of two, one), and they get the idle scheduling class where this
-    process may leave it again. What cannot be set is left unchanged."""
+    """Lowers and restores the priority of this process. While it is lowered, all threads together use one core less
+    than there are (of two, one), and they get the idle scheduling class if this process is allowed to leave it again.
+    Settings that cannot be changed are left as they are."""
 
     def __init__(self) -> None:
         self._cores = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else frozenset()
@@ -23,13 +24,12 @@ class WorkerPriority:
         self._busy = False
 
     def hold(self) -> None:
-        """Apply the setting again. Call this regularly: libraries start threads and bind them to cores of their
-        choice."""
+        """Apply the setting again. Call this regularly, because libraries start new threads and bind them to cores."""
         if self._busy:
             self.give_way(True)
 
     def give_way(self, busy: bool) -> None:
-        """Give way or stop giving way. Idempotent."""
+        """Lower the priority if ``busy``, otherwise restore it. Repeated calls have no further effect."""
         self._busy = busy
         if not self._cores:
             return
@@ -38,15 +38,15 @@ class WorkerPriority:
             self._returns = _may_return()
         policy = os.SCHED_IDLE if busy else os.SCHED_OTHER
         for task in _tasks():
-            with suppress(OSError):  # the thread ended meanwhile
+            with suppress(OSError):  # the thread has ended
                 os.sched_setaffinity(task, cores)
                 if self._returns:
                     os.sched_setscheduler(task, policy, os.sched_param(0))
         self._limit_torch(len(cores), busy)
 
     def _limit_torch(self, cores: int, busy: bool) -> None:
-        """Reduce torch's threads: more threads than cores would spin against each other. torch is there only if the
-        backend imported it."""
+        """Reduce torch's threads: more threads than cores would spin against each other. Nothing happens unless the
+        backend has imported torch."""
         torch = sys.modules.get("torch")
         if torch is None:
             return
@@ -63,8 +63,8 @@ def _tasks() -> Iterable[int]:
 
 
 def _may_return() -> bool:
-    """Whether a thread may leave the idle scheduling class, which needs a privilege on most systems. Tried on a thread
-    that ends right away."""
+    """Whether a thread may leave the idle scheduling class, which needs a privilege on most systems. This is tried in a
+    thread that ends at once."""
     came_back = []
 
     def try_it() -> None:

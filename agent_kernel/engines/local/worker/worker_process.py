@@ -1,6 +1,7 @@
-"""The server's end of the model worker: starts it, talks to it, and notices when it dies or hangs.
+"""The server's side of the model worker: starts the worker, exchanges frames with it, and notices when it dies or
+hangs.
 
-It holds no model and imports no library that does.
+The module loads no model and imports no library that does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LOG_TAIL = 2000
 
 
 class WorkerProcess:
-    """One life of the worker process."""
+    """One worker process, from its start to its end."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: IO[bytes], silent_s: float) -> None:
         self._process = process
@@ -66,7 +67,7 @@ class WorkerProcess:
                 stderr=log,
                 pass_fds=(to_worker[0], from_worker[1]),
                 env=_environ(python),
-                start_new_session=True,  # a Ctrl-C for the server is not one for the worker
+                start_new_session=True,  # Ctrl-C in the server's terminal must not reach the worker
             )
         except BaseException as error:
             log.close()
@@ -90,12 +91,12 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, frame: Frame) -> None:
-        """Send a frame. Frames to a dead worker are dropped; those who wait for an answer get the error."""
+        """Send a frame. Frames to a dead worker are dropped; the requests that wait for an answer raise the error."""
         if self.alive:
             self._writer.write(encode_frame(frame))
 
     async def frames(self, frame: Frame) -> AsyncGenerator[Frame, None]:
-        """Send a request and yield its answers. Closing the generator cancels it. Raises EngineCrashed."""
+        """Send a request and yield its answers. Closing the generator cancels the request. Raises EngineCrashed."""
         key, self._next = self._next, self._next + 1
         inbox = self._inboxes[key] = asyncio.Queue()
         try:
@@ -128,7 +129,8 @@ class WorkerProcess:
             on_loading(frame["stage"], frame["fraction"])
 
     async def stats(self) -> Frame:
-        """Return ``running`` requests and ``pid`` as the worker reports them. Raises EngineCrashed."""
+        """Return the figures that the worker reports, such as ``running`` (a number of requests) and ``pid``. Raises
+        EngineCrashed."""
         self._raise_if_dead()
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._stats.append(answer)
@@ -136,12 +138,12 @@ class WorkerProcess:
         return await answer
 
     def stop(self, error: AgentKernelError) -> None:
-        """End the worker at once; everything that waits for it gets ``error``."""
+        """End the worker at once; everything that waits for the worker raises ``error``."""
         self._fail(error)
         self._kill()
 
     async def aclose(self) -> None:
-        """End the worker: end of file first, SIGKILL after END_S."""
+        """End the worker by closing its pipe and, if it has not ended after END_S seconds, by SIGKILL."""
         self._closing = True
         self._writer.close()
         await self._wait_for_exit()
@@ -204,14 +206,14 @@ class WorkerProcess:
                 raise ValueError(str(frame.get("type"))[:40])
 
     async def _watch(self) -> None:
-        """Count silence in small steps instead of comparing times: while the server itself was stopped, it did not
-        listen."""
+        """End the worker when it has been silent for too long. Silence is counted in small steps instead of comparing
+        times, because a server that was suspended could not receive frames."""
         while self._error is None:
             before = time.monotonic()
             await asyncio.sleep(CHECK_S)
             self._silence += min(time.monotonic() - before, 2 * CHECK_S)
             limit = self._silent_s if self._loaded else max(self._silent_s, LOADING_SILENT_S)
-            # A step may also hang without holding Python's lock: then the beats go on and report it.
+            # A step may also hang without holding Python's lock; the worker then still sends beats, which report it.
             stuck = max(self._silence, self._busy_s if self._loaded else 0.0)
             if stuck > limit:
                 self._fail(
@@ -223,7 +225,7 @@ class WorkerProcess:
                 self._kill()
 
     def _fail(self, error: AgentKernelError) -> None:
-        """Give the first error to everything that waits for this worker."""
+        """Raise the first error in everything that waits for this worker."""
         if self._error is None:
             self._error = error
             self.crashed = not self._closing
@@ -234,7 +236,7 @@ class WorkerProcess:
                     answer.set_exception(error)
 
     async def _wait_for_exit(self) -> int:
-        """Return the exit code. A worker whose pipe was closed has END_S to end by itself."""
+        """Return the exit code. A worker whose pipe was closed has END_S seconds to end by itself."""
         try:
             return await asyncio.wait_for(self._process.wait(), END_S)
         except TimeoutError:
@@ -242,7 +244,7 @@ class WorkerProcess:
             return await self._process.wait()
 
     def _kill(self) -> None:
-        # Not Process.kill: it polls first, and so may take the exit code away from asyncio's own watcher.
+        # Process.kill is not used: it polls first, and so may take the exit code away from asyncio's own watcher.
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
@@ -260,7 +262,7 @@ class WorkerProcess:
 
 
 def _environ(python: str) -> dict[str, str]:
-    """Environment for the worker without paths that belong to another interpreter."""
+    """Return the environment variables for the worker, without paths that belong to another interpreter."""
     own = os.path.samefile(python, sys.executable) if os.path.exists(python) else True
     dropped = set() if own else {"PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"}
     return {name: value for name, value in os.environ.items() if name not in dropped}
