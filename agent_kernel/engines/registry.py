@@ -102,12 +102,12 @@ class NamedEngines:
 
     @property
     def used(self) -> dict[str, Engine]:
-        """Return the engines created so far by name; the server's own has the empty name."""
+        """The engines created so far, by name; the server's own has the empty name."""
         return {"": self._own, **self._created}
 
     @property
     def local_engines(self) -> list[Engine]:
-        """Return the engines used so far that run a model of this machine."""
+        """The engines used so far that run a model of this machine."""
         used = {id(engine): engine for engine in (self._own, *self._created.values())}
         return [engine.engine for engine in used.values() if isinstance(engine, SlottedEngine)]
 

@@ -120,9 +120,8 @@ class EndpointConnection:
     async def _client(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._http is None:
-                self._http = await asyncio.to_thread(
-                    _open_client, self._endpoint
-                )  # creating a client reads the certificates, which takes time
+                # creating a client reads the certificates, which takes time
+                self._http = await asyncio.to_thread(_open_client, self._endpoint)
             return self._http
 
     async def _check(self, response: httpx.Response, key: str) -> None:
@@ -131,8 +130,8 @@ class EndpointConnection:
             to = urllib.parse.urlsplit(response.headers.get("location", ""))
             where = plain(f"{to.hostname or host}{to.path}")
             raise EngineError(
-                f"{host} sends requests on to {where}. That is not followed: keys and conversations go where the "
-                "configuration says.",
+                f"{host} redirects requests to {where}. agent-kernel does not follow redirects: keys and conversations "
+                "are sent only to the configured address.",
                 hint="Set the url of this engine to the right address.",
                 details={"host": host, "status": response.status_code},
             )

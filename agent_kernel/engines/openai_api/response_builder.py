@@ -97,14 +97,14 @@ class ResponseBuilder:
 
     @property
     def cut_call(self) -> str:
-        """Return the text of the call that the token limit cut; empty if none was cut."""
+        """The text of the call that the token limit cut; empty if none was cut."""
         if self.reason != "length" or not self._slots or not self._request.tools:
             return ""
         return self._slots[-1].raw
 
     @property
     def reason(self) -> str:
-        """Return why the answer ended: stop, length or calls. Raises EngineError for an answer that the server
+        """Why the answer ended: stop, length or calls. Raises EngineError for an answer that the server
         aborted."""
         if self._finish == "length":
             return "length"

@@ -37,9 +37,8 @@ class BoundedFunction:
             return ToolOutput(f"{HUNG} earlier calls of it did not end and still run; it is not called.", "error")
         ended = threading.Event()
         work = asyncio.create_task(self._output(ended, *args, **kwargs))
-        work.add_done_callback(
-            lambda work: work.cancelled() or work.exception()
-        )  # the caller may have been cancelled, and asyncio would log an exception that nobody retrieves
+        # the caller may have been cancelled, and asyncio would log an exception that nobody retrieves
+        work.add_done_callback(lambda work: work.cancelled() or work.exception())
         try:
             done, _ = await asyncio.wait([work], timeout=self._timeout_s)
         finally:

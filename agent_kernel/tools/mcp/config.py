@@ -93,7 +93,7 @@ class McpServer:
 
     @property
     def shown(self) -> str:
-        """Return the server's address for display, without arguments, headers, and the parts of a URL that may contain
+        """The server's address for display, without arguments, headers, and the parts of a URL that may contain
         a key."""
         if self.kind == "process":
             return self.command

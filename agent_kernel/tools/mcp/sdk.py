@@ -64,9 +64,8 @@ async def load() -> None:
     names = ("mcp", "mcp.client.sse", "mcp.client.streamable_http")
     try:
         await run_in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
-        logging.getLogger("httpx2").setLevel(
-            logging.WARNING
-        )  # the library would log every URL, and a URL may contain a key
+        # the library would log every URL, and a URL may contain a key
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
     except ImportError as error:
         raise InvalidRequest(
             "MCP servers need the MCP SDK.", hint="Install it: pip install 'agent-kernel[mcp]'"

@@ -56,7 +56,7 @@ class WebQuery:
 
     @property
     def with_sites(self) -> str:
-        """Return the query with the domains in the syntax of search engines."""
+        """The query with the domains in the syntax of search engines."""
         sites = " OR ".join(f"site:{domain}" for domain in self.domains[:SITES])
         return f"{self.words} ({sites})" if " OR " in sites else f"{self.words} {sites}".strip()
 

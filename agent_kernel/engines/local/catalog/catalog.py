@@ -141,7 +141,7 @@ def is_path(model: str) -> bool:
 def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mapping[str, str]) -> CatalogEntry:
     if HubFile.kind not in sources:
         raise PullFailed(
-            f"{wanted} is a model of a hub and is not on this machine, and the settings do not allow to ask a hub.",
+            f"{wanted} is a model of a hub and is not on this machine, and the settings do not allow asking a hub.",
             hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
         )
     return hub_entry(wanted, backend, env)
