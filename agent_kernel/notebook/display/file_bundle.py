@@ -1,4 +1,5 @@
-"""Displays the files a call produced as one output: a line for each, with a link to its content on the server."""
+"""Displays the files that a call produced as one output: one line per file, with a link to its content on the
+server."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from agent_kernel.notebook.display.render import QUIET, Bundle
 from agent_kernel.notebook.server_client import quote_segment
 
 SHOWN = 20
-"""Number of files listed; the rest are counted."""
+"""Number of files that are listed by name. Of further files, only the number is displayed."""
 
 
 def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) -> Bundle:

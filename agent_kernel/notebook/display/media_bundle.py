@@ -25,7 +25,7 @@ CHARTS = ("application/vnd.plotly", "application/vnd.vega")
 RICH = ("text/html", "text/markdown", "text/latex", "image/svg+xml", "application/json", "application/geo+json")
 MAX_BUNDLE_BYTES = 2 << 20
 MAX_BUNDLES = 16
-"""Limit of bundles per call."""
+"""Limit for the number of stored bundles per call."""
 
 
 def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
@@ -58,7 +58,8 @@ def media_bundle(mime: str, data: str, alt: str) -> Bundle:
 
 
 def _table(table: Mapping[str, Any]) -> Bundle:
-    """Render a table from the JSON of the sandbox worker: some of its rows, and its whole shape."""
+    """Render a table from the JSON of the sandbox worker, which contains some of its rows and the shape of the whole
+    table."""
     head = [str(column["name"]) for column in table["columns"]]
     index = table["index"] or [""] * len(table["rows"])
     rows = [[label, *row] for label, row in zip(index, table["rows"], strict=True)]

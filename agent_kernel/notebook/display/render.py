@@ -1,4 +1,4 @@
-"""Renders the parts of a turn as MIME bundles. Pure functions.
+"""Renders the parts of a turn as MIME bundles. The functions have no side effects.
 
 Each bundle has text/plain, so every front end can display it. None depends on a script, a style sheet or a running
 kernel, so it looks the same in a reopened, untrusted or printed notebook.
@@ -64,7 +64,7 @@ class Card:
 
     @property
     def shown_code(self) -> str:
-        """The code for display, with invisible characters marked. ``code`` is what runs."""
+        """The code for display, with invisible characters marked. What runs is ``code``, unmarked."""
         return mark_invisible(self.code)
 
     def bundle(self) -> Bundle:

@@ -1,6 +1,6 @@
 """A turn on a terminal: growing Markdown and a row per call. Control sequences in the text have no effect.
 
-What is finished is printed and stays; only the last block, which still grows, is drawn again.
+Finished blocks are printed once and stay. Only the last block, which still grows, is redrawn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Markdown written by a model, made harmless: whatever renders it, no raw HTML, no script link, no remote image.
+"""Makes a model's Markdown harmless: no renderer produces raw HTML, a script link or a remote image from it.
 
 JupyterLab sanitises what it renders, nbconvert does not. Renderers disagree about what is code in corner cases, so a
 text with anything suspicious in it gets its code in the one form on which they agree: fences at column 0 between blank
@@ -91,7 +91,8 @@ def _outdent(line: str, width: int) -> str:
 
 
 def _prose(block: MarkdownBlock) -> str:
-    """Escape everything whose end a renderer might look for in later lines: brackets in nbconvert reach into fences."""
+    """Escape every construct whose end a renderer might search for in later lines. In nbconvert, for example, a bracket
+    can extend into a fence."""
     text = "\n".join(_brackets_closed(line) for line in block.lines)
     parts: list[str] = []
     end = 0

@@ -1,7 +1,8 @@
-"""What code that nobody approved may put on a person's page: text, pictures and plain tables.
+"""Reduces the output of code that nobody approved to text, pictures and plain tables, before a page displays it.
 
-A trusted notebook runs scripts of its outputs with the person's own rights, and a picture or a chart may be asked for
-from any server, its address carrying whatever the code has read. So nothing is shown that runs or that fetches.
+A trusted notebook runs scripts in its outputs with the user's own rights. A picture or a chart can be loaded from any
+server, and its URL can contain whatever the code has read. So this module removes everything that runs or loads
+something.
 """
 
 from __future__ import annotations

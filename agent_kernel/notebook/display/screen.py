@@ -16,8 +16,8 @@ from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
 INTERVAL_S = 0.1
 CHARS_PER_SECOND = 100_000
-"""Bandwidth limit: each update sends the whole text, so long texts update less often (50,000 characters twice a
-second)."""
+"""Limit for the characters sent per second. Each update sends the whole text, so long texts are updated less often: a
+text of 50,000 characters twice a second."""
 
 
 class Screen(Protocol):
@@ -35,7 +35,7 @@ class Screen(Protocol):
     def image(self, mime: str, data: str, alt: str) -> None: ...
 
     def status(self, text: str) -> None:
-        """Show what is being waited for. Replaced by the next output."""
+        """Show what the turn waits for. The next output replaces this line."""
         ...
 
     def line(self, text: str) -> None: ...
@@ -49,7 +49,7 @@ class Screen(Protocol):
     def summary(self, summary: TurnSummary) -> None: ...
 
     def flush(self, *, force: bool = False) -> None:
-        """Send what is due, or everything if ``force``."""
+        """Send the updates that are due, or with ``force`` all pending updates."""
         ...
 
     def flush_from_aside(self, card: Card) -> None:
@@ -68,8 +68,8 @@ class OutputSegment:
         self._sent = 0.0
         self._pause = 0.0
         self._dirty = False
-        # While the agent's code holds the main thread, the claim's thread sends what is due. Reentrant, because an
-        # interrupt may leave it locked by the main thread.
+        # While the model's code runs in the main thread, the thread of the claim sends due updates. Reentrant, because
+        # an interrupt may leave it locked by the main thread.
         self._lock = threading.RLock()
 
     def touch(self, *, force: bool = False) -> None:
@@ -100,7 +100,7 @@ class OutputSegment:
 
 
 class CellScreen:
-    """The outputs of one cell. ``words`` renders the text received so far."""
+    """The outputs of one cell. ``words`` is the function that renders the text received so far as a bundle."""
 
     def __init__(self, publisher: Any, words: Callable[[str], Bundle] = text_bundle) -> None:
         self._publisher = publisher
@@ -249,8 +249,8 @@ class TerminalScreen:
 
 
 def screen_for(shell: Any, words: Callable[[str], Bundle] = text_bundle) -> Screen:
-    """Return the screen of the running cell. The publisher is taken now, because it is replaced while the model's
-    code runs."""
+    """Return the screen of the running cell. The screen keeps the current publisher, because the shell's publisher is
+    replaced while the model's code runs."""
     if getattr(shell, "kernel", None) is not None:
         return CellScreen(shell.display_pub, words)
     return rich_screen(markdown=words is text_bundle) or TerminalScreen()

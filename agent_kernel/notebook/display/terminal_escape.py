@@ -1,4 +1,4 @@
-"""Removes from text what could control a terminal: cursor movement, colors, titles, text direction."""
+"""Removes characters that could control a terminal from text: cursor movement, colors, titles, text direction."""
 
 from __future__ import annotations
 

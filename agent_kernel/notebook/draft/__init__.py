@@ -1,1 +1,2 @@
-"""Drafts: a jailed fork of the kernel in which the model's code runs first, and applying its changes on request."""
+"""Drafts: a draft is a jailed fork of the kernel in which the model's code runs first. The user can then apply its
+changes."""

@@ -31,7 +31,7 @@ QUOTED = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|(?<!`)`({NAME})`(?!`)")
 BOUND = re.compile(rf"(?<![\w./-])({NAME}(?:[ \t]*,[ \t]*{NAME})*)[ \t]*=(?!=)")
 """Matches ``x = ...`` and ``x, y = ...``."""
 END = r"(?=[ \t]*(?:$|[,.;:!?)\n]|and\b|or\b))"
-"""A position where a list of names may end: ``as monthly and plot rain`` names only ``monthly``."""
+"""Matches the end of a list of names, so that ``as monthly and plot rain`` names only ``monthly``."""
 CALLED = re.compile(
     r"(?<!such )(?<!same )(?<!well )\b(?i:as|called|named|into|call it|name it)\s+"
     rf"(?i:(?:(?:a|the) )?(?:new )?variable )?[\"'“‘]?(?P<first>{NAME})(?![\w(]|[./\\-]\w)"
@@ -91,7 +91,8 @@ class DraftApplier:
         return list(new), list(changed)
 
     def now(self, names: Sequence[str], screen: Screen) -> None:
-        """Apply ``names``, or everything the draft made (``%agent keep``). Raises AgentError."""
+        """Apply ``names``, or all changes of the draft if there are none (``%agent keep``). Raises AgentError if a name
+        is unknown or the changes cannot be applied."""
         known = [name for call in self.drafts.done for name in call.changes.names]
         if unknown := [name for name in names if name not in known]:
             there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
@@ -112,7 +113,7 @@ class DraftApplier:
 
     def for_real(self, turn: str, card: Card, screen: Screen) -> ExecutionOutcome | None:
         """Offer to run a call that a draft may not run in the kernel, together with the earlier calls it depends on.
-        Returns None if the user refuses or is not there."""
+        Returns None if the user refuses, or if no user can answer."""
         if not self.person.is_there or self.denied():
             return None
         code = card.code

@@ -1,4 +1,5 @@
-"""The code of the forked processes: cut off from the kernel's resources, the draft runs one piece of code at a time.
+"""The code of the forked processes. It cuts the draft off from the kernel's resources and runs one piece of code at a
+time.
 
 There are at most three processes: the keeper, the draft, and during a call the fallback, which is the draft as it was
 before the call.
@@ -122,7 +123,7 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
     the fork continues from the state before the call."""
     fallback: Fallback | None = None
     while True:
-        with contextlib.suppress(KeyboardInterrupt):  # the interrupt arrived after the code had ended
+        with contextlib.suppress(KeyboardInterrupt):  # the interrupt arrived after the end of the code
             request = frames.read_request(ends.requests)
             if request is None:
                 return

@@ -50,7 +50,7 @@ class DraftedCall:
     read: Mapping[str, WeakMark] = field(default_factory=dict)
 
     def moved_on(self, namespace: Mapping[str, object]) -> list[str]:
-        """Return the variables it read that have changed since."""
+        """Return the variables that the call read and that have changed since."""
         return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
 
 
@@ -98,7 +98,7 @@ class Drafts:
             self.drop()
 
     def prepare_code(self, code: str) -> str:
-        """Return the code that will run: ``code`` after imports it needs but lacks."""
+        """Return the code that will run: ``code``, preceded by the imports that it needs but lacks."""
         known = dict.fromkeys(self._made) | self._shell.user_ns
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), known), code])
 
@@ -138,7 +138,7 @@ class Drafts:
         self.done = [call for call in self.done if not any(call is one for one in calls)]
 
     def drop(self) -> None:
-        """End the copy. Its calls can still be applied."""
+        """End the copy. Its completed calls can still be applied to the kernel."""
         if self._lock.acquire(blocking=False):
             try:
                 self._forget()
@@ -207,14 +207,15 @@ class Drafts:
         return DraftOutcome(outcome, refused)
 
     def _cell_runs(self, info: Any) -> None:
-        """Drop the copy when the user's code runs, because it changes the state the copy was made of."""
+        """Drop the copy when the user's code runs, because that code may change the kernel's state, which the copy
+        duplicates."""
         self._own_cell = str(getattr(info, "raw_cell", "") or "").lstrip().startswith(OWN_MAGICS)
         if not self._own_cell:
             self.drop()
 
 
 class _Heard:
-    """Collects output for the model, in case the draft ends without an answer."""
+    """Collects output for the model, in case the draft ends before it returns a result."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -232,7 +233,7 @@ class _Heard:
 
 
 def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
-    """Display the harmless parts of a bundle, with display ids of the draft's own."""
+    """Display the harmless parts of a bundle, with display ids that are unique to the draft."""
     data, metadata, transient = (bundle.get(name) for name in ("data", "metadata", "transient"))
     display = transient.get("display_id") if isinstance(transient, Mapping) else None
     named = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}

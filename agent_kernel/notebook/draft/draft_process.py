@@ -1,4 +1,5 @@
-"""The kernel's side of a draft: starts it, sends it code, reads its output and ends it. Nothing it sends is trusted."""
+"""The kernel's side of a draft: starts it, sends it code, reads its output and ends it. Data from the draft is not
+trusted."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ class DraftProcess:
         *,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """Run code and return its result; ``beside`` is what was written past Python.
+        """Run code and return its result. ``beside`` in it is output that did not pass through Python's streams.
 
         After a failed call the draft is in the state before it. Where that state could not be kept, the draft has
         ended and ``lost`` is True. Raises DraftEnded when the process ended during the call. A keyboard interrupt
@@ -227,7 +228,7 @@ class DraftProcess:
                 self._status = report["status"]
 
     def _forget_output(self) -> None:
-        """Discard what an ended process left in its pipes."""
+        """Discard output that an ended process left in its pipes."""
         self._frames = FrameDecoder(frames.MAX_FRAME)
         for _ in range(MAX_LEFT):
             ready = select.select([self._ends.results, *self._raw], [], [], 0)[0]
@@ -341,7 +342,7 @@ def _reap(pid: int, within_s: float) -> bool:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return True
         except OSError:
-            return True  # it was reaped elsewhere
+            return True  # other code has already reaped it
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
     return False
@@ -353,7 +354,7 @@ def _how_it_ended(status: int) -> str:
 
 
 def _sweep() -> None:
-    """Remove directories of kernels that were killed."""
+    """Remove the temporary directories of drafts whose kernels were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         pid = path.name.removeprefix(PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
@@ -362,7 +363,7 @@ def _sweep() -> None:
 
 
 class _Rounds:
-    """The clock of one call: runs the periodic checks and knows when the time is over."""
+    """The clock of one call: runs the periodic checks and detects the time limit."""
 
     def __init__(self, watch: HangDetector, timeout_s: float) -> None:
         self._watch = watch

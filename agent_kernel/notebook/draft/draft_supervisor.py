@@ -1,7 +1,7 @@
 """The keeper of a draft: the process between a kernel and its draft.
 
 It is the parent of the process that runs code and adopts its orphans, reports to the kernel how each ended, and ends
-with the kernel. It is also a copy of the kernel, but runs no code of the model.
+with the kernel. The keeper is also a copy of the kernel, but runs no code of the model.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from agent_kernel.sandbox.jail import privileges
 
 @dataclass(frozen=True, slots=True)
 class ChildEnds:
-    """File descriptors and state for the child. ``requests`` is read, ``results`` written; ``out`` and ``err``
-    receive output written past Python; ``reports`` belongs to the keeper; a byte on ``wake`` activates the fallback
-    fork. ``directory`` is where the draft may write, ``parent`` the kernel's process id."""
+    """File descriptors and state for the child. ``requests`` is read, ``results`` written; ``out`` and ``err`` receive
+    output that does not pass through Python's streams; ``reports`` belongs to the keeper; a byte on ``wake`` activates
+    the fallback fork. ``directory`` is where the draft may write, ``parent`` the kernel's process id."""
 
     requests: int
     results: int
@@ -63,7 +63,7 @@ def keep(draft: int, ends: ChildEnds) -> None:
 
 def lead(pid: int) -> None:
     """Put ``pid`` into a process group of its own, in which everything it starts stays. Both sides of the fork call
-    it, so that the group exists for whichever runs first."""
+    it, so that the group exists no matter which side runs first."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, 0)
 

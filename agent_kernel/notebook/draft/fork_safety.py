@@ -1,5 +1,5 @@
-"""Decides whether a process can be forked safely. A fork has one thread; what waits for the other threads waits
-forever.
+"""Decides whether a process can be forked safely. A fork has only one thread, so code in it that waits for another
+thread waits forever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ RESERVE_MB = 256
 POOLS: Mapping[str, str] = MappingProxyType({"polars": "polars-", "duckdb": "duckdb"})
 """Libraries whose threads are recognized by name; only running threads matter."""
 NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
-"""Libraries that start threads when imported, or whose copy would talk to the same external processes."""
+"""Libraries that start threads when imported, or that would communicate with the same external processes from the
+copy."""
 OPENMP = re.compile(r"\S*/libgomp[^/\s]*\.so[^/\s]*")
 OTHER_DEVICES = re.compile(r"/dev/(?!shm/|zero|mqueue)(\S+)")
 SOFT = 1
@@ -66,8 +67,8 @@ def _thread_problem() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ThreadFacts:
-    """What a fork of a process could wait for: its thread names, and the GNU OpenMP libraries it has loaded. Empty
-    for a process with one thread."""
+    """The threads of a process for which a fork could wait: their names, and the GNU OpenMP libraries that the process
+    has loaded. Empty for a process with one thread."""
 
     names: Sequence[str] = ()
     openmp: Sequence[str] = ()
@@ -82,8 +83,8 @@ class ThreadFacts:
 
 
 def unsafe_to_fork_again(threads: ThreadFacts) -> str:
-    """Return the library that makes it unsafe to fork this process, a draft, or "". ``threads`` are those of this
-    process, which cannot read them itself in its jail."""
+    """Return the library that makes it unsafe to fork this process (a draft), or "" if there is none. ``threads`` are
+    those of this process, which cannot read them itself in its jail."""
     return _unsafe_pool(threads)
 
 
@@ -107,7 +108,8 @@ def _unsafe_openmp(paths: Iterable[str]) -> str:
 
 
 def _memory_problem() -> str:
-    """Return why memory does not suffice. A fork shares memory with the kernel until one of them writes to it."""
+    """Return why there is too little memory for a fork, or "" if there is enough. A fork shares memory with the kernel
+    until one of them writes to it."""
     used, free = _kib("/proc/self/status", "VmRSS:"), _kib("/proc/meminfo", "MemAvailable:")
     if (limit := _cgroup_free()) is not None:
         free = min(free, limit)
@@ -117,7 +119,7 @@ def _memory_problem() -> str:
 
 
 def _cgroup_free() -> int | None:
-    """Free memory of the control group in KiB; None without a limit."""
+    """Return the free memory of the control group in KiB; None if the group has no limit."""
     with contextlib.suppress(OSError, ValueError):
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         return (int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())) >> 10

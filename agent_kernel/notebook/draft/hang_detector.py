@@ -74,7 +74,7 @@ class HangDetector:
 
 
 def excess_of_disk(directory: str) -> str:
-    """Return why the draft uses too much disk, as the end of a sentence, or ""."""
+    """Return why the draft uses too much disk space, as the end of a sentence, or ""."""
     if _disk_usage(directory) > DISK_MB << 20:
         return f"it wrote more than {DISK_MB} MB"
     with contextlib.suppress(OSError):

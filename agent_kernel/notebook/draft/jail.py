@@ -1,7 +1,7 @@
 """The jail of a draft. It can read what the sandbox can read, write only to its own directory, and reach no network and
 no process or memory outside.
 
-Applied in the fork before any code of the model runs; nothing of it can be undone.
+The fork applies it before any code of the model runs. The jail cannot be lifted afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from agent_kernel.sandbox.jail import landlock, privileges, rlimits, seccomp, vi
 from agent_kernel.sandbox.jail.syscalls import check_result, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"
-"""Set by the server for its kernels: the server's own directories, which drafts must not read."""
+"""Environment variable that the server sets for its kernels: the server's own directories, which drafts must not
+read."""
 MEMORY_MB = 4096
 PROCESSES = 256
 FILE_MB = 512
@@ -45,7 +46,7 @@ SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh"),
     *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/agent-kernel"),
 )
-"""Hidden for a kernel of root, which could read them."""
+"""Paths that are hidden if the kernel runs as root, because root could read them."""
 PACKAGES = ("site-packages", "dist-packages")
 """Names of package directories. Some packages keep libraries in dot directories, so nothing in them is hidden."""
 OF_HOME = (".cache/matplotlib", ".config/matplotlib", ".cache/fontconfig", ".fonts", ".fonts.conf")
@@ -118,10 +119,10 @@ def readable_paths() -> list[str]:
 def _view(own: str) -> tuple[list[str], list[str]]:
     """Return paths that may be read, and directories that may only be listed.
 
-    Readable is what the sandbox would see: the system, Python and its packages, and the notebook's directory without
-    dot entries, sidecars and Jupyter's own directories, at any depth. Other directories of ``sys.path`` are treated
-    alike. If the notebook's directory is the home directory or above it, none of it is readable: a draft runs
-    without asking, and a remote model reads what it prints.
+    The draft can read what the sandbox would see: the system, Python and its packages, and the notebook's directory
+    without dot entries, sidecars and Jupyter's own directories, at any depth. Other directories of ``sys.path`` are
+    treated in the same way. If the notebook's directory is the home directory or above it, none of it is readable: a
+    draft runs without asking, and a remote model reads what it prints.
 
     ``own`` is the draft's directory if this process has its own mount namespace, else "". Without one, a directory
     that contains something hidden cannot be listed."""

@@ -18,6 +18,6 @@ def draft_request(turn: str, code: str) -> str:
 
 
 def read_request(line: str) -> tuple[str, str]:
-    """Return turn and code of the argument of a line that ``draft_request`` made."""
+    """Return (turn, code) from ``line``, the argument of a magic that ``draft_request`` returned."""
     turn, code = json.loads(base64.b64decode(line))
     return turn, code

@@ -101,7 +101,7 @@ class Publisher:
         self._show(data, metadata or {}, transient or {}, update)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Do nothing: it would clear the agent's own output in this cell."""
+        """Do nothing: clearing would remove the agent's own output in this cell."""
 
 
 class ValueHook:

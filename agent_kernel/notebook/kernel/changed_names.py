@@ -17,7 +17,8 @@ MUTATORS |= {"setdefault", "sort", "update"}
 """Methods of lists, dictionaries, sets and arrays that modify the object in place."""
 MAX_NAMES = 200
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What Python and IPython raise for code they cannot parse, because of grammar, characters or nesting depth."""
+"""The exceptions that Python and IPython raise for code that they cannot parse, because of its grammar, characters or
+nesting depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class NameChanges:
 
 
 class StrongMark:
-    """Identifies an object by keeping it alive, so that no other object gets its address."""
+    """Identifies an object by its address, and keeps it alive so that no other object gets this address."""
 
     def __init__(self, value: object) -> None:
         self._value = value

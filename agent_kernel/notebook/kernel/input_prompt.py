@@ -1,4 +1,5 @@
-"""Asks the user through the kernel's input request. Widgets would not answer while a cell runs."""
+"""Asks the user through the kernel's input request. Widgets cannot be used, because they do not respond while a cell
+runs."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
 
 
 def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
-    """Call ``look``, limited in time. Falls back to the name and type of the value."""
+    """Call ``look`` with a time limit. Return the name and type of the value if the limit is exceeded."""
     try:
         with _at_most_seconds(PATIENCE_S):
             return look()

@@ -54,7 +54,7 @@ class LiveCode:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def prepare_code(self, code: str) -> str:
-        """Return the code that will run: ``code`` after imports it needs but lacks."""
+        """Return the code that will run: ``code``, preceded by the imports that it needs but lacks."""
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), self._shell.user_ns), code])
 
     def run(self, code: str, listener: Listener, show: Show) -> ExecutionOutcome:
@@ -65,7 +65,7 @@ class LiveCode:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
             except (KeyboardInterrupt, RecursionError, MemoryError) as raised:
-                error = raised  # an interrupt between the code and its reporting, or code nested too deeply
+                error = raised  # an interrupt after the code ended but before its report, or code that nests too deeply
         changes = before.changes(self._shell.user_ns, to_plain_python(self._shell, code))
         return replace(_outcome(captured, error, interrupted=interrupt.is_set()), changes=changes)
 
@@ -125,8 +125,8 @@ class LiveCode:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Make SIGINT raise KeyboardInterrupt in the code, whatever handler is set. The event stays set even if the code
-    swallows the exception."""
+    """Let SIGINT raise KeyboardInterrupt in the executed code, whatever handler is installed. Yields an event that
+    SIGINT sets and that stays set even if the code catches the exception."""
     hit = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield hit

@@ -1,7 +1,7 @@
 """Adds imports that small models forget, as visible lines before their code.
 
 A line is added only for a name that the code uses without binding it, that is missing in the user's namespace, and
-whose module is installed. It stays like any import and replaces nothing.
+whose module is installed. The name stays bound after the run, as with any import, and replaces no variable.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def missing_imports(source: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def _unbound(table: symtable.SymbolTable) -> set[str]:
-    """Return names read as globals in any scope that the code does not bind itself."""
+    """Return the names that any scope of the code reads as globals and that the code itself does not bind."""
     top = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     return _read_as_global(table) - top
 

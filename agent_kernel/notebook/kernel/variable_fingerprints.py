@@ -63,7 +63,7 @@ class VariableTracker:
             self._turns.popitem(last=False)
 
     def intact(self) -> list[str]:
-        """Return the turns whose variables are all unchanged since the turn."""
+        """Return the ids of the turns whose variables are all unchanged since the turn ran."""
         return [turn for turn in self._turns if self.find_changed(turn) == []]
 
     def find_changed(self, turn: str) -> list[str] | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 EARLIER = "Earlier variables"
-"""Title of facts about data named by an earlier prompt. They are ignored when prompts are compared."""
+"""Title of the facts about data that an earlier prompt named. Comparisons of prompts ignore these facts."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_ROWS = 100_000

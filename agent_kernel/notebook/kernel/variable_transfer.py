@@ -1,7 +1,8 @@
-"""Copies variables between the user's kernel and the sandbox: given with a turn, or taken from a result.
+"""Copies variables between the user's kernel and the sandbox: into the sandbox with a turn, and from the sandbox as a
+result.
 
-A copy for the sandbox may be a pickle, which is loaded in the jail. A copy from the sandbox never is, because code of
-the model made it.
+A copy for the sandbox may be a pickle, because it is loaded in the jail. A copy from the sandbox is never a pickle,
+because the model's code may have created it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from agent_kernel.sandbox.worker import variable_transfer
 MAX_BYTES = 32 << 20
 MAX_TOGETHER = 64 << 20
 MAX_ITEMS = 1_000_000
-"""Limit of items in nested containers; larger ones are not measured further."""
+"""Limit of items in nested containers; the size of larger containers is not measured further."""
 SAFE = ("json", "npy", "arrow")
 PANDAS = ("pandas.DataFrame", "pandas.Series")
 

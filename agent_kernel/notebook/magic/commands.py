@@ -115,7 +115,7 @@ class Commands:
     @last_turn.setter
     def last_turn(self, turn: str) -> None:
         self._conversation.last_turn = turn
-        """The server of this kernel, or None."""
+        """The server of this kernel; None if there is none."""
 
     @property
     def server(self) -> ServerClient:
@@ -381,8 +381,8 @@ class Commands:
         return AgentError(f"%agent has no command {name!r}. {meant}")
 
     def say(self, bundle: Bundle) -> None:
-        """Publish ``bundle``. A terminal gets text without control characters, because titles and names may come
-        from others."""
+        """Publish ``bundle``. In a terminal, control characters are removed, because titles and names may come
+        from other people or the model."""
         if getattr(self._shell, "kernel", None) is None:
             bundle = {**bundle, "text/plain": printable(str(bundle["text/plain"]))}
         self._shell.display_pub.publish(bundle)
@@ -397,7 +397,8 @@ def _title(session: Mapping[str, Any]) -> str:
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Format usage as table columns. Summaries count as model calls although no user turn belongs to them."""
+    """Format usage as table columns. Summaries are counted beside the turns: they are model calls without a turn of the
+    user."""
     turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
     about = "about " if cost["estimated"] else ""
     read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"

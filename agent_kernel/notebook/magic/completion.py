@@ -36,7 +36,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "ask": tuple(BY_FLAG),
     "fix": tuple(BY_FLAG),
 }
-"""Fixed completions after a command; the others come from the server."""
+"""Fixed completions after a command. For commands that are not listed here, completions come from the server."""
 
 
 class MagicCompleter:

@@ -1,5 +1,5 @@
-"""``%agent start``: runs ``agent-kernel serve`` for this kernel alone, where no Jupyter server serves it (VS Code,
-IPython).
+"""``%agent start``: runs ``agent-kernel serve`` for this kernel alone, if no Jupyter server with agent-kernel started
+it (VS Code, IPython).
 
 The server is a child process on loopback. It holds one end of a pipe, so it ends when the kernel ends, even by a crash.
 """

@@ -29,7 +29,8 @@ MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
-    """A prompt with its ``notes`` for the model, and ``source``, the code of the cell that failed."""
+    """A request to correct a failed cell: the prompt, ``notes`` for the model, and ``source``, the code of the failed
+    cell."""
 
     prompt: str
     notes: tuple[dict[str, str], ...]

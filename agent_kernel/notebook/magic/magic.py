@@ -50,7 +50,7 @@ CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer
 
 @magics_class
 class AgentMagics(Magics):
-    """The state of the magics in one kernel: consents, drafts, background turns and the connection to the server."""
+    """The magics of one kernel and their state: consents, drafts, background turns and the connection to the server."""
 
     def __init__(self, shell: Any, server: ServerClient | None) -> None:
         super().__init__(shell)
@@ -290,7 +290,7 @@ class AgentMagics(Magics):
 
 
 def _summary(started: Mapping[str, Any], cell: str) -> TurnSummary:
-    """Describe a turn that has just started, or the stored turn that is shown in its place."""
+    """Describe a turn that has just started, or the stored turn that is displayed instead of a new one."""
     summary = TurnSummary(started["turn"], started["session"], cell=cell, private=started["private"])
     if started["stored"]:
         summary.stored, summary.version = started["answered"], _version(started["version"])
@@ -303,7 +303,7 @@ def _version(version: Mapping[str, Any]) -> AnswerVersion:
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn errors of this package into one line without our stack frames."""
+    """Display errors of this package as one line, without a traceback."""
     try:
         yield
     except AgentKernelError as error:

@@ -28,8 +28,8 @@ class ModelDownload:
 
     @property
     def described(self) -> str:
-        """The text shown before a download: size, source and licence. It lists every source, because the first may
-        be out of reach."""
+        """The text displayed before a download: size, source and licence. It lists every source, because the first may
+        be unreachable."""
         offer = self._offer
         first, *others = offer.get("sources") or [offer]
         lines = [
@@ -71,7 +71,7 @@ class ModelDownload:
 
 
 def missing_model(error: AgentKernelError) -> Mapping[str, Any] | None:
-    """Return the offer in a ``model_missing`` error."""
+    """Return the offer of a download from a ``model_missing`` error; None for other errors."""
     return error.details if error.code == "model_missing" and error.details.get("name") else None
 
 

@@ -1,6 +1,6 @@
 """Turns a notebook into one without agent cells: prompts and answers become text, executed code becomes plain cells.
 
-A pure function from a document and its turns to a new document, which runs without this package.
+``freeze_notebook`` has no side effects: it returns a new document, which runs without this package.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def _comment(match: re.Match[str]) -> str:
 
 
 def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
-    """Return a cell of ``%agent ask`` lines without the outputs that follow it as text and code."""
+    """Return a cell of ``%agent ask`` lines without those outputs that the frozen notebook contains as text and code
+    cells."""
     if not turns:
         return cell
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
@@ -141,7 +142,7 @@ def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[st
 
 
 def _unknown(cell: Mapping[str, Any], source: str, result: FrozenNotebook) -> list[Json]:
-    """Make text of an agent cell without a stored turn, with its displayed text."""
+    """Convert an agent cell without a stored turn to text cells: its prompt and the text that it displays."""
     result.unknown += 1
     words = [text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _words(output))]
     return [_text(_quote(source)), *([_text("\n\n".join(words))] if words else [])]
@@ -193,7 +194,8 @@ def _is_picture(output: Any) -> bool:
 
 
 def _bound_names(code: str) -> set[str]:
-    """Return names the code binds, in any scope. A name too many only costs a missing import, which the reader adds."""
+    """Return names the code binds, in any scope. If this returns a name too many, the frozen notebook
+    may lack an import, which its reader can add."""
     try:
         nodes: Iterable[ast.AST] = ast.walk(ast.parse(code))
     except (SyntaxError, ValueError, RecursionError):

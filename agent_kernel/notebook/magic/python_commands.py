@@ -51,7 +51,7 @@ class PythonCommands:
 
     @property
     def described(self) -> str:
-        """Where Python runs now, for display."""
+        """The place where Python runs by default, in words for the user."""
         return self._place.described
 
     def by_default(self, place: str) -> None:

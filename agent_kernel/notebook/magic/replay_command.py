@@ -24,8 +24,8 @@ def names_a_file(rest: str) -> bool:
 
 
 def replay(rest: str) -> None:
-    """Print the output of the command. Raises AgentError when it fails or when an answer no longer holds, so that
-    Run All stops there. An interrupt ends the process."""
+    """Print the output of the command. Raises AgentError if the command fails or an answer no longer holds, so that
+    Run All stops at this cell. An interrupt ends the process."""
     try:
         words = shlex.split(rest)
     except ValueError as error:
