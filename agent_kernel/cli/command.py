@@ -56,7 +56,7 @@ def data_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings of the environment, overridden by the command line. Raises InvalidRequest."""
+    """Return the settings from the environment, overridden by those of the command line. Raises InvalidRequest."""
     names = ("cache_dir", "data_dir", "sources", "namespace", "store", "limits", "ttl", "max_sessions")
     given: dict[str, Any] = {name: getattr(args, name, None) for name in names}
     return Settings.from_env(**given)

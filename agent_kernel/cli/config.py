@@ -17,7 +17,7 @@ from agent_kernel.permissions import AdminPolicy, Policy
 from agent_kernel.permissions.admin_policy import policy_paths
 from agent_kernel.permissions.policy import to_json
 
-NOTE = "Traits of the Jupyter server (c.AgentKernel.NAME) come before variables and are not seen here."
+NOTE = "The Jupyter server's traits (c.AgentKernel.NAME) override variables. This command cannot read them."
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -27,7 +27,7 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def admin_lines(policy: Policy) -> list[str]:
-    """Describe the administrator's policy files, or where they would be."""
+    """Describe the administrator's policy files, or list the paths where agent-kernel looks for them."""
     if not policy.admin.files:
         return [f"administrator: nothing (there is no {', '.join(map(str, policy_paths()))})"]
     return [
@@ -61,7 +61,7 @@ def describe(args: argparse.Namespace) -> int:
     defaults = dataclasses.asdict(Settings())
     print("| setting | default | what it does |\n|---|---|---|")
     for name, setting in SETTINGS.items():
-        # The directories depend on the machine and the user; their text says what they are.
+        # The defaults of directories depend on the machine and the user, so the text of the setting describes them.
         default = "" if setting.kind is Path else f"`{json.dumps(defaults[name])}`"
         print(f"| `{name}` | {default} | {setting.help} |")
     return 0
@@ -85,7 +85,7 @@ def _format(value: object) -> str:
 
 CONFIG = group(
     "config",
-    "what is set, and what may run by it",
-    Command("show", "show every setting with its origin, and what may run", json_argument, show),
+    "show the settings and the resulting permissions",
+    Command("show", "show every setting with its origin, and which calls may run", json_argument, show),
     Command("describe", "print what each setting does, as a Markdown table", lambda parser: None, describe),
 )

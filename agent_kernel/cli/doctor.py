@@ -97,7 +97,7 @@ async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
 
 DOCTOR = Command(
     "doctor",
-    "what works here: models, and the layers of the sandbox; or what one model can do",
+    "check the models and the sandbox on this machine, or the abilities of one model",
     doctor_arguments,
     doctor,
 )

@@ -50,7 +50,9 @@ def sessions_export(args: argparse.Namespace) -> int:
     export = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
     if args.output is None:
         if export.files:
-            raise InvalidRequest(f"{len(export.files)} media are files beside the document.", hint="Use -o FILE.")
+            raise InvalidRequest(
+                f"{len(export.files)} media must be stored as files beside the document.", hint="Use -o FILE."
+            )
         sys.stdout.buffer.write(export.document)
         return 0
     try:
@@ -114,7 +116,7 @@ def sessions_import(args: argparse.Namespace) -> int:
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     """Read a document with the media beside it, by name. Raises InvalidRequest if they are too large, and OSError."""
     if path.stat().st_size > MAX_BYTES:
-        raise InvalidRequest(f"{path} has more than {MAX_BYTES} bytes.")
+        raise InvalidRequest(f"{path} can have at most {MAX_BYTES} bytes.")
     files: dict[str, bytes] = {}
     left = MAX_BYTES
     media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
@@ -123,7 +125,7 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
             continue
         left -= medium.stat().st_size
         if left < 0:
-            raise InvalidRequest(f"The media beside {path} have more than {MAX_BYTES} bytes.")
+            raise InvalidRequest(f"The media beside {path} can have at most {MAX_BYTES} bytes in all.")
         files[medium.name] = medium.read_bytes()
     return path.read_bytes(), files
 

@@ -31,7 +31,7 @@ def where(args: argparse.Namespace) -> int:
         "path": Column("PATH"),
         "holds": Column("HOLDS"),
     }
-    show(rows, columns, as_json=as_json(args), empty="Nothing is kept on this machine.")
+    show(rows, columns, as_json=as_json(args), empty="agent-kernel stores no data on this machine.")
     if not as_json(args):
         print(f"\n{size(sum(row['bytes'] for row in rows))} in all. {UNKNOWN}")
     return 0

@@ -50,7 +50,7 @@ def model_list(args: argparse.Namespace) -> int:
 
 
 def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
-    """``state`` is ready, partial, missing or broken."""
+    """Return the row of a model in the list; its ``state`` is ready, partial, missing or broken."""
     row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
     try:
         model = found.installed_model(cache_dir)
@@ -84,10 +84,14 @@ def model_setup(args: argparse.Namespace) -> int:
     data_dir = settings.data_dir
     if args.remove:
         removed = remove(args.kind, data_dir)
-        print(json.dumps({"removed": removed}) if args.json else ("Removed." if removed else "There was none."))
+        print(
+            json.dumps({"removed": removed})
+            if args.json
+            else ("Removed." if removed else "There is no such environment.")
+        )
         return 0
     EgressPolicy(settings.local_only).check("", "the download of libraries")
-    if not confirm(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Go on?"):
+    if not confirm(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Continue?"):
         return 1
     environment = setup(args.kind, data_dir, lambda line: print(line[:160], file=sys.stderr, flush=True))
     facts = {"kind": environment.kind, "python": str(environment.python)} | dict(environment.facts)
@@ -173,7 +177,8 @@ def _consent(args: argparse.Namespace) -> Callable[[CatalogEntry, Source], bool]
             return True
         if args.json or not sys.stdin.isatty():
             raise PullFailed(
-                f"{entry.name} comes from {source.publisher}, whom we cannot vouch for, and nobody is here to accept.",
+                f"{entry.name} comes from {source.publisher}, a publisher that agent-kernel cannot verify, "
+                "and there is no terminal to ask you.",
                 hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {entry.name} --yes",
                 details={"consent": source_to_json(source), "licence": entry.licence},
             )

@@ -26,14 +26,14 @@ from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
 ALWAYS_LEFT = (
     "exports, and copies of notebooks and of their sidecars that you made",
-    "backups and snapshots of the disk, and what a disk keeps of overwritten blocks",
+    "backups and snapshots of the disk, and data that remains in overwritten blocks",
     "for some minutes, the memory of servers and kernels that are running",
 )
 
 
 @dataclass(slots=True)
 class PurgePlan:
-    """What will be removed, and the known data that will be left."""
+    """The data that the command removes, and the known data that it leaves."""
 
     sessions: list[Session] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
@@ -63,9 +63,9 @@ async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
     await store.recover()
     plan = await _make_plan(args, store)
     if not plan.sessions and not plan.paths:
-        raise InvalidRequest("No data of this is stored here.", hint="See: agent-kernel where")
+        raise InvalidRequest("No data of this notebook or session is stored here.", hint="See: agent-kernel where")
     _announce(plan, sys.stderr)
-    if not confirm(args, "Remove this for ever?"):
+    if not confirm(args, "Remove this permanently?"):
         return 1
     for session in plan.sessions:
         await store.delete(session.key)

@@ -50,7 +50,7 @@ def replay(args: argparse.Namespace) -> int:
     turns = parse_turns(document)
     only = _turn(turns, args.turn) if args.turn else ""
     if not turns:
-        raise InvalidRequest(f"{path.name} has no turn that was answered.")
+        raise InvalidRequest(f"{path.name} contains no answered turn.")
     verdicts = asyncio.run(_verdicts(args, document, turns, only, path))
     if args.json:
         body = {"file": str(path), "model": _model_name(args), "tools": "live" if args.live else "recorded"}
@@ -62,7 +62,7 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def notes(found: ReplayVerdict) -> str:
-    """Return the notes that a person should read beside the result."""
+    """Return the notes for the user beside the result."""
     parts = [found.why] if found.why else []
     if found.files:
         parts.append(f"not here: {', '.join(found.files)}")

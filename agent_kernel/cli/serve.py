@@ -89,7 +89,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds for running turns to finish when the server stops",
     )
-    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="level of the log on stderr")
+    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="log level on stderr")
     parser.add_argument(
         "--json", action="store_true", help="print one line of JSON when the server is ready, instead of text"
     )
@@ -129,14 +129,14 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError("a port is a number up to 65535")
+        raise argparse.ArgumentTypeError("must be a port number from 0 to 65535")
     return int(text)
 
 
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError("seconds are 0 or more")
+        raise argparse.ArgumentTypeError("must be a number of seconds of at least 0")
     return seconds
 
 
@@ -175,8 +175,8 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
     if "data_dir" in given or os.environ.get(DATA_VARIABLE):
         raise InvalidRequest(f"{settings.data_dir} cannot be written.", hint="Use another --data-dir.")
     print(
-        f"agent-kernel: {settings.data_dir} cannot be written: sessions are kept until this server ends. "
-        "--data-dir names another place.",
+        f"agent-kernel: {settings.data_dir} cannot be written: sessions are kept only until this server ends. "
+        "Choose another directory with --data-dir.",
         file=sys.stderr,
     )
     os.environ[DATA_VARIABLE] = str(private / "data")
@@ -190,7 +190,7 @@ def _is_shared(args: argparse.Namespace) -> bool:
 
 
 def _writable(directory: Path) -> bool:
-    if not directory.is_absolute():  # no home directory is known
+    if not directory.is_absolute():  # the home directory is unknown
         return False
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -234,9 +234,9 @@ def _warn(args: argparse.Namespace, key: ServeToken) -> None:
 
 def _risks(args: argparse.Namespace, key: ServeToken) -> Iterator[str]:
     if key.short:
-        yield "the token is short, and this server is reached from other machines: whoever guesses it runs code here."
+        yield "the token is short and other machines can reach this server: whoever guesses it can run code here."
     if not args.certfile and not args.trust_proxy:
-        yield "tokens and conversations go over the network in the clear: put TLS before it, or give --certfile."
+        yield "tokens and conversations are sent unencrypted: use a proxy with TLS, or give --certfile."
 
 
 def _url(args: argparse.Namespace, port: int) -> str:
@@ -322,7 +322,7 @@ def _limits(settings: Settings) -> str:
 
 def _wait(turns: int) -> None:
     one = turns == 1
-    state = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running, and may end; again: stop at once."
+    state = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running and can finish; signal again to stop at once."
     print(f"agent-kernel: stopping. {state}", file=sys.stderr, flush=True)
 
 

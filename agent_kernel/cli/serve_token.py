@@ -60,7 +60,9 @@ def _check(value: str, where: str) -> str:
     """Return the token if it is a valid HTTP header value. Raises InvalidRequest; the message never contains the
     token."""
     if not value or not value.isascii() or not value.isprintable() or " " in value:
-        raise InvalidRequest(f"The token ({where}) is empty, or has characters that no header carries.")
+        raise InvalidRequest(
+            f"The token ({where}) is empty, or contains characters that an HTTP header cannot contain."
+        )
     return value
 
 
@@ -68,12 +70,12 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"The token can not be read: {_why(error)} ({path}).") from None
+        raise InvalidRequest(f"The token cannot be read: {_why(error)} ({path}).") from None
 
 
 def _own(path: Path) -> str:
-    """Return the generated token; two servers that start at once get the same. Raises InvalidRequest, also for a file
-    that others may read."""
+    """Return the generated token; two servers that start at the same time get the same token. Raises InvalidRequest,
+    also for a file that others may read."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):

@@ -48,8 +48,8 @@ async def open_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
     settings: Settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
-            "The store 'memory' lives in a server and is gone with it.",
-            hint="Ask that server, or set AGENT_KERNEL_STORE.",
+            "The store 'memory' exists only in the memory of a server, and ends with it.",
+            hint="Use that server's API, or select another store with AGENT_KERNEL_STORE.",
         )
     runtime = assembly()
     store: KeptStore = runtime.build_by_name(runtime.STORES, settings.store, settings)

@@ -104,7 +104,7 @@ def sessions_expire(args: argparse.Namespace) -> int:
         "why": Column("WHY"),
         "title": Column("TITLE"),
     }
-    show(rows, columns, as_json=as_json(args), empty="No session is to go.")
+    show(rows, columns, as_json=as_json(args), empty="No session exceeds the limits.")
     if rows and not as_json(args):
         print("would be removed" if args.dry_run else "removed", file=sys.stderr)
     return 0

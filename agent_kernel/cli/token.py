@@ -14,12 +14,12 @@ from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTo
 def new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "scopes:\n" + "\n".join(f"  {name:<10}{what}" for name, what in SCOPES.items())
-    what = "what it is for, once or more (default: turns); see below"
+    what = "scope of the token; may be repeated (default: turns); see below"
     parser.add_argument("--scope", action="append", choices=list(SCOPES), metavar="SCOPE", help=what)
     parser.add_argument(
         "--days", type=int, default=DAYS, help=f"days until the token expires: 1 to {MAX_DAYS} (default: {DAYS})"
     )
-    what = "what to call it; tokens of one name without the scope sessions share their conversations"
+    what = "name of the token; tokens with the same name and without the scope sessions share their conversations"
     parser.add_argument("--name", default="", help=what)
     parser.add_argument(
         "--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"
@@ -34,7 +34,10 @@ def token_new(args: argparse.Namespace) -> int:
         facts({**_row(token), "token": text}, as_json=True)
         return 0
     ends = moment(token.expires)
-    print(f"{token.id} ({join(sorted(token.scopes))}) counts until {ends}; it is shown once, here:", file=sys.stderr)
+    print(
+        f"{token.id} ({join(sorted(token.scopes))}) is valid until {ends}; the token is shown only now:",
+        file=sys.stderr,
+    )
     print(text)
     return 0
 
@@ -85,7 +88,7 @@ def _row(token: ApiToken) -> dict[str, Any]:
 
 TOKEN = group(
     "token",
-    "lasting tokens with which programs use a server",
+    "manage long-lived tokens with which programs use a server",
     Command("new", "create a token; it is shown once", new_arguments, token_new),
     Command("list", "list tokens, and when each was last used", _arguments, token_list),
     Command("revoke", "revoke a token, effective at once", revoke_arguments, token_revoke),

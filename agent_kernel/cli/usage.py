@@ -1,4 +1,4 @@
-"""``agent-kernel sessions usage``: what turns cost."""
+"""``agent-kernel sessions usage``: the tokens and seconds that turns used."""
 
 from __future__ import annotations
 

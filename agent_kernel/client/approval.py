@@ -40,7 +40,7 @@ class Decision:
 
 
 Said: TypeAlias = Decision | bool | str
-"""A text is a no with that message."""
+"""The answers that ``approve`` may return. A string denies the call; the model reads it as the reason."""
 Approve: TypeAlias = Callable[[ApprovalRequired], Said | Awaitable[Said]]
 
 
@@ -53,7 +53,10 @@ def decision_of(answer: object) -> Decision:
         return Decision("approve" if answer else "deny")
     if isinstance(answer, str):
         return Decision.deny(answer)
-    raise InvalidRequest(f"A {type(answer).__name__} is no decision.", hint="True, False, a reason, or a Decision.")
+    raise InvalidRequest(
+        f"A {type(answer).__name__} is not a decision about a call.",
+        hint="Return True, False, a string with the reason for a denial, or a Decision.",
+    )
 
 
 async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:

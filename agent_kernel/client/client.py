@@ -30,7 +30,7 @@ from agent_kernel.core.session import new_id
 from agent_kernel.notebook.server_client import quote_segment
 
 PRIVATE = "private:"
-"""How the id of a session begins that is kept in the server's memory only."""
+"""Prefix of the ids of sessions that the server keeps only in memory."""
 
 
 class Client:
@@ -77,14 +77,14 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections. Turns that run on the server go on."""
+        """Close the connections. Turns that run on the server continue."""
         await self._connection.aclose()
 
     async def run(self, prompt: str, **options: Unpack[TurnOptions]) -> Result:
         """Run one turn to its end. Cancelling the task stops the turn.
 
-        Raises the error with which a failed turn ended, SessionBusy (``busy="raise"``), and OutputInvalid. A turn that
-        somebody else stopped returns a result that says so.
+        Raises the error with which a failed turn ended, SessionBusy (``busy="raise"``), and OutputInvalid. If somebody
+        else stops the turn, this returns a result with the state ``cancelled``.
         """
         turn = self.stream(prompt, **options)
         result = await turn.result()
@@ -148,7 +148,7 @@ class Client:
         """Return the tools that the server offers to a turn."""
         return await self._connection.call("POST", "tools", {})
 
-    # As mistral.rs's SDK calls them.
+    # These methods have the names that they have in the SDK of mistral.rs.
 
     async def list_session_ids(self) -> list[str]:
         """Return the session ids, newest first."""
@@ -162,7 +162,8 @@ class Client:
             return None
 
     async def import_session(self, session_id: str, serialized: str) -> None:
-        """Replace the session of this id with an exported one, from here or from mistral.rs. Raises InvalidRequest."""
+        """Replace the session of this id with a session that agent-kernel or mistral.rs exported. Raises
+        InvalidRequest."""
         await self.sessions.replace(session_id, serialized)
 
     async def delete_session(self, session_id: str) -> bool:
@@ -209,11 +210,11 @@ class Client:
         made = new_id("session") + secrets.token_hex(5)
         if options.get("private"):
             return PRIVATE + made
-        return made if options.get("files") and not self._place.kernel else ""  # a kernel's go to its notebook's
+        return made if options.get("files") and not self._place.kernel else ""  # the session of the kernel's notebook
 
     async def _file(self, given: Given | File, session: str) -> str:
         if isinstance(given, File):
             if given.error is not None or not given.id:
-                raise InvalidRequest(f"{given.name!r} is no file that could be given.")
+                raise InvalidRequest(f"{given.name!r} is not a file that can be given to a turn.")
             return given.id
         return (await self.files.upload(given, session)).id

@@ -28,14 +28,14 @@ EFFECTS = "function.effects"
 
 
 class ClientFunctions:
-    """The functions by name. ``client`` is the name of this process where its calls are shown."""
+    """The functions by name. ``client`` is the name under which users see this process beside its calls."""
 
     def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
         tools = [as_tool(each) for each in given]
         self._tools = {tool.spec.name: tool for tool in tools}
         self._client = client
         if len(self._tools) < len(tools):
-            raise InvalidRequest("Two functions have one name.")
+            raise InvalidRequest("Two functions have the same name.")
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the ``functions`` of a turn. They share no state with the server, so calls of one round may run
@@ -123,7 +123,7 @@ class ClaimedCall:
                     return
                 await asyncio.sleep(pause)
             except (NotFound, Conflict):
-                return  # the turn was stopped, or it has the answer
+                return  # the turn was stopped, or the server already has the result
             except AgentKernelError as error:
                 if "media" not in body and body["status"] == "error":
                     log.warning("the server refused the result of a call: %s", error)

@@ -16,7 +16,7 @@ from agent_kernel.notebook.server_client import LOOPBACK, server_of_this_kernel
 
 URL, TOKEN, KERNEL = "AGENT_KERNEL_URL", "AGENT_KERNEL_TOKEN", "AGENT_KERNEL_ID"
 NO_SERVER = ServerUnreachable(
-    "No server of agent-kernel was named, and none of this user runs here.",
+    "You gave no agent-kernel server, and no server of this user runs on this machine.",
     hint=f'Client("http://127.0.0.1:8888/", token="..."), or set {URL} and {TOKEN}, or start Jupyter.',
 )
 SUFFIX = "agent/v1/"
@@ -42,7 +42,9 @@ class ServerAddress:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidRequest(f"{url[:80]!r} is not the URL of a server.", hint="http://127.0.0.1:8888/")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise InvalidRequest("The URL of a server holds no token and no password.", hint="Client(url, token=...)")
+            raise InvalidRequest(
+                "The URL of a server must not contain a token or a password.", hint="Client(url, token=...)"
+            )
         return cls(_routes(url), {"Authorization": f"token {token}"} if token else {})
 
     @property
@@ -114,7 +116,7 @@ def _modification_time(file: Path) -> float:
 
 def _lives(pid: int) -> bool:
     if os.name == "nt":
-        return True  # there a signal 0 would end it; a server that is gone does not answer
+        return True  # On Windows, signal 0 would end the process. A server that has ended does not answer requests.
     try:
         os.kill(pid, 0)
     except PermissionError:

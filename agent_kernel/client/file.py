@@ -38,7 +38,7 @@ class File:
     text: str | None = field(default=None, repr=False)
     data: bytes | None = field(default=None, repr=False)
     told: str = field(default="", repr=False)
-    """The preview that the server made."""
+    """The preview that the server created."""
     connection: ServerConnection | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -132,7 +132,7 @@ class File:
         if self.error is not None:
             raise self.error
         if self.connection is None:
-            raise FileGone("The bytes of this file did not come along.")
+            raise FileGone("The content of this file was not included, and there is no connection to fetch it.")
         return self.connection, f"files/{quote_segment(self.id)}/content", {"session": self.session or None}
 
 

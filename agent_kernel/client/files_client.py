@@ -23,7 +23,8 @@ class FilesClient:
     async def upload(self, file: Given, session: str = "", *, name: str = "", purpose: str = USER_DATA) -> File:
         """Stream a file to the server. The session is created if it does not exist.
 
-        Without a session the file can later be given to any. Raises FileTooLarge, QuotaExceeded, InvalidRequest.
+        Without a session, the file can later be given to a turn of any session. Raises FileTooLarge, QuotaExceeded,
+        InvalidRequest.
         """
         given = input_file(file)
         if name:

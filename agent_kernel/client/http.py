@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 60.0
 STREAM_S = 35.0
-"""The server sends a comment each 10 s; three missed ones mean that the connection is lost."""
+"""Longest silence of a stream in seconds. The server sends a comment every 10 s; after three missed comments the
+connection counts as lost."""
 CONNECT_S = 10.0
 PAUSES_S = (0.2, 0.5, 1.0, 2.0)
-"""Before each try after the first."""
+"""Pauses in seconds before each attempt after the first."""
 PATIENCE_S = 30.0
-"""The client does not wait for a server that asks for a longer pause."""
+"""Longest pause in seconds that a server can request. If it requests a longer one, the client does not retry."""
 GATEWAY = frozenset({502, 503, 504})
-"""What a proxy answers while the server restarts."""
+"""The status codes that a proxy returns while the server restarts."""
 Query = Mapping[str, str | int | float | None]
 
 
@@ -102,7 +103,7 @@ class ServerConnection:
                     raise
                 pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
             await asyncio.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
     async def stream(
@@ -148,7 +149,7 @@ class ServerConnection:
                 response = await open_response.enter_async_context(
                     http.stream(method, path, content=content, params=params, headers=headers, timeout=timeout)
                 )
-                if response.status_code >= 300:  # a redirection leads to a page for people
+                if response.status_code >= 300:  # a redirection leads to a page for users, such as a login form
                     await response.aread()
                     raise RefusedResponse(response)
                 yield response
@@ -173,7 +174,7 @@ class ServerConnection:
             base_url=place.url,
             headers={**place.headers, "Accept": "application/json", "User-Agent": "agent-kernel-client"},
             verify=_tls(place) if self._verify is None else self._verify,
-            trust_env=not place.here,  # no proxy stands between a program and its own machine
+            trust_env=not place.here,  # Requests to this machine never use a proxy.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
@@ -228,10 +229,10 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
             "The server has no agent-kernel extension, or an older one.", hint="See: jupyter server extension list"
         )
     elif error is None and status < 400:
-        error = Forbidden("The server wants a person to log in.", hint="Client(url, token=...)")
+        error = Forbidden("The server redirects to a page where a user must log in.", hint="Client(url, token=...)")
     elif error is None and status in GATEWAY:
-        error = ServerUnreachable(f"The server does not answer (a proxy says {status}).")
-    error = error or AgentKernelError(f"The server answered {status}.", hint="Its log has more.")
+        error = ServerUnreachable(f"The server does not answer (a proxy returned status {status}).")
+    error = error or AgentKernelError(f"The server answered {status}.", hint="See the server's log.")
     error.request_id = error.request_id or id
     return error
 
@@ -248,10 +249,16 @@ def _parse_error(response: httpx.Response) -> AgentKernelError | None:
 
 
 def _strange(status: int) -> AgentKernelError:
-    return AgentKernelError(f"The server answered {status} with something else than JSON.", hint="Is the URL right?")
+    return AgentKernelError(
+        f"The server answered with status {status} and a body that is not JSON.", hint="Check the URL."
+    )
 
 
 def _unreachable(error: Exception, *, begun: bool) -> ServerUnreachable:
-    hint = "What was asked may have been done: look before you ask again." if begun else "Does it run there?"
+    hint = (
+        "The server may have executed the request: check before you repeat it."
+        if begun
+        else "Check that the server runs at this URL."
+    )
     cause = str(error) or type(error).__name__
     return ServerUnreachable(f"The server does not answer ({cause}).", hint=hint, details={"begun": begun})

@@ -15,7 +15,7 @@ from agent_kernel.core.errors import FileTooLarge, InvalidRequest
 from agent_kernel.core.files import clean_name, format_of, mime_of
 
 MAX_URL_BYTES = 64 << 20
-"""Of what a data URL holds, once decoded; as in mistral.rs."""
+"""Limit in bytes for the decoded content of a data URL; the same as in mistral.rs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class InputFile:
         if not head.startswith("data:") or not comma:
             raise InvalidRequest("Only data: URLs can be given as a file.", hint="Download it first.")
         if len(data) * 3 // 4 > MAX_URL_BYTES + 3:
-            raise FileTooLarge(f"A data URL holds at most {MAX_URL_BYTES >> 20} MiB.")
+            raise FileTooLarge(f"The content of a data URL can have at most {MAX_URL_BYTES >> 20} MiB.")
         kind, *more = head.removeprefix("data:").split(";")
         try:
             if "base64" in more:
@@ -68,7 +68,7 @@ class InputFile:
             else:
                 body = urllib.parse.unquote_to_bytes(data)
         except (binascii.Error, ValueError) as error:
-            raise InvalidRequest(f"The data of this URL is no base64: {error}.") from None
+            raise InvalidRequest(f"The data of this URL is not valid base64: {error}.") from None
         return cls(clean_name(name or "file"), body, mime or kind or "text/plain")
 
     @property
@@ -102,7 +102,7 @@ class InputFile:
 
 
 Given: TypeAlias = InputFile | str | os.PathLike[str] | bytes | BinaryIO
-"""What may be given as a file; a text is a path, or a data URL."""
+"""The values that may be given as a file. A string is a path or a data URL."""
 
 
 def input_file(given: Given) -> InputFile:
@@ -117,4 +117,4 @@ def input_file(given: Given) -> InputFile:
         return InputFile.from_path(given)
     if callable(getattr(given, "read", None)):
         return InputFile.from_file(given)
-    raise InvalidRequest(f"A {type(given).__name__} can not be given as a file.")
+    raise InvalidRequest(f"A {type(given).__name__} cannot be given as a file.")

@@ -1,4 +1,4 @@
-"""A file as a form body in chunks, so that it is never in memory as a whole."""
+"""Encodes a file as a form body in chunks, so that the whole file is never in memory."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class OutputType:
             return self.read(text)
         except ValueError as error:
             raise OutputInvalid(
-                "The answer does not fit the format that was asked for.", details={"text": text, "reason": str(error)}
+                "The answer does not match the requested format.", details={"text": text, "reason": str(error)}
             ) from error
 
 
@@ -51,6 +51,6 @@ def _output_type(kind: Any) -> OutputType:
         adapter = pydantic.TypeAdapter(kind)
         schema = adapter.json_schema()
     except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
-        raise InvalidRequest(f"No answer can be a {kind!r}: {str(error).splitlines()[0]}") from error
+        raise InvalidRequest(f"{kind!r} cannot be the type of an answer: {str(error).splitlines()[0]}") from error
     name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(kind, "__name__", "answer"))[:64]
     return OutputType({"kind": "json_schema", "json_schema": schema, "name": name}, adapter.validate_json)

@@ -73,7 +73,7 @@ class Result:
         """Return the last file of that name. Raises FileNotFound, FileNotProduced."""
         found = next((file for file in reversed(self.files) if file.name == name), None)
         if found is None:
-            raise FileNotFound(f"This turn made no file {name[:80]!r}.")
+            raise FileNotFound(f"This turn produced no file named {name[:80]!r}.")
         if found.error is not None:
             raise found.error
         return found

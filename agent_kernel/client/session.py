@@ -13,8 +13,8 @@ from agent_kernel.core.messages import Message
 class Session:
     """A session.
 
-    Times are seconds since the epoch. ``turns`` counts the turns of the current ``branch``, ``revision`` its changes;
-    ``notebooks`` are the paths of the notebooks that use it.
+    Times are seconds since the epoch. ``turns`` is the number of turns on the current ``branch``, ``revision`` the
+    number of changes of the session; ``notebooks`` are the paths of the notebooks that use it.
     """
 
     id: str

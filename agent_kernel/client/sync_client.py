@@ -1,4 +1,4 @@
-"""The bridge for synchronous code: the same objects, with their coroutines run on a thread of their own."""
+"""The client for synchronous code: the objects of the async client, whose coroutines run on a separate thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from agent_kernel.core.errors import Conflict
 BRIDGED = (Client, SessionsClient, FilesClient, SkillsClient, File, Result, Turn)
 CLOSE_S = 15.0
 SHUTDOWN = "cannot schedule new futures"
-"""In what a pool of threads says when Python ended before we were told: who waits is a daemon thread, and ends too."""
+"""Part of the error message of a thread pool if the interpreter has already ended. Only a daemon thread can still wait
+then, and it ends too."""
 
 
 class EventLoopBridge:
@@ -47,12 +48,15 @@ class EventLoopBridge:
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine in the context of the caller and wait for it; an interrupt cancels it.
 
-        Raises what it raises, and Conflict if called on the bridge's own thread or after ``close``.
+        Raises the coroutine's exception, and Conflict if called on the bridge's own thread or after ``close``.
         """
         if threading.current_thread() is self._thread:
-            raise Conflict("A callback on the client's thread would wait for itself.", hint="Use Client there.")
+            raise Conflict(
+                "A callback on the client's thread cannot use SyncClient: it would wait for itself.",
+                hint="Use the async Client in this callback.",
+            )
         if self._exiting and threading.current_thread() is not threading.main_thread():
-            threading.Event().wait()  # a daemon thread: it ends with the interpreter, without a word
+            threading.Event().wait()  # This is a daemon thread: it ends with the interpreter, without an error.
         if self._closed:
             raise closed_error()
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
@@ -71,18 +75,19 @@ class EventLoopBridge:
 
         try:
             self._loop.call_soon_threadsafe(begin)
-        except RuntimeError:  # its loop ended just now
+        except RuntimeError:  # the loop ended after the check
             self._refuse(done)
         try:
             return done.result()
         except BaseException:
-            if not done.done():  # an interrupt: what was asked for is stopped, and that is waited for
+            if not done.done():  # After an interrupt, cancel the coroutine and wait until it has ended.
                 self._loop.call_soon_threadsafe(lambda: tasks and tasks[0].cancel())
                 concurrent.futures.wait([done], CLOSE_S)
             raise
 
     def drop(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close an object that is no longer read. Does not wait if it is collected on the bridge's own thread."""
+        """Close an object that is no longer read. Does not wait if the garbage collector calls this on the bridge's own
+        thread."""
         if self._closed:
             return
         if threading.current_thread() is self._thread:
@@ -102,12 +107,12 @@ class EventLoopBridge:
         try:
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_S)
         except (TimeoutError, RuntimeError):
-            pass  # the thread is a daemon: it holds up nothing
+            pass  # The thread is a daemon, so it does not keep the interpreter alive.
         finally:
             self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_S)
-            for done in list(self._waiting):  # it took too long to stop, or came when the loop had its last round
+            for done in list(self._waiting):  # too slow to stop, or submitted when the loop was ending
                 self._refuse(done)
 
     def _at_exit(self) -> None:
@@ -117,7 +122,7 @@ class EventLoopBridge:
 
     def _refuse(self, done: concurrent.futures.Future[Any]) -> None:
         if not self._exiting:
-            with contextlib.suppress(concurrent.futures.InvalidStateError):  # both of us may come to say so
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # both threads may set the result
                 done.set_exception(closed_error())
 
     def _settle(self, done: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:

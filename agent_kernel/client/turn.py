@@ -89,7 +89,7 @@ class Turn:
         if self._starting is None:
             self._starting = asyncio.create_task(_await(self._start))
         if self._started is None:
-            # Shielded: a turn that was asked for is known by its id, so that it can be stopped.
+            # Shielded, so that the id of a requested turn is always received and the turn can be stopped.
             self._started = await asyncio.shield(self._starting)
         if self._pump is None and not self._closed:
             follower = TurnFollower(
@@ -137,7 +137,7 @@ class Turn:
                     yield event.body.text
 
     async def result(self) -> Result:
-        """Wait for the end and return the result; a failed turn returns a result with its error.
+        """Wait for the end and return the result. If the turn failed, the result contains its error.
 
         Raises OutputInvalid, and AgentKernelError if the end cannot be received.
         """
@@ -145,7 +145,7 @@ class Turn:
             async for _ in events:
                 pass
         if self.finished is None:
-            raise NotFound("This turn was left before its end.")
+            raise NotFound("The program stopped following this turn before its end.")
         return self._gathered.result()
 
     async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
@@ -176,7 +176,7 @@ class Turn:
         if self._closed:
             return
         self._closed = True
-        self._events.put_nowait(None)  # another task may wait for one
+        self._events.put_nowait(None)  # another task may wait for an event
         ended = self.finished is not None
         if self._pump is not None:
             self._pump.cancel()

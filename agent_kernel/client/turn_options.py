@@ -97,7 +97,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Build the body of the ``turns`` route without files, whose ids are known after their upload.
 
-    ``functions`` is their wire form. Blocking if media are paths.
+    ``functions`` are the functions in their wire format. Blocking if media are paths.
     """
     given: Mapping[str, Any] = options
     body: dict[str, Any] = {"prompt": prompt, "queue": given.get("busy", "wait") == "wait"}
@@ -133,7 +133,8 @@ def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _medium(given: Given) -> dict[str, str]:
-    """Read an image or a video. Raises InvalidRequest for anything else, judged by its name or its first bytes."""
+    """Read an image or a video. Raises InvalidRequest for anything else, judged which is determined from the name or
+    the first bytes."""
     file = input_file(given)
     source = file.open()
     try:
@@ -144,7 +145,8 @@ def _medium(given: Given) -> dict[str, str]:
     mime = file.mime or _detect_mime(data) or file.mime_type
     if not mime.startswith(("image/", "video/")):
         raise InvalidRequest(
-            f"{os.fspath(file.name)!r} is no picture and no video.", hint="files=[...] takes any file."
+            f"{os.fspath(file.name)!r} is neither a picture nor a video.",
+            hint="Give files of other types with files=[...].",
         )
     return {"mime": mime, "data": base64.b64encode(data).decode("ascii")}
 

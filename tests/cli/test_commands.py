@@ -93,7 +93,7 @@ def test_the_list_tells_what_is_missing_ready_and_broken(shell: Shell) -> None:
 def test_a_publisher_nobody_vouches_for_needs_a_yes(shell: Shell) -> None:
     refused = shell.run("model", "pull", "small")
     assert refused.returncode == 1
-    assert "somebody, whom we cannot vouch for" in refused.stderr
+    assert "somebody, a publisher that agent-kernel cannot verify" in refused.stderr
     assert "agent-kernel model pull small --yes" in refused.stderr
     assert not list(shell.cache.rglob("*.whl"))
 
@@ -292,7 +292,7 @@ def test_a_model_of_a_hub_is_pulled_by_its_id_listed_and_found(hub_shell: tuple[
     shell, hub = hub_shell
     refused = shell.run("model", "pull", "org/name")
     assert refused.returncode == 1
-    assert "org, on the hub, whom we cannot vouch for" in refused.stderr
+    assert "org, on the hub, a publisher that agent-kernel cannot verify" in refused.stderr
     assert "licence    apache-2.0" in refused.stderr
     pulled = shell.run("model", "pull", "org/name", "--yes")
     assert pulled.returncode == 0, pulled.stderr

@@ -133,7 +133,7 @@ def test_nothing_is_removed_without_a_yes_or_while_a_turn_runs(kept: Command, ro
 def test_what_is_not_here_can_not_be_purged(kept: Command, root: Path) -> None:
     for what in (("--session", "nobody"), ("--notebook", str(root / "c.ipynb"))):
         refused = kept("purge", *what, "--yes")
-        assert (refused.status, "No data of this is stored here" in refused.err) == (1, True)
+        assert (refused.status, "No data of this notebook or session is stored here" in refused.err) == (1, True)
 
 
 def test_a_link_is_removed_and_not_what_it_leads_to(kept: Command, root: Path, tmp_path: Path) -> None:

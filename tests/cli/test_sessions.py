@@ -162,7 +162,7 @@ def test_expiry_can_be_tried_before(sessions: Command) -> None:
     gone = sessions("sessions", "expire", "--ttl", "1ms", "--namespace", "local", "--yes", "--json").json
     assert [row["id"] for row in gone] == ["rain"]
     assert len(sessions("sessions", "--namespace", "ann", "--json").json) == 1
-    assert sessions("sessions", "expire", "--ttl", "30d").err == "No session is to go.\n"
+    assert sessions("sessions", "expire", "--ttl", "30d").err == "No session exceeds the limits.\n"
 
 
 def test_commands_work_while_a_server_has_the_file_open_and_a_turn_runs(sessions: Command) -> None:
@@ -181,7 +181,7 @@ def test_commands_work_while_a_server_has_the_file_open_and_a_turn_runs(sessions
 def test_a_store_in_memory_has_nothing_to_look_after(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_KERNEL_STORE", "memory")
     refused = command("sessions", "list")
-    assert (refused.status, "lives in a server" in refused.err) == (1, True)
+    assert (refused.status, "exists only in the memory of a server" in refused.err) == (1, True)
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback(sessions: Command) -> None:

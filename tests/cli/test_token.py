@@ -30,7 +30,7 @@ def test_a_token_is_made_listed_and_revoked(command: Command) -> None:
 def test_alone_on_stdout_the_token_goes_into_a_variable(command: Command) -> None:
     made = command("token", "new")
     assert ApiTokenStore(command.data / "tokens").holder(made.out.strip()).scopes == {"turns"}
-    assert "counts until" in made.err
+    assert "is valid until" in made.err
 
 
 def test_what_makes_no_sense_is_told_in_one_line(command: Command) -> None:

@@ -11,8 +11,8 @@ MAX_BYTES = 64 * 2**20
 
 
 class NotebookCode:
-    """The code cells in page order. Each is returned once, because what ran for an earlier turn is already in the
-    namespace."""
+    """The code cells in page order. Each cell is returned once, because the variables of a cell that ran for an earlier
+    turn are already in the namespace."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
         self._cells = cells

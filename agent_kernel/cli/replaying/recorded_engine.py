@@ -9,7 +9,8 @@ from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineInfo, 
 
 
 class RecordedEngine:
-    """Plays ``replies``, one for each model call. Without tools (after repeated failures) it plays only the last."""
+    """Plays ``replies``, one for each model call. For a call without tools (after repeated failures) it plays the last
+    one."""
 
     def __init__(self, replies: Sequence[Message]) -> None:
         self._replies = list(replies)

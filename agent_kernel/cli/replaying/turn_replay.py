@@ -53,7 +53,7 @@ class Replay:
     async def verdicts(
         self, only: str = "", told: Callable[[RecordedTurn], None] = lambda turn: None
     ) -> AsyncIterator[ReplayVerdict]:
-        """Yield the verdicts in order.
+        """Yield one verdict for each replayed turn, in order.
 
         ``only`` selects one turn; with live tools the turns before it run too, because they create its variables.
         ``told`` is called with the turn that runs next.

@@ -1,6 +1,6 @@
 """Compares a recorded turn with its replay. No I/O.
 
-Different words are information. Different numbers, or code that fails now, are a failure.
+A difference in the words is only reported. Different numbers, or code that fails now, count as a failure.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class ReplayVerdict:
 
 
 def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool) -> ReplayVerdict:
-    """Compare. ``model`` and ``tools`` say which of them were live; recorded parts are equal by definition. With
-    neither, only the record itself is judged."""
+    """Compare a recorded turn with its replay. ``model`` and ``tools`` say which of them were live; recorded parts are
+    equal by definition. With neither, only the record itself is judged."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
     told = {"turn": before.turn.id, "number": before.number, "prompt": before.prompt}
     changed = _count_changes(before, now) if tools else 0
