@@ -322,7 +322,7 @@ def _limits(settings: Settings) -> str:
 
 def _wait(turns: int) -> None:
     one = turns == 1
-    state = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running and can finish; signal again to stop at once."
+    state = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running and can finish; again: stop at once."
     print(f"agent-kernel: stopping. {state}", file=sys.stderr, flush=True)
 
 

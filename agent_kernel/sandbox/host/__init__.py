@@ -1,1 +1,2 @@
-"""The side of the server: policy, processes, the proxy, and validation of what comes out of the sandbox."""
+"""The server's side of the sandbox: policy, processes, the proxy, and validation of tables and charts from the
+sandbox."""

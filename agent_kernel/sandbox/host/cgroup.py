@@ -1,5 +1,5 @@
-"""Control groups: one per session where this process may create them. They bound memory and processes of a session
-together, whichever user they run as.
+"""Control groups: one per session, if this process may create them. A group limits the memory and the number of
+processes of a session as a whole, no matter which user the processes run as.
 
 Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A group is created beside ours
 only if ours is unlimited, because a session must not escape a limit that was set for this server. Version 1 has no
@@ -59,7 +59,7 @@ class Cgroups:
                         path.rmdir()
 
     def scope(self, *, memory_mb: int, procs: int) -> SessionCgroup:
-        """Create a group with these limits (``procs`` counts threads). Controllers that refuse are left out."""
+        """Create a group with these limits (``procs`` counts threads). Controllers that cannot be used are left out."""
         name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
         scope = SessionCgroup({})
         for controller, (parent, version) in self.parents.items():
@@ -84,7 +84,8 @@ class SessionCgroup:
     directories: dict[str, Path]
 
     def add(self, pid: int) -> None:
-        """Add a process; its children are in the group as well. A controller that refuses counts as missing."""
+        """Add a process; its children are in the group as well. If the process cannot be added to a controller, that
+        controller counts as missing."""
         for controller, directory in list(self.directories.items()):
             try:
                 (directory / "cgroup.procs").write_text(str(pid))
@@ -128,7 +129,8 @@ class SessionCgroup:
         return not self.directories
 
     def close(self) -> None:
-        """Remove the group, waiting at most REMOVE_S. What is left is removed by the next server."""
+        """Remove the group, waiting at most REMOVE_S. If that is not enough, the next server removes the group
+        (``sweep``)."""
         end = time.monotonic() + REMOVE_S
         while not self.remove() and time.monotonic() < end:
             time.sleep(0.01)
@@ -141,7 +143,8 @@ def _limits(controller: str, version: int, memory_mb: int, procs: int) -> list[t
 
 
 def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
-    """Yield (controllers, mount point, root, version) of each hierarchy. Fields: proc(5), mountinfo."""
+    """Yield (controllers, mount point, root, version) of each hierarchy. The fields of a line are described in proc(5),
+    mountinfo."""
     known = {"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "perf_event"}
     known |= {"net_cls", "net_prio", "rdma", "misc"}
     for line in (proc / "self" / "mountinfo").read_text().splitlines():

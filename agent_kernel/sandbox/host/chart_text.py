@@ -1,5 +1,5 @@
-"""Checks single texts of a chart: no addresses in any spelling, no markup, no pictures except embedded ones. Pure
-functions.
+"""Checks the strings of a chart: they must not contain URLs in any spelling, markup, or pictures except embedded ones.
+The functions have no side effects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 MAX_DEPTH = 60
 IGNORED = re.compile(r"[\x00-\x1f\x7f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""Characters that browsers drop when they parse an address (WHATWG URL, 4.4: tab and newline), and invisible ones."""
+"""Characters that browsers drop when they parse a URL (WHATWG URL, 4.4: tab and newline), and invisible characters."""
 ADDRESS = re.compile(
     r"[/\\]{2}"  # "//host", and "\\host" or "/\host", which browsers read as "//host"
     r"|(?<![a-z])(?:https?|wss?|ftps?|file|blob|filesystem|javascript|vbscript):[^\s]"
@@ -22,12 +22,12 @@ ADDRESS = re.compile(
     re.IGNORECASE,
 )
 SUSPICIOUS = re.compile(r"[/\\:(@&]")
-"""Every address contains one of these; most texts of a chart contain none."""
+"""Every URL contains one of these substrings; most strings of a chart contain none, so they need no further check."""
 MARKUP = re.compile(r"<(?!/?(?:b|i|br|sub|sup|em|extra)\s*/?>)(?:[a-z!/%{&]|\Z)", re.IGNORECASE)
 """Tags other than those that only format a label. A ``<`` before a placeholder or at the end of a text counts too:
 Plotly joins prefixes, values and templates before it parses tags."""
 NUMBERS = (int, float, type(None))
-"""The types of most values of a chart; they need no check."""
+"""The types of most values of a chart. Values of these types need no check."""
 INLINE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]*")
 BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
 
@@ -37,7 +37,7 @@ class NotShown(Exception):
 
 
 def check_address(text: str) -> None:
-    """Raise NotShown if the text contains an address."""
+    """Raise NotShown if the text contains a URL."""
     if not SUSPICIOUS.search(text):
         return
     read = html.unescape(text) if "&" in text else text
@@ -46,14 +46,15 @@ def check_address(text: str) -> None:
 
 
 def check_text(text: str) -> None:
-    """Raise NotShown if the text contains an address or markup."""
+    """Raise NotShown if the text contains a URL or markup."""
     check_address(text)
     if "<" in text and MARKUP.search(IGNORED.sub("", text)):
         raise NotShown("it has markup in a text")
 
 
 def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset()) -> None:
-    """Check data whose keys the user's code chooses. Raises NotShown for addresses, and for keys in ``names``."""
+    """Check data with arbitrary keys, which the model's code chose. Raises NotShown if it contains a URL or a key in
+    ``names``."""
     if depth > MAX_DEPTH:
         raise NotShown("it nests too deeply")
     if isinstance(value, str):

@@ -1,7 +1,8 @@
-"""Validates tables and charts from the jail, because a page that trusts them will render them. Pure functions.
+"""Validates tables and charts from the jail, because a page that trusts them renders them. The functions have no side
+effects.
 
-Rendering a chart that contains an address would make the user's browser send data from the jail to that address. So
-only charts that pass the allow-lists in ``plotly_chart`` and ``vega_chart`` are displayed.
+A chart that contains a URL could make the user's browser send data from the jail to that URL. So only charts that pass
+the allow-lists in ``plotly_chart`` and ``vega_chart`` are displayed.
 """
 
 from __future__ import annotations

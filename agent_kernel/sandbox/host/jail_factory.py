@@ -1,7 +1,7 @@
 """Creates jails. Finds out once how much isolation this system supports, keeps processes warm, and turns one into the
 jail of a session.
 
-Which session has which process is known to ``pool``.
+``pool`` records which session uses which process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSION_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class JailSupport:
-    """The result of probing: the strictest plan that works here, or why there is none."""
+    """The result of probing this system: the strictest isolation plan that works, or why none works."""
 
     plan: IsolationPlan | None
     layers: Mapping[str, Mapping[str, Any]]
@@ -148,7 +148,7 @@ class JailFactory:
 
     def _spec(self, plan: IsolationPlan, cell: JailRequest) -> JailSpec:
         hidden = [*self._hidden, *visible_paths.hidden_by_default()]
-        if self._tools is None:  # once, because it examines dozens of directories
+        if self._tools is None:  # computed once, because this examines dozens of directories
             self._tools = sandbox_profiles.readable(self.policy, hidden)
         return JailSpec(
             plan=plan,
@@ -167,7 +167,7 @@ class JailFactory:
     async def _serves(self, interpreter: str) -> bool:
         """True if the interpreter runs and is recent enough."""
         if _same(interpreter, str(self.interpreter)):
-            return False  # it is the server's own, which has warm processes
+            return False  # this is the server's own interpreter, for which there are warm processes
         if interpreter not in self._versions:
             self._versions[interpreter] = await _version(interpreter) >= OLDEST
         return self._versions[interpreter]

@@ -15,7 +15,8 @@ EXTRA = 4
 
 
 class JailResources:
-    """Created before the process becomes a jail, closed after it has ended. ``reach`` is set for network ``full``."""
+    """The resources of one jail. They are created before the process becomes a jail, and closed after it has ended.
+    ``reach`` is set if the network is ``full``."""
 
     def __init__(self, cgroups: Cgroups, reach: ProxyPolicy | None = None) -> None:
         self._cgroups = cgroups
@@ -25,7 +26,7 @@ class JailResources:
         self._proxy: Proxy | None = None
 
     def count(self, pid: int, limits: Mapping[str, int]) -> dict[str, str]:
-        """Put the process into a new group. Returns layer -> how it is enforced."""
+        """Put the process into a new group. Returns a mapping from layer to how it is enforced."""
         if not self._cgroups.parents:
             return {}
         self._memory_mb = memory = limits["session_memory_mb"]
@@ -52,7 +53,7 @@ class JailResources:
         return f"its processes used more than {self._memory_mb} MB of memory together"
 
     def kill(self) -> None:
-        """Kill what is left in the group after the supervisor has ended."""
+        """Kill the processes that are left in the group after the supervisor has ended."""
         self._scope.kill()
 
     async def aclose(self) -> None:

@@ -1,6 +1,7 @@
-"""Work directories of sessions that no longer exist, because another program deleted them or a server was killed.
+"""Finds work directories of sessions that no longer exist, because another program deleted the session or a server was
+killed.
 
-A note beside each work directory, out of reach of the code, names its session.
+A note beside each work directory names its session. The code in the jail cannot reach the note.
 """
 
 from __future__ import annotations

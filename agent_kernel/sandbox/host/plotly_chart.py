@@ -1,4 +1,4 @@
-"""Validates Plotly charts by an allow-list of trace types and attribute names. Pure functions.
+"""Validates Plotly charts by an allow-list of trace types and attribute names. The functions have no side effects.
 
 Maps are not allowed, because rendering them loads styles, tiles and outlines from a server.
 """
@@ -108,7 +108,7 @@ compares this list with the schema of the installed Plotly."""
 FREE = frozenset(
     {"meta", "customdata", "labelalias", "uirevision", "datarevision", "editrevision", "selectionrevision"}
 )
-"""Attributes with values of any shape. They are displayed as text or compared, never used otherwise."""
+"""Attributes whose values may have any shape, because Plotly only displays them as text or compares them."""
 ARGUMENTS = frozenset({"args", "args2"})
 MAP_DEFAULTS = re.compile(r"(?:geo|map|mapbox|choropleth\w*|density(?:map|mapbox)|scatter(?:geo|map|mapbox))\d*")
 SWITCHES = frozenset({"responsive", "staticPlot", "scrollZoom", "displayModeBar", "displaylogo", "editable"})
@@ -180,7 +180,7 @@ def _allowed_attribute(path: str) -> str:
 
 
 def _source(key: str, value: Any) -> Any:
-    """Check embedded picture data, or the numbers of a Sankey diagram's nodes."""
+    """Check a ``source`` attribute: embedded picture data, or the node numbers of a Sankey diagram's links."""
     if isinstance(value, str) and INLINE.fullmatch(value):
         return value
     if isinstance(value, dict) and isinstance(value.get("bdata"), str) and not BASE64.fullmatch(value["bdata"]):

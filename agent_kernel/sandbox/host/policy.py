@@ -14,7 +14,7 @@ Mode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["none", "loopback", "full"]
 REQUIRED = ("limits", "no_new_privs", "landlock", "seccomp")
-"""Without any of these no code runs: they keep files, sockets and other processes out of reach."""
+"""If any of these layers is missing, no code runs. They keep files, sockets and other processes out of reach."""
 WANTED = ("namespaces", "mounts", "pids", "uid", "capabilities", "network", "memory", "processes")
 """Applied where the system supports them. Missing ones are reported by ``report()`` and every result; in mode ``on``
 they are required."""
@@ -90,7 +90,7 @@ class SandboxPolicy:
         return {name: getattr(self, name) for name in names} | {"session_memory_mb": session}
 
     def less(self, layers: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describe the layers that are missing, or return ""."""
+        """Return a sentence about the layers that are missing, or "" if none is."""
         if self.mode == "off":
             return OFF
         lacking = {name: layers[name] for name in LAYERS if name in layers and not layers[name]["active"]}

@@ -1,7 +1,7 @@
-"""The sandbox of a server: one jailed process per session that runs code, with warm spares; the least recently used is
-ended first.
+"""The sandbox of a server: one jailed process for each session that runs code, and warm spare processes. If the pool is
+full, the process of the least recently used idle session ends first.
 
-Knows which session has which process. How a process is jailed and driven is in ``jail_factory`` and ``process``.
+This module records which session uses which process. ``jail_factory`` jails processes, ``process`` controls them.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class LinuxSandbox:
         return self._work_root / _digest(session)
 
     def _mark(self, workdir: Path) -> Path:
-        """The marker file that the session has had variables. It lies beside the work directory, where code cannot
-        reach it."""
+        """Return the path of the marker file, which exists if the session has had variables. It lies beside the work
+        directory, where code cannot reach it."""
         return workdir.with_suffix(".ran")
 
     async def run(
@@ -130,7 +130,8 @@ class LinuxSandbox:
         return sum(place.process is not None for place in self._places.values())
 
     async def report(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return name -> {required, active, detail} of each layer. Probes once, in throw-away processes."""
+        """Return a mapping from the name of each layer to {required, active, detail}. Probes once, in throw-away
+        processes."""
         return (await self._jails.support()).layers
 
     async def warm(self) -> None:
@@ -227,7 +228,7 @@ class LinuxSandbox:
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
             await self._finish_use(place)
-        # Not earlier: starting a process during the run would slow the run down on a small machine.
+        # Done after the run, because starting a process would slow down the run on a small machine.
         self._spawn(self._jails.fill())
         return self._with_place_facts(replace(result, lost=lost), process, place)
 

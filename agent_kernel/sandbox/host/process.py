@@ -45,15 +45,15 @@ from agent_kernel.sandbox.worker import variable_transfer
 from agent_kernel.sandbox.worker.bounded_output import BoundedOutput, Pipe
 
 ENTER_S = 60.0
-"""Time limit for starting and jailing a process, generous for busy machines."""
+"""Time limit for starting and jailing a process, long enough for busy machines."""
 END_S = 2.0
 BUFFER = 1 << 20
 """Limit in bytes of copies and pictures received at once."""
 
 
 class JailedProcess:
-    """Owns a supervisor process and its three channels. After ``kill``, or when the process ends by itself, nothing
-    of it is left and ``ended`` gives the reason."""
+    """Owns a supervisor process and its three channels. After ``kill``, or when the process ends by itself, none of its
+    processes is left, and ``ended`` gives the reason."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], policy: SandboxPolicy, surroundings: JailResources, way: socket.socket
@@ -160,7 +160,7 @@ class JailedProcess:
         }
         watch = asyncio.create_task(self._watch_disk(run, workdir))
         try:
-            if run.number > 1:  # in the first run, the jail's view is up to date anyway
+            if run.number > 1:  # before the first run, the jail's view is still up to date
                 await self._refresh()
             parts = [part for one in work.given for part in (encode_head(len(one.data), b"B"), one.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
@@ -169,7 +169,8 @@ class JailedProcess:
         return run.result(reason, self.ended, work.timeout_s, time.monotonic() - started)
 
     async def ask(self, timeout_s: float, *, variable: str = "") -> SandboxRun:
-        """Copy a variable, or list all without a name. Runs that return no answer had none."""
+        """Copy the variable ``variable``, or list all variables if it is empty. If the worker did not answer, the
+        returned run contains no answer."""
         run = self._begin(lambda stream, text: None, asyncio.get_running_loop().create_future())
         run.taken, run.asked_list = variable, not variable
         kind = {"type": "take", "name": variable} if variable else {"type": "variables"}

@@ -1,8 +1,8 @@
-"""The server's side of the worker protocol. Pure functions, and strict, because agent code can write to the channel
-too.
+"""The server's side of the worker protocol. The functions have no side effects. They are strict, because the model's
+code can write to the channel too.
 
-A frame of kind J is a JSON object, one of kind B the bytes that the preceding J frame announced. Anything the worker
-would not send raises FrameError; the reader then ends the worker.
+A frame of kind J is a JSON object; a frame of kind B contains the bytes that the preceding J frame announced. A frame
+that a correct worker would not send raises FrameError; the reader then ends the worker.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _parse_media(message: dict[str, Any]) -> MediaAnnounced:
 def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
     encoding = message.get("encoding")
     if encoding not in _TAKEN:
-        raise FrameError("an encoding that nothing comes in")
+        raise FrameError("an unknown encoding")
     return VariableAnnounced(
         _number(message, "id"), cast("Encoding", encoding), _text(message, "of")[:MAX_NAME], _number(message, "size")
     )
@@ -138,7 +138,7 @@ def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
 def _parse_list(message: dict[str, Any]) -> VariableList:
     variables = message.get("variables")
     if not isinstance(variables, list) or len(variables) > MAX_LISTED:
-        raise FrameError("no list of variables")
+        raise FrameError("not a list of variables")
     return VariableList(_number(message, "id"), tuple(_parse_variable(one) for one in variables))
 
 

@@ -48,7 +48,7 @@ class ProxyTarget:
 
 
 class ProxyPolicy:
-    """Decides where a sandbox may connect: what the guard allows, except this machine."""
+    """Decides where a sandbox may connect: to every address that the guard allows, except this machine."""
 
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
@@ -57,11 +57,11 @@ class ProxyPolicy:
     async def admit(self, host: str, port: int) -> FetchTarget:
         """Check a target and return its addresses. Raises Forbidden, InvalidRequest, FetchFailed."""
         if port in REFUSED_PORTS:
-            raise Forbidden(f"Port {port} is for mail, which a sandbox does not send.")
+            raise Forbidden(f"Port {port} is for mail, which a sandbox cannot send.")
         self._exits.check(f"[{host}]" if ":" in host else host, "a connection of the sandbox")
         place = await self._guard.admit(host, port)
         if any(_this_machine(address) for address in place.addresses):
-            raise Forbidden(f"{place.host} is this machine, which a sandbox does not reach.")
+            raise Forbidden(f"{place.host} is this machine, which a sandbox cannot reach.")
         return place
 
 
@@ -121,7 +121,7 @@ class Proxy:
         try:
             streams = await self._open(place)
         except OSError as error:
-            return _answer(writer, 502, f"{place.host} can not be reached: {error.strerror or error}")
+            return _answer(writer, 502, f"{place.host} cannot be reached: {error.strerror or error}")
         try:
             if target.head:
                 streams[1].write(target.head)
@@ -159,7 +159,7 @@ def target_of(head: bytes) -> ProxyTarget:
     try:
         split = urlsplit(where)
     except ValueError as error:
-        raise InvalidRequest(f"{where[:200]!r} is no URL: {error}.") from None
+        raise InvalidRequest(f"{where[:200]!r} is not a URL: {error}.") from None
     host, port = _authority(split.netloc.rpartition("@")[2], 80)
     path = where[len("http://") + len(split.netloc) :] or "/"
     kept = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
@@ -177,9 +177,9 @@ def _authority(text: str, port: int | None) -> tuple[str, int]:
     if not colon or text.endswith("]"):
         host, number = text, ""
     if number and not (number.isascii() and number.isdigit() and len(number) < 6):
-        raise InvalidRequest(f"{number[:20]!r} is no port.")
+        raise InvalidRequest(f"{number[:20]!r} is not a port number.")
     if not host or (not number and port is None):
-        raise InvalidRequest(f"{text[:100]!r} is no host:port.")
+        raise InvalidRequest(f"{text[:100]!r} does not have the form host:port.")
     return host.strip("[]"), int(number) if number else port or 0
 
 
@@ -212,7 +212,7 @@ async def _relay(one: Streams, other: Streams) -> None:
             if idle > IDLE_S:
                 return
             await asyncio.wait(pending, timeout=IDLE_S - idle + 0.1)
-            # A side that failed, or a server that has said everything, ends the connection.
+            # The connection ends when one side fails or the server has sent everything.
             if tasks[1].done():
                 return
     finally:

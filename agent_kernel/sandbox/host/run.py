@@ -29,8 +29,9 @@ LARGE = 1 << 18
 
 @dataclass(slots=True)
 class SandboxRun:
-    """One run. Resolve ``stop`` to end it early; the worker resolves ``done`` (None: its process ended). ``taken``
-    is the name of the requested variable, if any; ``asked_list`` is True if the list of variables was requested."""
+    """One run. The caller resolves ``stop`` to end it early. ``done`` is resolved with the worker's answer, or with
+    None if its process ended. ``taken`` is the name of the requested variable, if any; ``asked_list`` is True if the
+    list of variables was requested."""
 
     number: int
     policy: SandboxPolicy
@@ -61,9 +62,9 @@ class SandboxRun:
             self.halt("output")
 
     async def show(self, frame: MediaAnnounced, data: bytes) -> None:
-        """Add a picture, table or chart. Raises FrameError for more than a worker sends."""
+        """Add a picture, table or chart. Raises FrameError if there are more than a correct worker sends."""
         if len(self.media) + self.dropped >= self.policy.figures:
-            raise FrameError("more pictures than a worker sends")
+            raise FrameError("the worker sent too many pictures")
         if frame.mime in JSON_MEDIA:
             try:
                 check = chart_validation.validate_chart
@@ -83,17 +84,18 @@ class SandboxRun:
     def take(self, frame: VariableAnnounced, data: bytes) -> None:
         """Accept an answer. Raises FrameError if none was requested."""
         if not self.taken or self.variable is not None:
-            raise FrameError("nobody asked for a variable")
+            raise FrameError("the worker sent a variable that was not requested")
         self.variable = Variable(self.taken, frame.encoding, data, frame.type)
 
     def list(self, frame: VariableList) -> None:
         """Accept an answer. Raises FrameError if none was requested."""
         if not self.asked_list:
-            raise FrameError("nobody asked for the variables")
+            raise FrameError("the worker sent a list of variables that was not requested")
         self.listed = frame.variables
 
     def result(self, reason: StopReason | None, ended: str, timeout_s: float, seconds: float) -> RunResult:
-        """Return the result. ``reason`` is why the run was stopped, ``ended`` why the process is gone, if they are."""
+        """Return the result. ``reason`` is why the run was stopped, or None. ``ended`` is why the process has ended, or
+        ""."""
         done = self.done.result() if self.done.done() else None
         status: Status = done.status if done else "error"
         if reason is not None:

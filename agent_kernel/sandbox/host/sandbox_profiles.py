@@ -1,7 +1,7 @@
 """What the two profiles add to Python's own needs: ``developer`` adds this machine's tools, toolchains and their
 variables, ``restricted`` nothing.
 
-Decided on the server's side, from its environment.
+The server decides this from its own environment.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ NETWORK_FILES = (
 OF_HOME = {"RUSTUP_HOME": "~/.rustup", "PYENV_ROOT": "~/.pyenv", "NVM_DIR": "~/.nvm"}
 """Toolchains look for these below HOME, which is the work directory inside the jail."""
 SECRETS = frozenset({".condarc", "condarc", ".npmrc", ".netrc", ".env", "credentials", "credentials.toml"})
-"""Never shown, not even at the top of a toolchain."""
+"""Entries that are never visible, not even at the top of a toolchain."""
 
 
 def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return paths that are shown whole and read-only: those of the profile, network files, and the administrator's."""
+    """Return the paths that are visible as a whole and read-only: those of the profile, network files, and those that
+    the administrator added."""
     wanted = list(policy.read)
     if policy.profile == "developer":
         wanted += _tools(environ)

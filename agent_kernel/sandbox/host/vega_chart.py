@@ -1,8 +1,9 @@
-"""Validates Vega-Lite charts by allow-lists of marks, fields and the parts of expressions. Pure functions.
+"""Validates Vega-Lite charts by allow-lists of marks, fields and the parts of expressions. The functions have no side
+effects.
 
-Vega loads addresses from ``url``, ``href``, image marks, ``image`` in a tooltip and ``cursor``; it writes every field
-of an input's ``bind`` as an attribute of an HTML element; and expressions can compose addresses. So none of these is
-allowed, whatever its value.
+Vega loads URLs from ``url``, ``href``, image marks, ``image`` in a tooltip and ``cursor``; it writes every field of an
+input's ``bind`` as an attribute of an HTML element; and expressions can compose URLs. So none of these is allowed,
+whatever its value.
 """
 
 from __future__ import annotations
@@ -80,16 +81,17 @@ KEYS = frozenset(_KEYS.split())
 ``test_charts.py`` compares this list with the schema of the installed Altair."""
 LOADING = frozenset({"url", "href", "src", "image", "usermeta", "loader", "element", "customformattypes", "signals"})
 IMAGE = frozenset({"image"})
-"""The tooltip of vega-embed loads the field of this name as a picture, wherever the name comes from."""
+"""The tooltip of vega-embed loads the value of the field with this name as a picture, even if data or an expression
+created the field."""
 DATA = frozenset({"values", "datasets", "value", "datum", "lookup", "domain", "bins", "equal", "oneOf", "sort"})
-"""Values made by the user's code. Their keys are column names."""
+"""Properties whose values come from the model's code. The keys of these values are column names."""
 ROWS = frozenset({"values", "datasets"})
-"""Of these, the columns of tables, in which any name is allowed."""
+"""Those of DATA that contain columns of tables, in which any name is allowed."""
 DEFINES = frozenset({"expr", "signal", "param", "field", "op", "encoding", "selection", "unionWith", "data"})
 NAMED = frozenset({"selection", "parse", "style", "resolve"})
-"""Objects whose keys are names chosen by the author."""
+"""Objects whose keys are names that the chart's author chose."""
 NAMES = frozenset({"as", "field", "title", "fields", "groupby", "fold", "flatten", "pivot", "key", "name"})
-"""Texts that become field names, and so keys of a tooltip."""
+"""Strings that become field names, and therefore keys of a tooltip."""
 EXPRESSIONS = frozenset({"calculate", "expr", "signal", "labelExpr", "test", "filter", "and", "or", "not"})
 BIND = frozenset({"input", "min", "max", "step", "options", "labels", "name", "debounce"})
 INPUTS = frozenset(
@@ -98,7 +100,7 @@ INPUTS = frozenset(
 CURSOR = re.compile(r"[a-z-]{1,20}")
 EVENT = re.compile(r"\bevent\.(?:shift|ctrl|alt|meta)Key\b")
 EVENTS = re.compile(r"(?!.*\bevent\b)[\w\s,:>!\[\]{}.&|*-]*")
-"""Events that start or end a selection. Of the event, expressions may only use the pressed keys."""
+"""Events that start or end a selection. Expressions can use only the pressed keys of the event."""
 TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>[A-Za-z_$][\w$]*)|(?P<sign>[-+*/%<>=!&|^~?:,.(){}\[\]]))",
@@ -116,7 +118,7 @@ def checked_vega(body: dict[str, Any]) -> dict[str, Any]:
     if {"pivot", "tooltip of all fields"} <= seen:  # a pivot turns values into field names
         raise field_refused("tooltip")
     if isinstance(schema, str) and SCHEMA.fullmatch(schema):
-        # The schema is identified by an address; nothing is loaded from it.
+        # The schema is identified by a URL, from which nothing is loaded.
         kept["$schema"] = schema
     return kept
 
@@ -210,7 +212,7 @@ def _bind_input(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_expression(text: str) -> None:
-    """Check an expression. Raises NotShown if it could contain an address, reach the page, or has unknown tokens."""
+    """Check an expression. Raises NotShown if it could contain a URL, reach the page, or has unknown tokens."""
     check_address(text)
     text = EVENT.sub("1", text)
     at, operand = 0, False

@@ -29,7 +29,7 @@ from agent_kernel.sandbox.jail import rlimits as limits
 
 @dataclass(frozen=True, slots=True)
 class IsolationPlan:
-    """How much isolation to use. ``namespaces`` is root, user or none; off means a plain process with limits only.
+    """How much isolation to use. ``namespaces`` is root, user, none, or off (a plain process with limits only).
     ``drop``: run as another user (root only)."""
 
     namespaces: str
@@ -62,11 +62,11 @@ class JailSpec:
     network: str = "none"
     env: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, str] = field(default_factory=dict)
-    """Layers that a control group enforces, and how."""
+    """The layers that a control group enforces, mapped to how it does."""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JailSpec:
-        """Inverse of ``dataclasses.asdict``."""
+        """Create the specification from the dictionary that ``dataclasses.asdict`` returned for one."""
         return cls(**{**body, "plan": IsolationPlan(**body["plan"])})
 
 
@@ -209,8 +209,9 @@ class Jail:
             )
 
     def confine(self, parent: int = 0) -> list[str]:
-        """Apply the layers for this process and its children; called last, in the worker. Returns required layers
-        that are missing; code must not run then. ``parent`` is the process whose end ends this one, if it is known."""
+        """Apply the layers for this process and its children; called last, in the worker. Returns required layers that
+        are missing; code must not run then. ``parent`` is the process with which this process must end, if it is
+        known."""
         spec = self.spec
         # RLIMIT_NPROC counts all tasks of a user. A session's own user has no others.
         others = 0 if spec.plan.drop else limits.tasks_of(os.getuid())
@@ -219,7 +220,7 @@ class Jail:
         elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
-        # After `switch_user`, which clears the parent-death signal. In a namespace, process 1 takes this one with it.
+        # After `switch_user`, which clears the parent-death signal. In a namespace, this process ends with process 1.
         if not self.isolated:
             privileges.die_with_parent(signal.SIGKILL, parent)
         if not self.open:

@@ -1,5 +1,5 @@
-"""Landlock: the process gives up access to all files, TCP ports and outside processes except those it names. Cannot be
-undone.
+"""Applies Landlock: the process permanently gives up access to all files, TCP ports and outside processes except those
+that it names.
 
 Source of the constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
 Landlock does not cover chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp do.

@@ -1,5 +1,5 @@
-"""The network of the jail: no device, a private loopback device, or a loopback device on which the server's proxy
-listens.
+"""Sets up the network of the jail: no device, a private loopback device, or a loopback device on which the server's
+proxy listens.
 
 Runs in the process that becomes the jail, inside its network namespace. Standard library only.
 """

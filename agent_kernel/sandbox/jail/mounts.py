@@ -161,7 +161,7 @@ class SharedDirectory:
                     _make_mount_point(root + self.source + inside, root + self._made + inside)
                     _mount(root + self.source + inside, root + path, "", _BIND | _REC)
                 except FileNotFoundError:
-                    continue  # it was removed since it was listed
+                    continue  # the entry was removed after it was listed
                 self._shown[path] = entry
 
     def _remove(self, root: str, path: str) -> None:
@@ -174,8 +174,8 @@ class SharedDirectory:
 
 
 def _resolve(path: str) -> str | None:
-    """Resolve a path by the links of the old tree. Returns None if it leads nowhere, or after 40 links like the
-    kernel."""
+    """Resolve a path by the symbolic links of the old tree. Returns None if the target does not exist, or after 40
+    links, the limit of the kernel."""
     current, rest, hops = "", path.strip("/").split("/"), 0
     while rest:
         part = rest.pop(0)

@@ -1,6 +1,6 @@
 """Namespaces: the jail's own network, processes, IPC, host name and file tree.
 
-Root creates them directly; other users inside a user namespace, where the system allows that.
+Root creates them directly. Other users create them inside a user namespace, if the system allows that.
 """
 
 from __future__ import annotations

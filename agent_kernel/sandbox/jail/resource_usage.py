@@ -1,7 +1,7 @@
-"""Measures what the processes of one session use together, from /proc.
+"""Measures from /proc how much memory and how many processes a session uses as a whole.
 
-Runs in the supervisor between checks of its channels; standard library only. Not needed where a control group counts.
-Without one, this bounds memory and processes of a session, with a short delay.
+Runs in the supervisor between checks of its channels; standard library only. A control group makes this unnecessary.
+Without a control group, this limits the memory and processes of a session, with a short delay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _EXACT = ("Pss_Anon:", "Pss_Shmem:", "Swap:")
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """``memory_mb`` counts shared memory once per process, so it is never too low."""
+    """The resources that processes use together. ``memory_mb`` counts shared memory once per process, so it is never
+    too low."""
 
     pids: tuple[int, ...]
     tasks: int
@@ -38,7 +39,8 @@ def measure_usage(root: int, *, everybody: bool) -> ResourceUsage:
 
 
 def exact_mb(pids: Iterable[int]) -> int:
-    """Return memory with shared pages counted once; slower. Unreadable ones count as in ``measure_usage``."""
+    """Return the memory of the processes in MB, with shared pages counted once. Slower than ``measure_usage``, whose
+    figure it uses for processes that cannot be read."""
     kilobytes = 0
     for pid in pids:
         fields = _fields(f"/proc/{pid}/smaps_rollup", _EXACT)

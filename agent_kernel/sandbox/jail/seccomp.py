@@ -1,7 +1,7 @@
 """A seccomp filter that refuses system calls which agent code does not need and a jail must not offer.
 
-``compile_program`` is pure: it turns rules into BPF code. ``install`` puts the code in force for this process and its
-children, permanently.
+``compile_program`` has no side effects: it translates rules to BPF code. ``install`` puts the code in force for this
+process and its children, permanently.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ NEVER = [
     "vhangup",
 ]
 _UNCOUNTED = ["memfd_create", "msgget", "shmget"]
-"""These create memory that belongs to no process; only a control group counts it."""
+"""System calls that create memory that belongs to no process. Only a control group counts such memory."""
 _SHARED_WITH_HOST = [
     "connect",
     "ioprio_set",
@@ -111,9 +111,10 @@ _SHARED_WITH_HOST = [
     "socket",
     "truncate",
 ]
-"""Without namespaces, these reach processes, sockets and memory of the same user outside the jail."""
+"""Without namespaces, these system calls reach processes, sockets and memory of the same user outside the jail."""
 _SIGNALS = ["pidfd_open", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tkill"]
-"""The same for signals, where Landlock does not scope them (before ABI 6)."""
+"""System calls that reach processes outside the jail by signals, if Landlock does not restrict signals (before ABI
+6)."""
 _PRETEND = [
     "chmod",
     "chown",
@@ -268,7 +269,7 @@ def install(wanted: Sequence[Rule], network: str) -> str:
 
 
 def load(code: bytes) -> None:
-    """Put a BPF program in force for this process and everything it starts. Raises OSError."""
+    """Install a BPF program as the filter of this process and of all processes that it starts. Raises OSError."""
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_ = _Program(len(code) // 8, ctypes.addressof(buffer))
     prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))

@@ -78,7 +78,7 @@ def check_result(result: int, what: str) -> int:
 
 
 def syscall(name: str, *args: Any) -> int:
-    """Call by name. Integers are passed as C longs. Raises OSError."""
+    """Call the system call ``name``. Integers are passed as C longs. Raises OSError."""
     assert libc is not None
     longs = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     return check_result(int(libc.syscall(ctypes.c_long(numbers()[name]), *longs)), name)

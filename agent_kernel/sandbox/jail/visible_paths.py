@@ -39,9 +39,10 @@ SYSTEM = [
 ]
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROC_FILES = ("cpuinfo", "meminfo", "stat", "filesystems", "sys/kernel/osrelease", "sys/vm/overcommit_memory")
-"""Readable files of the system's /proc, besides the worker's own entry."""
+"""Files of the system's /proc that jailed code can read, besides the worker's own entry."""
 MAX_ENTRIES = 50_000
-"""Number of entries examined per shared directory; entries beyond are not visible (fail closed)."""
+"""Number of entries examined per shared directory; further entries are not visible, so that nothing unexamined is
+exposed."""
 
 
 def interpreter() -> list[str]:

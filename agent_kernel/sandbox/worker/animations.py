@@ -17,7 +17,7 @@ _OURS = "_agent_kernel_film"
 
 
 class Enough(Exception):
-    """Raised to end the rendering when no more frames are needed."""
+    """Raised to end the rendering when enough frames are rendered."""
 
 
 def film(animation: Any, max_bytes: int) -> bytes | None:

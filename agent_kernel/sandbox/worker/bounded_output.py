@@ -1,4 +1,5 @@
-"""Collects printed output without blocking: passed on while short, kept as head and tail when long."""
+"""Collects printed output without blocking. Short output is passed on at once; of long output, the head and the tail
+are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class BoundedOutput:
         self.total = 0
 
     def add(self, text: str) -> str:
-        """Keep the text and return the part to display at once, which is only in the head."""
+        """Keep the text and return the part to display at once: the part of it that belongs to the head."""
         self.total += len(text)
         room = self._half - len(self._head)
         shown = text[:room] if room > 0 else ""

@@ -1,7 +1,7 @@
 """The worker's side of the protocol. Runs inside the jail: standard library only.
 
-A frame of kind J is a JSON object, one of kind B the bytes that the preceding J frame announced. Frames from the server
-are trusted, so they have no limit but that of the format.
+A frame of kind J is a JSON object; a frame of kind B contains the bytes that the preceding J frame announced. Frames
+from the server are trusted, so only the format limits their size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LENGTH = (1 << 32) - 1
 
 
 class WorkerChannel:
-    """The only writer to the server. Forked children are ignored."""
+    """The only object that writes to the server. Messages from forked child processes are dropped."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)

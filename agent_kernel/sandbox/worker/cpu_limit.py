@@ -1,8 +1,8 @@
 """Limits the CPU time of each run in a process that serves many runs. Runs inside the jail: standard library only.
 
-``setrlimit`` counts over the life of a process, so its soft limit is raised for every run. A timer first raises an
-exception in the code. Code that ignores it is ended by the soft limit SPARE_S later. Code that removes both limits is
-stopped by the limit of wall time.
+``setrlimit`` counts the CPU time since the start of the process, so its soft limit is raised for every run. A timer
+first raises an exception in the code. Code that ignores it is ended by the soft limit SPARE_S later. Code that removes
+both limits is stopped by the limit of wall time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Displays matplotlib figures as notebooks do: at ``show``, and open ones at the end of a run. Runs inside the jail:
 standard library only.
 
-No picture is displayed twice: not a figure that was also saved to a file, nor one redrawn without a change. A figure
-that was saved and closed is displayed from its file.
+No picture is displayed twice, even if the figure was also saved to a file or redrawn without a change. A figure that
+was saved and closed is displayed from its file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from agent_kernel.sandbox.worker.import_hooks import Hook
 
 BACKEND = "agent_kernel_figures"
 DPI = 100.0
-"""The resolution notebooks use. A figure with its own dpi is rendered with that, up to MAX_DPI."""
+"""The resolution in dots per inch that notebooks use. A figure with its own dpi is rendered with that, up to
+MAX_DPI."""
 MAX_DPI = 300.0
 _SAVED = "_agent_kernel_saved"
 _FILES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}

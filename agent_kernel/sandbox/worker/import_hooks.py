@@ -39,7 +39,8 @@ class SyntheticLoader(importlib.abc.Loader):
 
 
 class HookedLoader(importlib.abc.Loader):
-    """The library's own loader, and the hook behind it; a library that has changed too much stays as it is."""
+    """Runs the library's own loader, then the hook. If the hook fails, for example because the library has
+    changed, the code runs without the additions of the hook."""
 
     def __init__(self, loader: Any, hook: Hook) -> None:
         self._loader = loader

@@ -1,7 +1,7 @@
 """Converts a value to its text and, where it has one, a picture, table or chart. Runs inside the jail: standard library
 only.
 
-Never to HTML, which a page would trust.
+It never converts to HTML, because a page would trust it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def text_of(value: Any, limit: int) -> str:
 
 
 def media_of(value: Any) -> Pictured | None:
-    """Raises what a chart raises that can not be written."""
+    """Return the picture, table or chart of a value, or None. Raises whatever a chart raises if it cannot be
+    converted."""
     return _picture(value) or _table(value) or _chart(value)
 
 

@@ -8,7 +8,7 @@ import sys
 
 
 class NoInput(io.TextIOBase):
-    """Standard input without anyone to answer."""
+    """Standard input of the jailed code, which raises an error because nobody can type an answer."""
 
     def readable(self) -> bool:
         return True

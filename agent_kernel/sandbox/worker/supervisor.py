@@ -35,7 +35,7 @@ FASTEST_MB_S = 2000.0
 """The next check is never later than the remaining memory could be filled at this rate, which two cores of 2024
 reach."""
 OF_THEIR_TIME = 3
-"""Processes run this many times longer than a check stops them."""
+"""Ratio between the time that processes run and the time that a check stops them."""
 
 
 def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
@@ -154,7 +154,7 @@ class Control:
         try:
             self.channel.sendall(json.dumps(body).encode() + b"\n")
         except OSError:
-            return  # the server is gone; end of file follows
+            return  # the server has ended; end of file follows
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for the next line. Returns None at the end."""
@@ -178,7 +178,8 @@ class Control:
 
 
 class UsageWatch:
-    """The supervisor's loop after the fork."""
+    """Runs the supervisor's loop after the fork: checks the session's resource use, obeys the server, and reports the
+    end of the worker."""
 
     def __init__(self, control: Control, jail: Jail, child: int, wakeup: socket.socket) -> None:
         self.control, self.jail, self.child, self.wakeup = control, jail, child, wakeup
@@ -218,8 +219,8 @@ class UsageWatch:
         return min(LOOK_CLOSELY_S if 8 * used.tasks > limits["procs"] else LOOK_S, soonest)
 
     def _disk(self, reserve_mb: int) -> str:
-        """Check the disk between runs as well, when the server does not. A disk that was nearly full before is left
-        to the runs."""
+        """Return why the session uses too much disk space, or "". The server checks the disk only during runs, so this
+        also checks between them. If the disk was nearly full before, only the checks during runs apply."""
         try:
             free = shutil.disk_usage(self.jail.spec.workdir).free >> 20
         except OSError:
@@ -328,15 +329,15 @@ def _default_signals() -> None:
 
 
 def _let_go(protocol_fd: int) -> None:
-    """Close the worker's channels here, so that their end means its end. Standard input is /dev/null, which may have
-    no name while the file tree is switched."""
+    """Close this process's copies of the worker's channels, so that end of file on them means that the worker has
+    ended. Standard input is /dev/null, which may have no name while the file tree is switched."""
     os.close(protocol_fd)
     for fd in (1, 2):
         os.dup2(0, fd)
 
 
 def _easy_to_kill() -> None:
-    """Prefer the jail over the server when the system runs out of memory."""
+    """Let the system kill the jail rather than the server when it runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("600")

@@ -3,7 +3,7 @@ are used where the value needs them.
 
 Both ways: ``json`` for plain values and, with the type pandas.DataFrame or pandas.Series, a table of ``{columns, index,
 data}`` (pandas' orient "split"); ``npy`` for arrays without objects; ``arrow`` for tables (an IPC stream). ``pickle``
-only comes in: loading one runs code its author chose.
+is accepted only for variables that enter the jail, because loading a pickle runs code that its author chose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ARRAYS = ("numpy", "pandas", "polars", "pyarrow", "scipy", "torch")
 
 
 class NotCopied(Exception):
-    """A value cannot be copied, with the reason."""
+    """Raised if a value cannot be copied. The text is the reason."""
 
 
 def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:

@@ -48,7 +48,7 @@ def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, 
 
 
 def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
-    """Report why there will be no worker."""
+    """Report to the server why the worker cannot start."""
     WorkerChannel(fd).send({"type": "refused", "reason": reason, "layers": layers})
 
 
@@ -185,7 +185,7 @@ class CodeWorker:
                 try:
                     self._namespace[name] = importlib.import_module(READY_MADE[name])
                 except ModuleNotFoundError:
-                    continue  # not installed: the code raises its NameError
+                    continue  # The library is not installed, so the code raises a NameError.
         rich_display.sane_frames()
 
     def _present(self, value: Any) -> str:
@@ -227,7 +227,7 @@ class CodeWorker:
         self._channel.send({"type": "media", "id": self._id, "mime": mime, "size": len(data)}, data)
 
     def _follow_plotly(self, module: types.ModuleType) -> None:
-        """Prevent ``show`` from looking for a browser."""
+        """Change Plotly so that ``show`` displays the figure here and does not search for a browser."""
         module.__dict__["BaseFigure"].show = lambda this, *args, **kwargs: self._display(this)
 
     def _complain(self, text: str) -> None:
