@@ -26,7 +26,7 @@ CHUNK_BYTES = 64 << 10
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
     "This kernel was not started by a Jupyter server with agent-kernel.",
-    hint="%agent start begins one for this kernel alone. Or install agent-kernel where the Jupyter server runs, "
+    hint="%agent start starts a server for this kernel alone. Or install agent-kernel where the Jupyter server runs, "
     "restart it, and open the notebook again.",
 )
 
@@ -72,8 +72,8 @@ class ServerClient:
             connection.close()
 
     def raw(self, path: str, *, most: int, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, http.client.HTTPMessage]:
-        """Return (body, headers) of a GET request. Raises as ``call`` does, and for bodies of more than ``most``
-        bytes."""
+        """Return (body, headers) of a GET request. Raises the same errors as ``call``, and AgentKernelError for a body
+        of more than ``most`` bytes."""
         connection = self._connection(timeout)
         try:
             response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
@@ -160,7 +160,7 @@ def quote_segment(value: str) -> str:
 
 def _tls(host: str) -> ssl.SSLContext:
     """Skip certificate verification on loopback only. Jupyter servers commonly use self-signed certificates; on
-    loopback packets do not leave this machine and our parent process gave us the port."""
+    loopback, packets do not leave this machine, and the parent process of the kernel gave it the port."""
     context = ssl.create_default_context()
     if host in LOOPBACK:
         context.check_hostname = False

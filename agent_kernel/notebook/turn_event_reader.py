@@ -31,7 +31,7 @@ class TurnEvents:
         self._connection: http.client.HTTPConnection | None = None
 
     def read(self, server: ServerClient) -> Iterator[Event]:
-        """Yield the events up to ``turn.finished``, or until the reader leaves. Raises AgentKernelError if the turn
+        """Yield the events up to ``turn.finished``, or until ``leave`` is called. Raises AgentKernelError if the turn
         cannot be followed to its end."""
         follower = self._follower
         while True:
@@ -56,7 +56,7 @@ class TurnEvents:
             time.sleep(follower.pause_after(problem))
 
     def leave(self) -> None:
-        """Close the stream; the turn goes on. May be called from any thread."""
+        """Close the stream; the turn continues. Any thread may call this."""
         self.left = True
         if self._connection is not None and self._connection.sock is not None:
             with contextlib.suppress(OSError):
@@ -65,4 +65,4 @@ class TurnEvents:
     def _set_connection(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
         if self.left:
-            raise Conflict("Nobody follows this turn any more.")
+            raise Conflict("This kernel no longer follows this turn.")

@@ -141,7 +141,7 @@ async def test_a_person_pulls_a_model_of_a_hub_from_a_cell(notebook: Notebook) -
     assert "licence apache-2.0" in ran.plain
     assert "org/good is ready" in ran.plain
     again = await notebook.run("%agent model pull org/good")
-    assert "is here already" in again.plain
+    assert "is already on this machine" in again.plain
 
 
 async def test_unloading_what_is_not_loaded_says_so(notebook: Notebook) -> None:

@@ -50,7 +50,7 @@ def copy_variables(names: Iterable[str], namespace: Mapping[str, Any]) -> Copied
             size = f"{MAX_BYTES >> 20} MB each, {MAX_TOGETHER >> 20} MB together"
             copies.left_out[name] = f"it is too large ({size}); put it into a file beside the notebook"
         except Exception as error:  # noqa: BLE001  a person's object may raise anything when it is copied
-            copies.left_out[name] = f"it can not be copied ({type(error).__name__})"
+            copies.left_out[name] = f"it cannot be copied ({type(error).__name__})"
         else:
             copies.size += len(data)
             copies.variables.append(
@@ -82,12 +82,12 @@ def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple
 def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
     """Decode a copy made by the sandbox. Raises AgentError. Never loads a pickle."""
     if encoding not in SAFE:
-        raise AgentError(f"{name} is encoded as {encoding or 'something unknown'}, which cannot be read here.")
+        raise AgentError(f"{name} has the encoding {encoding or 'unknown'}, which this kernel cannot read.")
     namespace: dict[str, Any] = {}
     try:
         variable_transfer.give(namespace, [{"name": name, "encoding": encoding, "data": data, "type": kind}])
     except variable_transfer.NotCopied as error:
-        raise AgentError(f"{name} can not be read here: {error.__cause__ or error}") from None
+        raise AgentError(f"{name} cannot be read here: {error.__cause__ or error}") from None
     return namespace[name]
 
 

@@ -56,7 +56,7 @@ class CommandArguments:
         self.flags = {word for word in words if word in FLAGS}
         unknown = [word for word in words if word.startswith("--") and word not in FLAGS]
         if unknown:
-            raise AgentError(f"there is no {unknown[0]} here; %agent help lists what there is.")
+            raise AgentError(f"this command has no option {unknown[0]}; %agent help lists the options.")
         self.rest = [word for word in words if word not in FLAGS]
 
     @property

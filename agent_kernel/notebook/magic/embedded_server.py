@@ -29,7 +29,7 @@ from agent_kernel.notebook.server_client import ServerClient
 HELP = "start a server for this kernel alone, where no Jupyter server has agent-kernel; stop server stops it"
 NEEDED = ("jupyter_server", "jupyter_ext")
 START_S = 120.0
-"""Bounds the start from a cold disk; a few seconds are usual."""
+"""Longest start of the server in seconds, for a slow disk. A few seconds are usual."""
 STOP_S = 20.0
 LOOK_S = 0.2
 TAIL = 1_500

@@ -129,7 +129,7 @@ class AgentMagics(Magics):
                 return
             prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
             if not prompt.strip():
-                raise AgentError("what shall I do? Write the prompt below %%agent.")
+                raise AgentError("the prompt is missing. Write it below %%agent.")
             self._one_turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
 
     @contextlib.contextmanager

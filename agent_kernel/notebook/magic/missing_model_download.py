@@ -36,7 +36,7 @@ class ModelDownload:
             f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: "
             f"{_describe_source(first)}, licence {offer.get('licence', 'unknown')}.",
             *(
-                f"If that cannot be reached: {_describe_source(other)}. {other.get('why', '')}".rstrip()
+                f"If this source cannot be reached: {_describe_source(other)}. {other.get('why', '')}".rstrip()
                 for other in others
             ),
         ]

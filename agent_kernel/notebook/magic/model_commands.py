@@ -120,7 +120,7 @@ class ModelCommands:
         offer = self._server().call("GET", f"models/{quote_segment(name)}")
         pull = ModelDownload(self._server(), self._shell, offer)
         if offer["state"] == "ready":
-            self._say(line_bundle(f"{name} is here already."))
+            self._say(line_bundle(f"{name} is already on this machine."))
         elif pull.offer_download(self._person):
             return
         else:

@@ -38,7 +38,7 @@ class Relay:
 
     @property
     def server(self) -> ServerClient:
-        """The server. Raises ServerUnreachable."""
+        """The server of this kernel. Raises ServerUnreachable if there is none."""
         if (server := self._known()) is None:
             raise NO_SERVER
         return server
@@ -71,7 +71,7 @@ class Relay:
 
     def _start(self, to: str, id: int, work: Callable[[], None]) -> None:
         if not self._room.acquire(blocking=False):
-            self._fail(to, id, QuotaExceeded(f"A panel has at most {MAX_AT_ONCE} requests at once."))
+            self._fail(to, id, QuotaExceeded(f"A panel can have at most {MAX_AT_ONCE} requests at once."))
             return
 
         def run() -> None:

@@ -14,7 +14,7 @@ from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 EVERY_S = 2.0
 MAX_TURNS = 20
-"""Number of newest turns read per poll. A turn that starts and ends outside of them is not reported."""
+"""Number of newest turns read per poll. Changes of older turns are not reported."""
 UNTIL_S = 600.0
 """A view is polled for this long after its last renewal. Closed pages send nothing; open pages renew when the kernel
 is idle."""
@@ -28,7 +28,8 @@ class Say(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PollState:
-    """The state of a session at the last poll: when it changed, how long it was, and which turns were running."""
+    """The state of a session at the last poll: the time of its last change, its number of turns, and its running
+    turns."""
 
     changed: tuple[float, int] = (0.0, -1)
     runs: Mapping[str, bool] = field(default_factory=dict)

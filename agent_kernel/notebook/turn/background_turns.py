@@ -66,7 +66,7 @@ class BackgroundTurns:
         thread.start()
 
     def _follow(self, turn: CellTurn, screen: Screen) -> None:
-        """Follow the turn to its end. Errors are displayed, because no caller is left that could catch them."""
+        """Follow the turn to its end. Errors are displayed, because this thread has no caller that could catch them."""
         try:
             end = turn.follow()
             message = str(end.error.get("message", "")) if end.error else ""
@@ -75,7 +75,7 @@ class BackgroundTurns:
         except AgentInterrupted:
             raise AssertionError("an interrupt reaches the main thread only") from None
         except AgentKernelError as error:
-            with contextlib.suppress(Exception):  # a kernel that is shutting down can no longer display it
+            with contextlib.suppress(Exception):  # a kernel that is shutting down can no longer display the error
                 screen.line(str(to_short_error(error)))
         finally:
             self.waiting.forget(turn.calls)

@@ -1,4 +1,5 @@
-"""A claim on one client call: renewed while the call runs, forwards its output, and is answered once."""
+"""A claim on one client call. The claim is renewed while the call runs, forwards the call's output, and sends one
+result."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from agent_kernel.notebook.server_client import ServerClient, quote_segment
 
 COALESCE_S = 0.25
 MAX_OUTPUT_CHARS = 100_000
-"""Limit of output forwarded while a call runs. The final answer carries what the model reads."""
+"""Limit for the characters of output that are forwarded while a call runs. The result, which the model reads, is sent
+separately."""
 MAX_MEDIA_CHARS = 24 << 20
 """Limit of base64 characters per call; the server accepts requests of up to 32 MiB."""
 TRIES = 3
@@ -39,7 +41,7 @@ class Claim:
 
     @classmethod
     def take(cls, server: ServerClient, turn: str, call: str) -> Claim | None:
-        """Claim ``call``. Returns None when another client has it or it is no longer offered."""
+        """Claim ``call``. Returns None if another client has claimed the call or the server no longer offers it."""
         try:
             grant = server.call("POST", f"turns/{turn}/claims", {"call": call, "client": f"magic:{server.kernel}"})
         except (Conflict, NotFound):

@@ -150,9 +150,9 @@ def _read(option: Option, flag: str, value: str) -> Any:
     try:
         read = option.read(value)
     except ValueError:
-        raise AgentError(f"{flag} needs a number, not {value!r}.") from None
+        raise AgentError(f"{flag} must be a number, not {value!r}.") from None
     if option.choices and read not in option.choices:
-        raise AgentError(f"{flag} takes {' or '.join(option.choices)}, not {value!r}.")
+        raise AgentError(f"{flag} must be {' or '.join(option.choices)}, not {value!r}.")
     return read
 
 

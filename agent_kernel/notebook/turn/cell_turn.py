@@ -44,7 +44,7 @@ from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 STOP_S = 0.4
-"""After an interrupt, the longest wait for the server to report how the turn ended."""
+"""Longest wait in seconds, after an interrupt, for the server to report how the turn ended."""
 WORDS = {
     "success": "done",
     "error": "failed",
@@ -153,7 +153,7 @@ class CellTurn:
                 self._tell(body)
 
     def _tell(self, body: EventBody) -> None:
-        """Display what is not part of the answer: waiting states and notices."""
+        """Display events that are not part of the answer: waiting states and notices."""
         match body:
             case TurnStarted(model, local, where, host):
                 self._summary.model, self._summary.local, self._summary.where = model, local, where
@@ -231,9 +231,9 @@ class CellTurn:
         self._state(call, "running")
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
-        """Run an offered call here, if this kernel can. Its output is in the card already; the text of a read-only
-        call comes with its end."""
-        if call not in self._cards:  # asked of a page before the first round
+        """Run an offered call, if this kernel can. While it runs, the card displays its output; the text of a read-only
+        call is displayed at its end."""
+        if call not in self._cards:  # a request that a page of the notebook answers before the first round
             return
         ability = self._around.abilities.find(name)
         if ability and not ability.looks:
@@ -270,7 +270,8 @@ class CellTurn:
             self._screen.card(card)
 
     def _stop(self, events: FollowedStream) -> None:
-        """Cancel the turn on the server and display what still arrives; the answer so far is kept."""
+        """Cancel the turn on the server and display the events that still arrive. The server keeps the answer so
+        far."""
         self._screen.flush(force=True)
         try:
             self._around.server.call(

@@ -1,4 +1,5 @@
-"""Client calls of a turn: claimed, run in the kernel's main thread, displayed while they run, and answered once."""
+"""Client calls of a turn: this kernel claims a call, runs it in the main thread, displays its output, and sends its
+result once."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ Bundle: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ClientCalls:
-    """Runs offered calls. ``touched`` records which code ran for which turn in the user's namespace or in a draft."""
+    """Runs calls that the server offers. ``touched`` records which code ran for which turn in the user's namespace or
+    in a draft."""
 
     server: ServerClient
     screen: Screen

@@ -17,7 +17,7 @@ Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], ExecutionOutcome]
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    """One client tool. With ``looks``, it only reads and its text is its whole result. ``code`` returns the code
+    """One client tool. With ``looks``, the tool only reads, and its text is its whole result. ``code`` returns the code
     that will run, for display."""
 
     run: Run
@@ -26,8 +26,8 @@ class ClientTool:
 
 
 class ClientTools:
-    """All client tools of a kernel. They run in the kernel's main thread as part of the agent's cell, so none
-    outlives the cell and an interrupt reaches each."""
+    """All client tools of a kernel. They run in the kernel's main thread as part of the agent's cell, so no call
+    outlives the cell and an interrupt reaches every call."""
 
     def __init__(self, shell: Any, code: LiveCode, executions: ExecutionHistory, functions: UserFunctions) -> None:
         self._shell = shell
@@ -51,8 +51,8 @@ class ClientTools:
         return names
 
     def knows(self, name: str) -> bool:
-        """True if any turn of this kernel has declared ``name``. Other names are for an open page of the notebook to
-        run."""
+        """True if any turn of this kernel has declared ``name``. Calls with other names are run by an open page of the
+        notebook."""
         return name in self._declared
 
     def find(self, name: str) -> ClientTool | None:

@@ -21,7 +21,7 @@ TICK_S = 0.1
 
 
 class FollowedStream:
-    """``with FollowedStream(server, turn) as events:``. Leaving the context closes the stream, not the turn.
+    """``with FollowedStream(server, turn) as events:``. Leaving the context closes the stream; the turn continues.
     ``stored`` is the session of a stored turn that is displayed again."""
 
     def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
@@ -49,7 +49,8 @@ class FollowedStream:
                 return
 
     def rest(self, seconds: float) -> Iterator[Event]:
-        """Yield events that still arrive within ``seconds``. Ends without an error when the stream ends."""
+        """Yield the events that still arrive within ``seconds``. An error of the stream ends the iteration and is not
+        raised."""
         end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
             try:

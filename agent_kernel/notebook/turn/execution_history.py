@@ -13,8 +13,8 @@ KEPT = 500
 
 
 class ExecutionHistory:
-    """``failure`` is (number, cell, source, traceback) of the last cell that failed. Keeps names and text only, so
-    that no exception or value stays alive."""
+    """Records the executions of cells. ``failure`` is (number, cell, source, traceback) of the last cell that failed.
+    It keeps only names and text, so that no exception or value stays alive."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

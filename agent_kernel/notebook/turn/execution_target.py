@@ -12,7 +12,7 @@ from agent_kernel.notebook.draft.server_request import OUTCOME, read_request
 
 CHOICES = ("live", "draft", "sandbox")
 VARIABLE = "AGENT_KERNEL_PYTHON_IN"
-"""Set by the server for its kernels from the setting ``python_in``."""
+"""Environment variable that the server sets for its kernels from the setting ``python_in``."""
 
 
 def run_request(shell: Any, drafts: Drafts, line: str) -> None:
@@ -44,8 +44,8 @@ class ExecutionTarget:
         self.default = chosen if chosen in CHOICES else ""
 
     def of(self, asked: str, *, live_is_allowed: bool = False) -> str:
-        """Return where one turn runs. With ``live_is_allowed`` the user lets code run in the kernel without asking,
-        so a draft is used only on request."""
+        """Return where the Python of one turn runs. With ``live_is_allowed`` the user lets code run in the kernel
+        without asking, so a draft is used only on request."""
         chosen = asked or self.default
         if chosen not in ("", "draft"):
             return chosen

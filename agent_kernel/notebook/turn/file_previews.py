@@ -76,7 +76,7 @@ def describe_files(prompt: str) -> str:
 
 
 def _readable_path(name: str) -> str | None:
-    """Return the real path of ``name`` if it is a regular file below the working directory that a draft may read,
+    """Return the real path of ``name`` if it is a regular file below the working directory and a draft may read it;
     else None."""
     extension = _extension(name)
     if extension not in TABLES | JSON_LINES | TEXTS | {"json"} | BY_PANDAS.keys():

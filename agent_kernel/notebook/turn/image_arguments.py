@@ -29,15 +29,17 @@ BEGINNINGS = (
 
 
 def read_images(names: Iterable[str], namespace: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return ``{mime, data}`` entries for the body of a turn, data in base64. Raises AgentError for other content or
-    too much."""
+    """Return ``{mime, data}`` entries for the body of a turn, data in base64. Raises AgentError for content of other
+    types, and if there is too much."""
     media: list[dict[str, str]] = []
     total = 0
     for name in names:
         data = _bytes(name, namespace)
         total += len(data)
         if total > MAX_BYTES or len(media) == MAX_PICTURES:
-            raise AgentError(f"a turn takes {MAX_PICTURES} pictures with {MAX_BYTES >> 20} MiB together, no more.")
+            raise AgentError(
+                f"a turn can have at most {MAX_PICTURES} pictures, with at most {MAX_BYTES >> 20} MiB in all."
+            )
         media.append({"mime": _kind(name, data), "data": base64.b64encode(data).decode()})
     return media
 
@@ -63,7 +65,7 @@ def _bytes(name: str, namespace: Mapping[str, Any]) -> bytes:
 def _read(path: Path) -> bytes:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise AgentError(f"--image {path}: it has more than {MAX_BYTES >> 20} MiB.")
+            raise AgentError(f"--image {path}: the file can have at most {MAX_BYTES >> 20} MiB.")
         return path.read_bytes()
     except OSError as error:
         raise AgentError(f"--image {path}: {error.strerror or error}, and there is no variable of that name.") from None

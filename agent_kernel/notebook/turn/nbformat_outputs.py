@@ -1,6 +1,6 @@
-"""The nbformat outputs of a turn, made from its events where no kernel displays it (see ``CellTurn.show``).
+"""Creates the nbformat outputs of a turn from its events if no kernel displays it (see ``CellTurn.show``).
 
-Uses the rendering of an agent cell, without a user, a kernel or code that runs.
+Uses the rendering of an agent cell, but needs no user and no kernel, and runs no code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Cell:
 @dataclass(frozen=True, slots=True)
 class _NoAbilities:
     def find(self, name: str) -> None:
-        """No call is run when a finished turn is displayed."""
+        """Return None: displaying a finished turn runs no calls."""
 
 
 def render_outputs(events: Iterable[Event], summary: TurnSummary, server: str) -> list[Output]:

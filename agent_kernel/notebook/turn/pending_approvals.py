@@ -33,7 +33,7 @@ class PendingApprovals:
             self._questions[asked.approval] = PendingApproval(asked, session, shown)
 
     def remove(self, approval: str) -> None:
-        """Remove a request that anyone has answered."""
+        """Remove a request that some client has answered."""
         with self._lock:
             self._questions.pop(approval, None)
 

@@ -137,8 +137,8 @@ class RequestBuilder:
         return self.place.of(asked, live_is_allowed=self._is_allowed(session))
 
     def _runs(self, request: CellOptions) -> dict[str, Any]:
-        """Return the tools and functions this kernel offers. A background turn gets none, because its cell ends
-        before it."""
+        """Return the tools and functions that this kernel offers. A background turn gets none, because its cell ends
+        before the turn."""
         if request.background:
             return {"client_tools": [], "functions": []}
         return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
@@ -184,7 +184,8 @@ class RequestBuilder:
         return bool(self._consent) and self._consent.allows(session or self._bound())
 
     def _answers(self, request: CellOptions, session: str) -> list[str]:
-        """Return the approvals this turn can answer. Without a user, only kinds allowed in advance."""
+        """Return the kinds of approvals that this turn can answer: if no user is present, only those allowed in
+        advance."""
         if self._person.is_there or request.permission == "ask":
             return answerable_kinds(self._person.is_there, ())
         kinds: set[str] = set(self.list_allowed_kinds(request))

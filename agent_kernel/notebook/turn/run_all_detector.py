@@ -101,7 +101,7 @@ class RunAllDetector:
         inner = getattr(kernel, name)
 
         def observe(*args: Any) -> Any:
-            with contextlib.suppress(Exception):  # whatever the message contains, the kernel must still get it
+            with contextlib.suppress(Exception):  # the kernel must get the message even if it cannot be read here
                 self._read(args[-1])
             return inner(*args)
 
@@ -114,7 +114,7 @@ class RunAllDetector:
         _, received = session.feed_identities(frames, copy=False)
         signature, *parts = (part.bytes for part in received[:5])
         if session.auth is not None and not hmac.compare_digest(session.sign(parts), signature):
-            return  # forged; the kernel refuses it too
+            return  # the signature is invalid; the kernel rejects the message too
         header, _, metadata, content = parts
         if session.unpack(header).get("msg_type") == "execute_request":
             named = {"header": header, "metadata": metadata, "content": content}

@@ -79,5 +79,5 @@ def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
 
 
 def answerable_kinds(person_is_there: bool, kinds: Iterable[str]) -> list[str]:
-    """Return the approvals a turn can answer: all if a user is there, else the kinds allowed in advance."""
+    """Return the kinds of approvals that a turn can answer: all if a user is present, else those allowed in advance."""
     return ["*"] if person_is_there else sorted(kinds)

@@ -62,7 +62,8 @@ class SidecarDocument:
         return same[min(time, len(same)) - 1] if same else None
 
     def medium(self, digest: str) -> bytes | None:
-        """Return a medium from the document or from the file of that name beside it, else None."""
+        """Return the medium with this digest, from the document or from the file beside it that is named after the
+        digest; None if neither has it."""
         if HASH.fullmatch(digest) is None:
             return None
         if digest in self.inline:
@@ -86,7 +87,7 @@ def read_document(path: Path) -> SidecarDocument:
     """Read the file. Raises AgentError if it is not a conversation document."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise AgentError(f"{path.name} has more than {MAX_BYTES >> 20} MB.")
+            raise AgentError(f"{path.name} is too large: it can have at most {MAX_BYTES >> 20} MB.")
         return _document(path, json.loads(path.read_bytes()))
     except OSError as error:
         raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
@@ -109,7 +110,7 @@ def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
 
 
 def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Restore the content type of media: documents call it ``image`` for other readers."""
+    """Restore the content type of media. Documents use the type ``image``, so that other programs can read them."""
     content = body.get("content")
     if not isinstance(content, list):
         return body

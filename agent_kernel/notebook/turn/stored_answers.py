@@ -1,7 +1,7 @@
 """Agent cells in the modes of ``AGENT_KERNEL_MODE`` that ask no model: replay answers from NAME.agent.json, or off.
 
 For graders and CI: only the file is needed, no server. The file is not trusted: text is shown like any answer, media
-only of types that cannot run code, and no code of it runs.
+only of types that cannot run code, and no code in the file runs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class StoredAnswers:
         self._occurrences[normalize_prompt(prompt)] += 1
         files = self._files()
         if not files:
-            raise AgentError(f"no conversation ({'NAME' + SUFFIX}) is beside this notebook; set {FILE} to its path.")
+            raise AgentError(
+                f"no conversation file ({'NAME' + SUFFIX}) is beside this notebook; set {FILE} to its path."
+            )
         documents = [self._read(path) for path in files]
         time = self._occurrences[normalize_prompt(prompt)]
         matches = [(one, turn) for one in documents if (turn := one.find(prompt, cell, time))]

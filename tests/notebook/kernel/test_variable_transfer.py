@@ -76,7 +76,7 @@ def test_what_is_too_large_or_can_not_be_copied_is_left_out_and_the_rest_goes() 
         "deep",
         "hidden",
     }
-    assert found.left_out["exploding"] == "it can not be copied (RuntimeError)"
+    assert found.left_out["exploding"] == "it cannot be copied (RuntimeError)"
 
 
 def test_all_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,5 +94,5 @@ def test_nothing_is_read_but_data(encoding: str) -> None:
 def test_objects_in_arrays_and_broken_data_are_refused() -> None:
     raw = np.array([Evil()], dtype=object).dumps()
     for encoding, data in (("npy", raw), ("npy", b""), ("json", b"{"), ("arrow", b"nonsense")):
-        with pytest.raises(AgentError, match="can not be read here"):
+        with pytest.raises(AgentError, match="cannot be read here"):
             variable_transfer.decode_variable("x", encoding, "", data)

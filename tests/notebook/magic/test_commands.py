@@ -138,9 +138,9 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
         ("%agent use nothing", "Agent: There is no session nothing."),
         ("%agent model pull nothing", "Agent: There is no model 'nothing'. Models: default, coder-1.5b, tiny"),
         ("%agent where there", "Agent: %agent in takes live, draft, sandbox or default."),
-        ("%%agent\n  \n", "Agent: what shall I do? Write the prompt below %%agent."),
+        ("%%agent\n  \n", "Agent: the prompt is missing. Write it below %%agent."),
         ("%%agent -v missing\nhello", "Agent: there is no variable 'missing' in this kernel."),
-        ("%%agent --seed x\nhello", "Agent: --seed needs a number, not 'x'."),
+        ("%%agent --seed x\nhello", "Agent: --seed must be a number, not 'x'."),
         ("%%agent --temperature 99\nhello", "Agent: sampling.temperature"),
         ("%%agent -m other\nhello", "Agent: There is no engine or model 'other' here."),
         ("%agent model ohter", "Agent: There is no engine or model 'ohter' here."),
@@ -178,7 +178,7 @@ async def test_a_kernel_without_our_server_says_what_to_do_in_one_line(fresh_not
     )
     ran = await fresh_notebook.run("%%agent\nhello")
     assert ran.error.startswith("Agent: This kernel was not started by a Jupyter server with agent-kernel.")
-    assert "%agent start begins one for this kernel alone." in ran.error
+    assert "%agent start starts a server for this kernel alone." in ran.error
     assert "install agent-kernel where the Jupyter server runs" in ran.error
 
 

@@ -68,7 +68,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_without_a_server_the_way_to_one_is_named(told: list[str]) -> None:
-    assert "This kernel was not started by a Jupyter server with agent-kernel. %agent start begins one" in told[1]
+    assert "This kernel was not started by a Jupyter server with agent-kernel. %agent start starts a server" in told[1]
 
 
 def test_start_says_what_it_does_and_what_it_costs_and_twice_is_harmless(told: list[str]) -> None:
@@ -94,7 +94,7 @@ def test_no_program_of_the_person_inherits_a_token(told: list[str]) -> None:
 def test_stop_server_ends_it_and_a_turn_says_how_to_go_on(told: list[str]) -> None:
     assert "is stopped; its conversations are kept." in told[8]
     assert "This kernel has no server." in told[9]
-    assert "%agent start begins one" in told[10]
+    assert "%agent start starts a server" in told[10]
 
 
 def test_the_server_ends_with_a_kernel_that_is_killed(tmp_path: Path) -> None:

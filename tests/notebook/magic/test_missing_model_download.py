@@ -40,7 +40,7 @@ async def test_a_person_is_told_size_source_publisher_and_licence_and_may_refuse
     assert "MB from" in offer
     assert "published by" in offer
     assert "licence Apache-2.0" in offer
-    assert "If that cannot be reached: 93 MB from" in offer
+    assert "If this source cannot be reached: 93 MB from" in offer
     assert "Simon Willison" in offer
     assert "agent-kernel model pull tiny" in ran.error
 

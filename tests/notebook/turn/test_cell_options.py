@@ -33,8 +33,8 @@ def test_options_come_first_and_the_rest_is_the_prompt_as_it_stands(line: str, r
     [
         ("--sed 1", "%%agent has no option --sed. Did you mean --seed?"),
         ("--seed", "--seed needs a value: --seed N"),
-        ("--seed x", "--seed needs a number, not 'x'."),
-        ("--in nowhere", "--in takes live or draft or sandbox, not 'nowhere'."),
+        ("--seed x", "--seed must be a number, not 'x'."),
+        ("--in nowhere", "--in must be live or draft or sandbox, not 'nowhere'."),
     ],
 )
 def test_a_mistake_is_named(line: str, message: str) -> None:
