@@ -82,7 +82,7 @@ def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple
 def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
     """Decode a copy made by the sandbox. Raises AgentError. Never loads a pickle."""
     if encoding not in SAFE:
-        raise AgentError(f"{name} has the encoding {encoding or 'unknown'}, which this kernel cannot read.")
+        raise AgentError(f"{name} has the encoding {encoding or 'unknown'}, which cannot be read here.")
     namespace: dict[str, Any] = {}
     try:
         variable_transfer.give(namespace, [{"name": name, "encoding": encoding, "data": data, "type": kind}])

@@ -64,8 +64,8 @@ class ModelCommands:
         if "pending" in answer:
             self._confirm(
                 answer,
-                f"{engine['host']} is in no configuration. To it go the conversation of this notebook and all that "
-                "follows.",
+                f"{engine['host']} is not in the configuration of the server. It would receive the "
+                "conversation of this notebook and all later turns.",
                 "Let this notebook send its conversation there",
             )
         notice = (

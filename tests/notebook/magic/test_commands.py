@@ -99,7 +99,7 @@ async def test_a_notebook_is_given_to_an_engine_of_the_configuration_and_told_wh
 
 async def test_a_url_that_nobody_configured_waits_for_the_person_in_the_browser(notebook: Notebook) -> None:
     running = asyncio.create_task(notebook.run("%agent model https://other.example/v1#big"))
-    await notebook.until_shown("other.example is in no configuration")
+    await notebook.until_shown("other.example is not in the configuration of the server")
     await notebook.interrupt()
     assert (await running).error == "Agent: stopped; nothing changed."
     assert "talks to scripted" in (await notebook.run("%agent model")).plain
