@@ -65,8 +65,8 @@ class ServerConnection:
     ) -> dict[str, Any]:
         """Send a request and return the JSON response.
 
-        ``repeatable`` means that the server answers a repetition with the result of the first attempt, so that the
-        request can always be retried. Raises the error that the server returns, or ServerUnreachable.
+        ``repeatable`` means that the server recognises a repeated request and returns the result of the first attempt,
+        so that the request can always be retried. Raises the error that the server returns, or ServerUnreachable.
         """
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         kind = {} if content is None else {"Content-Type": "application/json"}

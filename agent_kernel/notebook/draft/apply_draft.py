@@ -24,7 +24,8 @@ FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]
 LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
 NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."
 FIGURES = frozenset({"fig", "ax", "axes", "axs"})
-"""Conventional names for parts of a plot. They are not offered, because the picture was displayed."""
+"""Conventional names for parts of a plot. The user is not asked to keep these variables, because the picture was
+already displayed."""
 NAME = r"[^\W\d]\w*"
 QUOTED = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|(?<!`)`({NAME})`(?!`)")
 """Matches ``{x}`` and `x`."""
@@ -40,9 +41,10 @@ CALLED = re.compile(
 )
 """Matches ``as x``, ``called x``, ``named x``, ``into x and y``; not ``as x.csv``."""
 TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
-"""Matches ``add a column to df``. Counts only for variables that exist already."""
+"""Matches ``add a column to df``. A match is used only if the variable already exists."""
 ARTICLE = re.compile(rf"[aAI]{END}")
-"""``a`` and ``I`` are words of the sentence, except at the end of a list of names: ``as a and b``."""
+"""Words that count as ordinary words of the sentence and not as names, except at the end of a list of names (``as a and
+b``)."""
 
 
 def _show_nothing(
@@ -144,7 +146,8 @@ class DraftApplier:
     def _run(
         self, calls: Sequence[DraftedCall], card: Card, screen: Screen, *, turn: str = "", show: Show = _show_nothing
     ) -> ExecutionOutcome:
-        """Run the code of ``calls`` in the kernel. Only the card is updated, unless ``show`` is given."""
+        """Run the code of ``calls`` in the kernel and update the card. Displayed values are shown only if ``show`` is
+        given."""
         card.state, card.output = "running", ""
         started = time.monotonic()
 

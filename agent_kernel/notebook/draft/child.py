@@ -182,7 +182,7 @@ class Fallback:
         jail.follow_parent(keeper)
         channel.renew()
         _restore_random(state)
-        # a fork shares its file offsets with its parent, so the failed call has moved them
+        # a fork shares file offsets with its parent, so the failed call may have changed them
         for fd, offset in offsets.items():
             os.lseek(fd, offset, os.SEEK_SET)
         channel.send(frames.json_frame(frames.READY, {}))
@@ -194,7 +194,8 @@ class Fallback:
         close(self._pipe)
 
     def bury(self) -> None:
-        """Reap the dropped process. Done at the next call, because the system needs time to free much memory."""
+        """Reap the dropped process. This happens at the next call, because the system needs time to free a lot of
+        memory."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
@@ -327,7 +328,7 @@ def _run_in_new_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _own_directory(directory: str) -> None:
-    """Use ``directory`` for temporary files and for matplotlib's configuration, which it writes on its first import."""
+    """Use ``directory`` for temporary files and for the configuration that matplotlib writes on its first import."""
     os.environ["TMPDIR"] = tempfile.tempdir = directory
     if "matplotlib" in sys.modules:
         return

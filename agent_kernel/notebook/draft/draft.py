@@ -1,8 +1,7 @@
 """Drafts: runs the model's code in a copy of the kernel, which sees every variable and changes none in the kernel.
 
-One copy is reused while the kernel is unchanged, so calls and consecutive turns see the results of earlier ones. A
-failed call leaves no trace in it. Any other code that runs in the kernel ends the copy, and so do IDLE_S seconds
-without a call.
+The same copy is used while the kernel is unchanged, so calls see the results of earlier calls and turns. A failed call
+leaves no trace in it. Any other code that runs in the kernel ends the copy, and so do IDLE_S seconds without a call.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ LOOK_S = 1.0
 CHUNK = 1 << 16
 BESIDE_CHARS = 4_000
 MAX_LEFT = 1000
-"""Limit of output chunks read and discarded after a process ended; a pipe holds sixteen."""
+"""Maximum number of output chunks to read and discard after a process ended. A pipe can contain sixteen chunks."""
 PREFIX = "agent-draft-"
 """Prefix of temporary directories; the process id of the kernel follows."""
 MAX_SHOWN = 96 << 20

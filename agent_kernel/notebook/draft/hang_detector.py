@@ -12,7 +12,8 @@ from pathlib import Path
 
 HANG_S = 10.0
 FUTEX = {"x86_64": "202", "aarch64": "98"}
-"""Number of the system call ``futex``, in which locks wait. Sleeping and waiting for a program use others."""
+"""Number of the system call ``futex``, in which locks wait. Sleeping and waiting for a program use other system
+calls."""
 PROCESSES = 256
 DISK_MB = 2048
 DISK_RESERVE_MB = 512

@@ -34,12 +34,12 @@ NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
 PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
 """The mount flags MS_REC | MS_PRIVATE, and MS_NOSUID | MS_NODEV | MS_NOEXEC."""
 MAX_COVERED = 1000
-"""Limit of hidden directories covered below a visible one (about 20 microseconds each). With more, it cannot be
-listed."""
+"""Limit of hidden directories covered below a visible one (about 20 microseconds each). If there are more, the draft
+cannot list the visible directory."""
 FIXED = 0x10
 """MAP_FIXED, the same on both architectures."""
 COPIED_MB = 512
-"""Limit for shared memory without a file that is copied."""
+"""Limit for the total size of shared mappings without a file, which are copied."""
 PROC = ("cgroup", "cmdline", "exe", "fd", "limits", "maps", "mountinfo", "stat", "statm", "status")
 """Readable files of the draft's own /proc entry. Not ``environ``, which still has the kernel's initial environment."""
 SECRETS = (

@@ -94,7 +94,7 @@ class Publisher:
         **_: Any,
     ) -> None:
         images = [(mime, _bytes(data[mime])) for mime in IMAGES if mime in data]
-        if not update:  # an update of a display counts once
+        if not update:  # all updates of one display count as one output
             self._captured.images += images
             if not images and "text/plain" in data:
                 self._captured.values.append(str(data["text/plain"]))

@@ -31,8 +31,8 @@ class Person:
         return bool(parent_request(self._shell).get("content", {}).get("allow_stdin"))
 
     def choose(self, question: str, answers: Mapping[str, str], otherwise: str) -> str:
-        """Ask ``question``. ``answers`` maps words, of which a prefix in any case suffices, to their meaning.
-        Returns ``otherwise`` when there is no input or after TRIES invalid answers."""
+        """Ask ``question``. ``answers`` maps the accepted words to their meaning; the user can type a prefix of a word,
+        in any case. Returns ``otherwise`` when there is no input or after TRIES invalid answers."""
         for _ in range(TRIES):
             started = time.monotonic()
             try:

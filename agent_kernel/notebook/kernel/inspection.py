@@ -169,7 +169,8 @@ def _inside(value: Any) -> list[str]:
 
 
 def _memory(value: Any) -> str:
-    """Return the memory size where it is cheap to know; for tables without the content of objects."""
+    """Return the memory size of a value in MB, or "" if it is small or not cheap to determine. For tables, the content
+    of object cells is not counted."""
     if is_frame(value) or is_series(value):
         size = value.estimated_size() if hasattr(value, "estimated_size") else value.memory_usage(deep=False)
         size = int(size.sum()) if hasattr(size, "sum") else int(size)

@@ -13,7 +13,7 @@ notebook."""
 
 
 class AgentError(Exception):
-    """``str()`` is the whole line; IPython displays it without a traceback."""
+    """An error that IPython displays as one line, without a traceback. ``str()`` returns this line."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"Agent: {self}"]

@@ -49,8 +49,8 @@ class VariableTracker:
         self._turns: OrderedDict[str, dict[str, WeakMark] | None] = OrderedDict()
 
     def ran(self, turn: str, code: str, *, drafted: bool = False) -> None:
-        """Record code that a turn ran in the kernel, whether it completed or not. With ``drafted``, it ran in a
-        draft, so names it binds before reading them say nothing about the kernel."""
+        """Record code that a turn ran in the kernel, whether it completed or not. With ``drafted``, the code ran in a
+        draft, so names that it binds before it reads them do not refer to variables of the kernel."""
         names, before = self._names(code, read_only=drafted), self._turns.get(turn, {})
         namespace: Mapping[str, object] = self._shell.user_ns
         if names is None or before is None:

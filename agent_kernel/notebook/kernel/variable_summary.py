@@ -24,7 +24,7 @@ SHORT = 60
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 PLAIN = (bool, int, float, complex, types.NoneType)
 SCALAR_PACKAGES = ("numpy", "pandas", "datetime", "decimal", "fractions", "uuid", "pathlib")
-"""Packages whose scalars may be converted to text."""
+"""Packages whose scalars can be converted to text safely."""
 ONE_LETTER_WORDS = {"a", "A", "I"}
 
 

@@ -36,8 +36,8 @@ PYTHON = ("python", "run_cell")
 
 
 class FreezeCommand:
-    """Freezes the notebook of this kernel or another file. ``bound`` returns the session of this notebook and raises
-    AgentError when there is none."""
+    """Freezes the notebook of this kernel or another file. ``bound`` returns the session of this notebook, or raises
+    AgentError if it has none."""
 
     def __init__(
         self, shell: Any, server: Callable[[], ServerClient], bound: Callable[[], Mapping[str, Any]], say: Say

@@ -43,7 +43,7 @@ from agent_kernel.notebook.turn.stored_answers import StoredAnswers
 from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 NOT_BEGUN = "(new)"
-"""Stands for a session that is not created yet: no consent is stored for it."""
+"""Placeholder for a session that does not exist yet. No consent is stored for it."""
 BRANCH_ELSEWHERE = "--branch names a branch of this notebook's conversation; it does not combine with -s or --new."
 CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer."
 
@@ -172,7 +172,7 @@ class AgentMagics(Magics):
         session = request.session or (NOT_BEGUN if request.new else "")
         body = self._orders.body(request, prompt, cell, session, notes)
         """Run the turn of a cell. If its model is missing, offer the download and try once more."""
-        if request.branch:  # last, because the switch stays even if the turn fails
+        if request.branch:  # The branch is switched last, because the switch stays even if the turn fails.
             self._commands.go_on(request.branch)
         if session == NOT_BEGUN:
             body["session"] = self._commands.begin()

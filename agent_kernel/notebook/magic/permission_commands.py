@@ -20,7 +20,8 @@ WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
 class PermissionCommands:
-    """``bound`` returns the session of this notebook or None; ``begin`` creates one and returns its id."""
+    """One method for each command. ``bound`` returns the session of this notebook or None; ``begin`` creates a session
+    and returns its id."""
 
     def __init__(
         self,

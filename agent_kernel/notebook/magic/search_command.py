@@ -25,7 +25,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A parsed ``%agent search`` line. Except for the known flags, every word is searched for literally."""
+    """A parsed ``%agent search`` line. The command searches literally for every word that is not a known flag."""
 
     words: tuple[str, ...]
     flags: frozenset[str]

@@ -1,4 +1,4 @@
-"""Decides one approval request: by an earlier decision of the user, or by asking now."""
+"""Answers one approval request with an earlier decision of the user, or asks the user."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class ApprovalPrompt:
 
 
 def _tool(asked: ApprovalRequired) -> str:
-    """Return what a session-wide answer applies to: the tool's name, or for path requests ``access:path``."""
+    """Return the subject to which a session-wide answer applies: the tool's name, or for path requests
+    ``access:path``."""
     if asked.kind == "path":
         return f"{asked.arguments.get('access', '')}:{asked.arguments.get('path', '')}"
     return asked.name

@@ -20,7 +20,8 @@ from agent_kernel.notebook.kernel.cell_identity import parent_request
 
 TOGETHER_S = 0.025
 WAIT_S = 0.05
-"""The longest wait for further requests: the first cell of several starts before the others arrive."""
+"""Longest wait in seconds for further requests: the first of several cells starts before the requests of the others
+arrive."""
 LOOK_S = 0.005
 KEPT = 10_000
 """Limit of remembered requests. Run All in a longer notebook is not detected for its first cells."""

@@ -26,7 +26,7 @@ KINDS = {
 
 class Consent:
     """Kinds of calls, or single tools of a kind, that the user allowed or refused for a session. The server still
-    asks for every call; the kernel answers from these decisions."""
+    requests an approval for every call; the kernel answers the request with these decisions."""
 
     def __init__(self) -> None:
         self._allowed: dict[str, set[tuple[str, str]]] = {}
