@@ -61,7 +61,8 @@ SETTING = "agent_kernel_services"
 
 
 class PartsOnDemand:
-    """Parts that only some clients need, such as the stored responses of one API: made for the first of them."""
+    """Parts that only some clients need, such as the stored responses of one API. Each is created when the first client
+    needs it."""
 
     def __init__(self) -> None:
         self._parts: dict[type[Any], Any] = {}
@@ -180,7 +181,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     files = NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
     kernel_jobs = KernelJobs(server.kernel_manager.get_kernel)
 
-    # Kernels end turns, and turns keep their kernels from being culled: the first of both is bound by its name.
+    # Kernels end turns, and turns keep their kernels from being culled: the first of the two uses the other by its name.
     def life_ended(kernel: str, reason: str) -> None:
         turns.cancel_kernel(kernel, reason)
         kernel_jobs.on_life_end(kernel, reason)
@@ -267,7 +268,8 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
 def _notebooks(
     runtime: Runtime, server: ServerApp, notifications: Notifications
 ) -> tuple[Notebooks, Sidecars, SidecarImport]:
-    """The bindings of notebooks, and what lies beside them; a notebook without a session asks for the latter first."""
+    """Return the bindings of notebooks, their sidecars, and the import of sidecars, which may provide the session of a
+    notebook that has none."""
     contents: Any = server.contents_manager
     local = isinstance(contents, FileContentsManager)
     root = str(contents.root_dir) if local else type(contents).__name__

@@ -83,20 +83,21 @@ ROUTES: list[tuple[str, str]] = [
     (rf"{PREFIX}/docs", "openapi.handler:DocsHandler"),
     (rf"{PREFIX}/socket", "native.socket:SocketHandler"),
 ]
-"""Patterns, and the module below ``HANDLERS`` and class of each handler, which the first request imports."""
+"""Maps route patterns to the module below ``HANDLERS`` and the class of each handler, which the first request
+imports."""
 UNKNOWN = (rf"{PREFIX}(/.*)?", "unknown_route:UnknownHandler")
-"""Comes behind all others."""
+"""The route for unknown paths, which comes after all others."""
 SOCKET = "native.socket:SocketHandler"
 Rule: TypeAlias = tuple[str, type[RequestHandler], dict[str, str]]
 
 
 def routes() -> list[tuple[str, type[Any]]]:
-    """``ROUTES`` with the classes themselves; all of them are imported."""
+    """Return ``ROUTES`` with the handler classes; this imports all of them."""
     return [(pattern, load_class(f"{HANDLERS}.{handler}")) for pattern, handler in ROUTES]
 
 
 def name_of(pattern: str) -> str:
-    """Of a route: what is below PREFIX, with ``{id}`` for each part that varies."""
+    """Return the name of a route: its path below PREFIX, with ``{id}`` for each variable part."""
     return re.sub(r"\([^()]*\)", "{id}", pattern).removeprefix(PREFIX).lstrip("/")
 
 
@@ -106,16 +107,16 @@ def _rule(pattern: str, handler: str, route: str) -> Rule:
 
 RULES: list[Rule] = [_rule(pattern, handler, name_of(pattern)) for pattern, handler in ROUTES]
 RULES.append(_rule(*UNKNOWN, "unknown"))
-"""As tornado takes them; a handler knows its route by its name."""
+"""The routes as rules of tornado; each handler knows the name of its route."""
 
 MOUNT = "/v1"
-"""Where clients of OpenAI's and Anthropic's APIs look for a server that is nothing else."""
+"""Paths at which clients of OpenAI's and Anthropic's APIs look for a server that has no other purpose."""
 AT_THE_ROOT = ("/metrics", "/openapi.json")
-"""Where programs of operators look, of the same server."""
+"""Paths at which the tools of operators look on the same server."""
 
 
 def mount(base_url: str) -> list[Rule]:
-    """The same routes, for a server that has nothing else: at MOUNT, and some at its root."""
+    """Return the same routes for a server that has nothing else: at MOUNT, and some at its root."""
     base = base_url.rstrip("/")
     ours = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]
     root = [rule for rule in ours if rule[0] in AT_THE_ROOT]

@@ -176,7 +176,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
         return bind_sockets(port, host or None)
     except OSError as error:
         raise InvalidRequest(
-            f"This server cannot listen at {where}: {error.strerror or error}.",
+            f"The server cannot listen at {where}: {error.strerror or error}.",
             hint="Give another --port, or --host, or stop what listens there.",
         ) from error
 

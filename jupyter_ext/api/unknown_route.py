@@ -28,8 +28,6 @@ class UnknownHandler(SharedHandler):
 
     @guard("read")
     async def get(self, path: str = "") -> None:
-        raise NotFound(
-            f"There is nothing at this address: GET {self.base_url}agent/v1/openapi.json describes all routes."
-        )
+        raise NotFound(f"There is no route at this URL: GET {self.base_url}agent/v1/openapi.json describes all routes.")
 
     post = put = patch = delete = get

@@ -1,5 +1,5 @@
-"""The token of a request: which headers may carry it, and how a lasting token is taken out of them. A token in an
-address does not count, because proxies, browsers and logs record addresses."""
+"""The token of a request: which headers may contain it, and how a lasting token is removed from them. A token in the
+URL is not accepted, because proxies, browsers and logs record URLs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unauthenticated_error(headers: HTTPHeaders, *, in_address: bool = False) -> 
     if has_token_header(headers):
         return Unauthenticated("This server does not know the token of this request.")
     if in_address:
-        return Unauthenticated("A token in the address of a request does not count.", hint=HEADER)
+        return Unauthenticated("This server does not accept a token in the URL of a request.", hint=HEADER)
     return Unauthenticated("Log in, or send a token of this server.", hint=HEADER)
 
 

@@ -63,7 +63,7 @@ def namespace_of(configured: str, user: User | None, env: Mapping[str, str] = os
 
 
 def current_namespace(configured: str) -> str:
-    """Return the namespace of the request that is being served, or of nobody in particular where there is none."""
+    """Return the namespace of the request that is being served; outside of a request, the default namespace."""
     handler = CallContext.get(CallContext.JUPYTER_HANDLER)
     if (caller := getattr(handler, "caller", None)) is not None:
         return str(caller.namespace)
@@ -72,5 +72,5 @@ def current_namespace(configured: str) -> str:
 
 
 def is_anonymous(user: User) -> bool:
-    """Return whether jupyter_server made up the user: it gives every login by token or password a new random name."""
+    """Return whether jupyter_server invented the user: it gives every login by token or password a new random name."""
     return bool(ANONYMOUS_USERNAME.fullmatch(user.username)) and (user.name or "").startswith("Anonymous ")

@@ -57,7 +57,7 @@ class BindRequests:
         return bind
 
     def get(self, bind: str) -> BindRequest:
-        """Raises NotFound."""
+        """Return a request. Raises NotFound."""
         found = self._binds.get(bind)
         if found is None:
             raise NotFound("There is no such request.")

@@ -47,7 +47,7 @@ def check_page(handler: JupyterHandler, refusal: Exception | None) -> None:
     if not page_may_call(handler):
         raise Forbidden(
             "Pages of other origins may not call this server.",
-            hint="An operator allows one with c.ServerApp.allow_origin.",
+            hint="An operator can allow an origin with c.ServerApp.allow_origin.",
         )
     if isinstance(refusal, HTTPError) and refusal.status_code == 403:
         if bearer.has_token_header(handler.request.headers):

@@ -60,7 +60,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "sessions/{id}/usage": OWN,
         "sessions/{id}/blobs/{id}": OWN,
         "GET sessions/{id}/permissions": OWN,
-        "sessions/{id}/permissions": ALL,  # taking back a no makes something freer
+        "sessions/{id}/permissions": ALL,  # revoking a denial permits more than before
         "sessions/{id}/clear-outputs": SESSIONS,
         "sessions/{id}/meanwhile": SESSIONS,
         "sessions/{id}/clear": SESSIONS,

@@ -65,7 +65,7 @@ class Gauges(Collector):
             return
         store: Any = runtime.store
         try:
-            self._stored = await store.stats() if hasattr(store, "stats") else {}  # not every store can tell
+            self._stored = await store.stats() if hasattr(store, "stats") else {}  # not every store can report it
         except AgentKernelError:
             self._stored = {}
         self._counted = now

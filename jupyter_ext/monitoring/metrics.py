@@ -139,7 +139,7 @@ class Metrics:
                 return
             watched = self._turns[turn.id] = TurnStats(self._clock())
         if isinstance(body, TurnFinished) and turn.log.finished is not body:
-            return  # a task that was cancelled may tell it again
+            return  # a cancelled task may report its end twice
         if isinstance(body, TextDelta | ReasoningDelta):
             now = self._clock()
             watched.decoding = (watched.decoding[0], now) if watched.decoding else (now, now)

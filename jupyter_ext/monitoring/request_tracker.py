@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 
 class RequestHandler(Protocol):
-    """What is counted of the handler of a request. ``route`` is the name of its route, not the path."""
+    """The attributes of a request's handler that the tracker reads. ``route`` is the name of the route, not the
+    path."""
 
     route: str
 

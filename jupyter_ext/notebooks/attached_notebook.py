@@ -86,7 +86,7 @@ class LiveKernel:
         """Run the code and add the names of the variables that it created or changed, where the kernel reports them."""
         before = await self._variables()
         if before is not None and before.status == "error":
-            return before  # it is busy, or gone: asked again, it would say so again
+            return before  # the kernel is busy or gone, so another query would fail as well
         output = await self._jobs.run(self._kernel, code, context)
         changed = _changed_names(before, await self._variables(), code) if before else []
         return replace(output, details={**output.details, "variables": changed}) if changed else output
@@ -152,10 +152,10 @@ class AttachedNotebook:
         try:
             model = await ensure_async(self._contents.get(path, content=False))
             if (model.get("size") or 0) > MAX_NOTEBOOK_BYTES:
-                raise InvalidRequest(f"{path} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB.")
+                raise InvalidRequest(f"{path} is larger than {MAX_NOTEBOOK_BYTES >> 20} MiB.")
             model = await ensure_async(self._contents.get(path, content=True, type="notebook"))
         except HTTPError as error:
-            raise NotFound(f"{path} can not be read: {error.log_message or error.reason or error}.") from error
+            raise NotFound(f"{path} cannot be read: {error.log_message or error.reason or error}.") from error
         saved = model.get("last_modified")
         return SavedNotebook(path, saved.timestamp() if isinstance(saved, datetime) else 0.0, model["content"])
 
@@ -192,7 +192,7 @@ def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> l
         return []
     try:
         was, is_now = json.loads(before.text), json.loads(after.text)
-    except ValueError:  # code of the person may have taken the words out of our mouth
+    except ValueError:  # the user's code may have redefined what the query uses
         return []
     touched = modified_in_place(code)
     return [name for name, what in is_now.items() if was.get(name) != what or name in touched]

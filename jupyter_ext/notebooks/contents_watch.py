@@ -26,7 +26,7 @@ class ContentsListener(Protocol):
 
 class ContentsWatch:
     def __init__(self, events: EventLogger, listener: ContentsListener) -> None:
-        if SCHEMA not in events.schemas:  # the contents manager registers it at its first event only
+        if SCHEMA not in events.schemas:  # the contents manager registers this hook only at its first event
             events.register_event_schema(DEFAULT_EVENTS_SCHEMA_PATH / "contents_service" / "v1.yaml")
         self._events = events
         self._listener = listener

@@ -28,7 +28,7 @@ def adopt(
     kernel, token, notebook = (environment.pop(name, "") for name in (KERNEL, TOKEN, NOTEBOOK))
     if not kernel or not token:
         return
-    if has_login:  # read from there already
+    if has_login:  # the settings were read from these variables already
         environment.pop(LOGIN, None)
     kernels.add_unmanaged(kernel, token)
     if is_notebook(notebook):

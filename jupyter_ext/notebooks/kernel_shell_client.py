@@ -96,7 +96,9 @@ class KernelShell:
         try:
             return str(ast.literal_eval(told["data"]["text/plain"]))
         except (ValueError, SyntaxError, KeyError) as error:
-            raise AgentKernelError("The kernel shows text in a way of its own; it can not be read.") from error
+            raise AgentKernelError(
+                "The kernel formats text in a way of its own, so the value cannot be read."
+            ) from error
 
     def close(self) -> None:
         """Close the channels and cancel every awaited reply."""
@@ -155,7 +157,7 @@ class KernelShell:
         while True:
             try:
                 message = await receive(timeout=None)
-            except (ValueError, TypeError, KeyError) as error:  # a message that is not signed or has no form
+            except (ValueError, TypeError, KeyError) as error:  # a message without a valid signature or format
                 log.warning("a message of a kernel can not be read: %s", error)
                 continue
             take(message)

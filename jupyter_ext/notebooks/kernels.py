@@ -46,9 +46,9 @@ class Kernel:
 
 
 class Kernels:
-    """``url`` returns this server's address as kernels on this machine reach it, ``namespace`` that of the current
-    request. ``on_end`` is called at each restart, shutdown or death of a kernel, ``on_gone`` when a kernel has ended
-    for good. ``told`` are additional environment variables for kernels."""
+    """``url`` returns this server's URL as kernels on this machine reach it, ``namespace`` that of the current request.
+    ``on_end`` is called at each restart, shutdown or death of a kernel, ``on_gone`` when a kernel has ended for good.
+    ``told`` are additional environment variables for kernels."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Kernels:
         restart, shutdown = manager.restart_kernel, manager.shutdown_kernel
 
         async def restart_kernel(*args: Any, **kwargs: Any) -> Any:
-            died = "newports" in kwargs  # only the watchdog that restarts dead kernels passes it
+            died = "newports" in kwargs  # only the watchdog, which restarts dead kernels, passes this argument
             self._end_life(kernel, "the kernel died and was restarted" if died else "the kernel was restarted")
             if credential:
                 manager.update_env(env=self._environment(kernel.id))

@@ -131,7 +131,7 @@ class SidecarFile:
             if BLOB.fullmatch(path.name) and not any(path.name.encode() in document for document in documents):
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            self.blobs.rmdir()  # only when nothing is left
+            self.blobs.rmdir()  # the directory is removed only if it is empty
 
     def _sweep(self) -> None:
         """Delete partial files of writers that were killed."""
@@ -144,7 +144,7 @@ class SidecarFile:
     def _write_blob(self, name: str, data: bytes) -> None:
         path = self.blobs / name
         if self.blobs.is_symlink():
-            raise OSError(errno.EINVAL, "is a link: nothing is written through it", str(self.blobs))
+            raise OSError(errno.EINVAL, "is a symbolic link, which is not followed", str(self.blobs))
         if not path.exists():
             self.blobs.mkdir(exist_ok=True)
             _write_temporary(path, data).replace(path)
@@ -160,14 +160,16 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
-        spare.unlink(missing_ok=True)  # where both are links to one file, after a kill, renaming does nothing
+        spare.unlink(
+            missing_ok=True
+        )  # after a kill both names can be links to one file, and then renaming does nothing
 
 
 def _read(path: Path) -> bytes | None:
     """Return the content of a regular file; reading a pipe or a device could block forever. Raises OSError."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError(errno.EINVAL, "is no plain file", str(path))
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))
         return path.read_bytes()
     except FileNotFoundError:
         return None

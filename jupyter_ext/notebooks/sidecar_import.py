@@ -88,7 +88,7 @@ class SidecarImport:
             read = await asyncio.to_thread(parse, body)
             return body, await asyncio.to_thread(file.files, read.absent, MAX_BYTES)
         except OSError as error:
-            raise InvalidRequest(f"{file.main.name} can not be read: {error.strerror or error}.") from error
+            raise InvalidRequest(f"{file.main.name} cannot be read: {error.strerror or error}.") from error
 
     async def inspect(self, namespace: str, place: str) -> FoundSidecar:
         file = self._sidecars.file(place) if is_notebook(place) else None

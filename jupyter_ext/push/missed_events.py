@@ -23,7 +23,7 @@ PROMPT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class MissedEvents:
-    """Tells what happened in sessions of one server while nobody looked."""
+    """Summarizes what happened in sessions of one server while no page was open."""
 
     runtime: Runtime
     turns: Turns

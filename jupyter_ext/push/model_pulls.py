@@ -114,7 +114,7 @@ async def _read_lines(stream: asyncio.StreamReader | None, pull: ModelDownload) 
         try:
             line = json.loads(raw)
         except ValueError:
-            continue  # a library that prints is no progress
+            continue  # other output of a library, not progress
         if told := _to_event(line):
             pull.publish(told)
 
@@ -156,5 +156,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _failed_event(message: str, errors: str) -> dict[str, Any]:
-    error = PullFailed(message, hint="Ask again: it goes on where it was.", details={"output": errors})
+    error = PullFailed(
+        message, hint="Start the download again: it continues where it stopped.", details={"output": errors}
+    )
     return {"stage": "failed", "error": error.to_json()}

@@ -70,7 +70,8 @@ class Notifications:
             self._notify(turn, {**_turn_place(turn), "type": "approval.resolved", **resolved})
 
     def on_session_changed(self, key: SessionKey, what: str) -> None:
-        """``what`` is one of title, described, branch, undone, cleared, outputs, compacted, deleted."""
+        """Notify that a session has changed. ``what`` is one of title, described, branch, undone, cleared, outputs,
+        compacted, deleted."""
         told = {"type": "session.changed", "session": key.id, "what": what}
         for listener in self._listeners.get(WatchTarget(key.namespace, "session", key.id), ()):
             listener.notify(told)
@@ -103,7 +104,8 @@ def opened_message(turn: LiveTurn) -> dict[str, Any]:
 
 
 def waiting_message(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
-    """Say that an approval waits, without its details: the complete question is an event of the turn."""
+    """Return the notification that an approval waits, without its details: the complete question is an event of the
+    turn."""
     names = ("approval", "call", "name", "kind", "label", "target", "until")
     return {"type": "approval.waiting", **_turn_place(turn), **{name: getattr(asked, name) for name in names}}
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class PageGone(Exception):
-    """The page is disconnected."""
+    """Raised if the page is disconnected."""
 
 
 class Outbox:
@@ -83,7 +83,7 @@ class Outbox:
     def _put(self, said: Mapping[str, Any], *, held: bool) -> None:
         text = (
             json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-        )  # half a pair of a model
+        )  # a model can produce half of a surrogate pair
         self._waiting.append((text, held))
         self._not_empty.set()
         if self._writer is None:

@@ -26,7 +26,7 @@ Held: TypeAlias = tuple[str, str]
 
 
 class PageConnection:
-    """Belongs to one event loop."""
+    """The connection of one page. It belongs to one event loop."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -84,14 +84,14 @@ class PageConnection:
         """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a turn can not be told to a page", exc_info=error)
-            told = AgentKernelError("This turn can not be shown.", hint="The log of the Jupyter server has more.")
+            told = AgentKernelError("This turn cannot be shown.", hint="The log of the Jupyter server has more.")
             self.outbox.send_now({"type": "error", "error": told.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:
             del self._followed[turn]
 
     def _check_room(self) -> None:
         if self.held_count >= MAX_HELD:
-            raise QuotaExceeded(f"One page follows at most {MAX_HELD} turns, sessions and kernels at once.")
+            raise QuotaExceeded(f"One page can follow at most {MAX_HELD} turns, sessions and kernels at once.")
 
 
 class PageConnections:
@@ -101,7 +101,7 @@ class PageConnections:
         self._leave: dict[PageConnection, Callable[[int, str], None]] = {}
 
     def add(self, page: PageConnection, leave: Callable[[int, str], None]) -> None:
-        """``leave`` closes the connection of the page with a code and a reason."""
+        """Register a page. ``leave`` closes its connection with a code and a reason."""
         self._leave[page] = leave
 
     def remove(self, page: PageConnection) -> None:

@@ -11,7 +11,7 @@ RUNS = frozenset({"run_cells"})
 
 @dataclass(slots=True)
 class PageTools:
-    """Belongs to one event loop."""
+    """The tools of all open pages. It belongs to one event loop."""
 
     _pages: dict[tuple[str, str], list[frozenset[str]]] = field(default_factory=dict)
 
@@ -30,7 +30,7 @@ class PageTools:
         return end
 
     def tools(self, namespace: str, kernel: str, *, by_kernel: bool = False) -> frozenset[str]:
-        """``by_kernel``: for a turn of a cell. Such a turn keeps the kernel busy, so tools that run cells are left
-        out."""
+        """Return the tools that pages can run for a kernel. ``by_kernel``: for a turn of a cell. Such a turn keeps the
+        kernel busy, so tools that run cells are left out."""
         served: frozenset[str] = frozenset().union(*self._pages.get((namespace, kernel), ()))
         return served - RUNS if by_kernel else served

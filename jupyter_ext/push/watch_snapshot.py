@@ -52,7 +52,7 @@ async def read_watch_state(
 
 
 async def _session(store: SessionStore, target: WatchTarget) -> dict[str, Any]:
-    """``revision`` is None for a session that does not exist yet."""
+    """Describe the watched session. ``revision`` is None for a session that does not exist yet."""
     session = await store.info(SessionKey(target.namespace, target.id))
     revision, branch = (session.revision, session.branch) if session else (None, "")
     return {"session": target.id, "kernel": "", "revision": revision, "branch": branch}

@@ -146,7 +146,7 @@ class Limits:
         if limit and len(began) >= limit:
             wait = began[-limit] + MINUTE_S - now
             raise TooManyRequests(
-                f"{account_label(account)} has begun {len(began)} turns in the last minute; {limit} are allowed.",
+                f"{account_label(account)} has started {len(began)} turns in the last minute; {limit} are allowed.",
                 hint=f"Ask again in {math.ceil(wait)} s.",
                 details=limit_details("user_requests_per_minute", limit, len(began), wait),
             )
@@ -164,7 +164,7 @@ class Limits:
         waiting = self.queue(engine).waiting + self.expected[id(engine)]
         if self._slots and self._most_waiting and waiting >= self._most_waiting:
             raise EngineBusy(
-                f"{waiting} turns wait for {engine.info().model} already; no more are taken.",
+                f"{waiting} turns are already waiting for {engine.info().model}; no more are accepted.",
                 hint="Ask again in a moment.",
                 details=limit_details("turns_waiting", self._most_waiting, waiting, SOON_S),
             )
@@ -201,7 +201,7 @@ class Limits:
             changed = self._call_ended
             left = await self.check_budget(namespace, token)
             if changed is not self._call_ended:
-                continue  # what was read is not so any more
+                continue  # the spending may have changed while this waited
             taken = self._taken
             if all(not taken[account] or taken[account] + tokens <= rest for account, rest in left.items()):
                 break
@@ -221,7 +221,7 @@ class Limits:
         wait = await self._spending.seconds_until_below(account, minutes, limit)
         raise BudgetSpent(
             f"{account_label(account)} has spent {spent} tokens in the last {window}; {limit} are allowed.",
-            hint=f"There are some again in {format_span(wait)}.",
+            hint=f"Tokens are available again in {format_span(wait)}.",
             details=limit_details(f"user_tokens_per_{window}", limit, spent, wait),
         )
 

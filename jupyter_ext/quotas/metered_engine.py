@@ -26,7 +26,7 @@ ANSWER_TOKENS = 512
 
 
 class MeteredEngine:
-    """Holds a slot only during a model call, never while a tool runs or a person is asked.
+    """Holds a slot of the engine only during a model call, never while a tool runs or the user is asked.
 
     A call that its reader or an error cut off is charged by an estimate if it has produced text, because the engine
     does not report the cost of such a call.
@@ -51,7 +51,7 @@ class MeteredEngine:
         return self._engine.info()
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Raises EngineError, BudgetSpent."""
+        """Yield the chunks of one model call. Raises EngineError, BudgetSpent."""
         cost = CallCost(request)
         async with self._budget(cost.expected):
             with self._ticket() as ticket:

@@ -30,7 +30,7 @@ class QuotaAccount:
 
 @dataclass(frozen=True, slots=True)
 class TokensSpent:
-    """Numbers of tokens."""
+    """Numbers of tokens spent in the last hour and the last day."""
 
     hour: int = 0
     day: int = 0
@@ -57,7 +57,8 @@ class TokenSpending:
             self._task = asyncio.create_task(self._save_all(), name="tokens spent")
 
     async def spent_by(self, account: QuotaAccount) -> TokensSpent:
-        """Raises StoreError."""
+        """Return the numbers of tokens that the account has spent in the last hour and the last day. Raises
+        StoreError."""
         rows = await self._rows(account)
         now = self._minute
         return TokensSpent(sum(n for minute, n in rows if minute > now - HOUR), sum(n for _, n in rows))
@@ -111,7 +112,7 @@ class TokenSpending:
                 self._unsaved = +self._unsaved
 
     def _write(self, batch: dict[tuple[QuotaAccount, int], int], connection: sqlite3.Connection) -> None:
-        """Runs on the thread of the database."""
+        """Write a batch of charges. Runs on the thread of the database."""
         connection.executemany(
             "INSERT INTO spent VALUES (?, ?, ?, ?) "
             "ON CONFLICT (user, token, minute) DO UPDATE SET tokens = tokens + excluded.tokens",

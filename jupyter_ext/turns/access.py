@@ -43,7 +43,7 @@ class Access:
             raise Forbidden(CONFINED)
         if caller.kernel:
             if kernel not in ("", caller.kernel.id):
-                raise Forbidden("A kernel speaks for itself only.")
+                raise Forbidden("A kernel can only name itself.")
             return caller.kernel
         found = self.kernels.get(kernel)
         if kernel and (found is None or found.namespace != caller.namespace):
@@ -58,7 +58,7 @@ class Access:
         if caller.is_confined and path:
             raise Forbidden(CONFINED)
         if path and not is_notebook(path):
-            raise InvalidRequest("path names a notebook below the contents root.")
+            raise InvalidRequest("path must be the path of a notebook below the contents root.")
         return path or None
 
     async def may_use(self, caller: Caller, session: str) -> bool:
@@ -134,7 +134,7 @@ class Access:
             if model:
                 raise
             raise UnknownModel(
-                f"This conversation was given to {chosen}, which is not in the configuration any more.",
+                f"This conversation uses {chosen}, which is not in the configuration any more.",
                 hint="Choose another model, or go back to the server's own.",
             ) from error
         return name

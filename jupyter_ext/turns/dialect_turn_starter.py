@@ -36,8 +36,8 @@ LOG_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StartedTurn:
-    """``session`` is the id to return to the client; empty if the client cannot name the session. ``replayed``: an
-    earlier request under the same idempotency key had started the turn."""
+    """``session`` is the id to return to the client; empty if later requests of the client cannot refer to the session.
+    ``replayed`` is true if an earlier request with the same idempotency key started the turn."""
 
     turn: LiveTurn
     session: str = ""

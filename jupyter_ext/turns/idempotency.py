@@ -77,7 +77,7 @@ def read_key(caller: Caller, header: str | None, path: str, body: bytes) -> Idem
     if header is None:
         return None
     if not _KEY.fullmatch(header):
-        raise InvalidRequest(f"{HEADER} has 1 to 255 printable ASCII characters.")
+        raise InvalidRequest(f"{HEADER} must have 1 to 255 printable ASCII characters.")
     request = hashlib.sha256(path.rpartition("/v1/")[2].encode() + b"\n" + body).hexdigest()
     return IdempotencyKey(caller.namespace, subject(caller), hashlib.sha256(header.encode()).hexdigest(), request)
 
@@ -124,7 +124,7 @@ class Idempotency:
             self._drop(entry, error if isinstance(error, Exception) else Conflict("The first request was given up."))
             raise
         if found is None:
-            self._drop(entry, Conflict("The first request began nothing.", hint="Send it again."))
+            self._drop(entry, Conflict("The first request with this key started no turn.", hint="Send it again."))
             return None
         entry.start.set_result(found)
         self._evict_finished()
@@ -199,8 +199,8 @@ class Idempotency:
         return IdempotentStart(self._rebuild_turn(stored), row.facts, replayed=True)
 
     async def _stored_had_no_effect(self, stored: Turn) -> bool:
-        """As ``_had_no_effect``, for a stored turn. Looks for calls among the messages, which are stored before a
-        call runs: the record of a turn that was killed lists no calls."""
+        """The same as ``_had_no_effect``, for a stored turn. It looks for calls among the messages, which are stored
+        before a call runs, because the record of a turn that was killed lists no calls."""
         if not _was_cut_short(stored.state, stored.reason):
             return False
         return not any(message.calls for message in await self._versions.messages(stored))
@@ -247,7 +247,7 @@ class Idempotency:
         if self._entries.get(entry.key.identity) is entry:
             del self._entries[entry.key.identity]
         entry.start.set_exception(error)
-        entry.start.exception()  # whoever joined is told; it need not be anybody
+        entry.start.exception()  # a request that joined this one gets the error; there may be none
 
     def _evict_finished(self) -> None:
         """Remove the oldest finished entries above the limits."""
@@ -270,7 +270,7 @@ async def _replay_into(store: SessionStore, stored: Turn, log: EventLog) -> None
 
 
 def _was_cut_short(state: TurnState, reason: str) -> bool:
-    """Return whether the turn ended without anybody having asked for that end."""
+    """Return whether the turn ended although nobody requested it."""
     return state in ("failed", "interrupted") or (state == "cancelled" and reason in (LEFT, STOPPING))
 
 
@@ -283,7 +283,9 @@ def _had_no_effect(turn: LiveTurn) -> bool:
 
 
 def answer_not_kept() -> KeyReused:
-    return KeyReused("This request was answered before; its answer is not kept.", hint="Send it under another key.")
+    return KeyReused(
+        "This request was answered before, but its answer is no longer stored.", hint="Send it under another key."
+    )
 
 
 def key_reused() -> KeyReused:

@@ -28,7 +28,7 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
     said = [item.message for item in await store.of_turn(turn) if item.message.role == "user"]
     asked = next((message for message in said if not message.hidden), None)
     if asked is None or not (asked.text or asked.media):
-        raise TurnNotFound("What this turn was asked is not kept.", hint="Ask again in words.")
+        raise TurnNotFound("The prompt of this turn is not stored.", hint="Send the prompt again.")
     media = [await _load_medium(store, key, medium) for medium in asked.media]
     notes = tuple(Note("", text) for message in said if message.hidden and (text := _without_kernel_state(message)))
     permissions = (request.permission, turn.record.get("permission"))

@@ -35,7 +35,7 @@ class RevisionLock:
             session = await self._store.info(key) if revision is not None else None
             if session is not None and session.revision != revision:
                 raise Conflict(
-                    "The session has changed since you have seen it.",
+                    "The session has changed since you read it.",
                     hint="Read it again.",
                     details={"revision": session.revision},
                 )

@@ -1,4 +1,5 @@
-"""What every route does before a turn starts: it is admitted, its session is opened, and a refusal leaves nothing."""
+"""The steps of every route before a turn starts: check that the turn may start, and open its session. A refused turn
+leaves no new session behind."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenedSession:
-    """The session of a turn. ``created``: for this turn. ``of_place``: it is bound to a notebook or kernel, whose next
-    turn uses it whatever happens to this one."""
+    """The session of a turn. ``created``: it was created for this turn. ``of_place``: it is bound to a notebook or
+    kernel, whose next turn uses it even if this turn is refused."""
 
     key: SessionKey
     created: bool = False
@@ -44,14 +45,15 @@ class TurnAdmission:
     async def admit(self, caller: Caller, model: str | None = None) -> None:
         """Check that a turn may start now, before a session is created for it.
 
-        Raises Forbidden, UnknownModel, TooManyRequests, and what was given to ``Turns.stop_accepting``.
+        Raises Forbidden, UnknownModel, TooManyRequests, and the error that was passed to ``Turns.stop_accepting``.
         """
         self.turns.check_accepting()
         self.check_model(caller, model)
         await self.turns.check_limits(caller.namespace, caller.token.id if caller.token else "")
 
     def check_model(self, caller: Caller, model: str | None) -> None:
-        """Raises UnknownModel. A model that the caller may not choose is refused later, by ``Access.engine``."""
+        """Raise UnknownModel if the server does not have the model. ``Access.engine`` later refuses a model that the
+        caller may not choose."""
         if model and self.access.may_choose(caller, model):
             self.runtime.engines.get(model)
 
@@ -76,7 +78,7 @@ class TurnAdmission:
 
     @asynccontextmanager
     async def removed_if_refused(self, caller: Caller, opened: OpenedSession) -> AsyncIterator[None]:
-        """Remove a session that was created for a turn when the turn is refused, unless another turn uses it."""
+        """Remove a session that was created for a turn if the turn is refused, unless another turn uses it."""
         try:
             yield
         except AgentKernelError:

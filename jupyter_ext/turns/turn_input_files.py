@@ -36,7 +36,7 @@ class AccessibleFile:
 
 @dataclass(frozen=True, slots=True)
 class TurnInputs:
-    """Makes the files of requests files of sessions. ``files`` is None for a store that keeps none."""
+    """Adds the files of requests to sessions. ``files`` is None if the store cannot store files."""
 
     store: SessionStore
     files: FileRegistry | None
@@ -74,7 +74,7 @@ class TurnInputs:
             return ()
         registry = self.files
         if registry is None and not all(given.id for given in files):
-            raise InvalidRequest("The session store of this server keeps no files.")
+            raise InvalidRequest("The session store of this server cannot store files.")
         await self.store.create(key)
         await self.attach(caller, key, [given.id for given in files if given.id])
         if registry is None or all(given.id for given in files):

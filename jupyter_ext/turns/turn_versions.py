@@ -53,7 +53,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
     """Return a hash that is equal for two requests that ask the same model the same thing.
 
     It covers the prompt, media, notes about variables and files, and every option. It does not cover who can answer
-    approvals, the life of the kernel, or the topic of the previous question.
+    approvals, the kernel's epoch (a restart of the kernel changes it), or the topic of the previous question.
     """
     counted = {
         "model": [request.model, model],
@@ -79,8 +79,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
 
 
 def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
-    """Return a short digest for each part of a request that ``PARTS`` names. Where all of these are equal but the
-    fingerprints differ, the options differ."""
+    """Return a short digest for each part of a request that ``PARTS`` names. If all digests of two requests are equal
+    but their fingerprints differ, their options differ."""
     parts = {
         "prompt": [request.prompt, [(medium.mime, medium.hash) for medium in request.media]],
         "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
@@ -268,7 +268,7 @@ class TurnVersions:
             if free not in known:
                 try:
                     return await self._store.branch(key, before=before, name=free)
-                except Conflict as taken:  # the name of a dropped branch
+                except Conflict as taken:  # a dropped branch had this name
                     if "branch" not in taken.details:
                         raise
         return await self._store.branch(key, before=before)

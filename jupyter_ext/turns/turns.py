@@ -144,7 +144,7 @@ class Turns:
         return next(iter(self.line(key)), None)
 
     def kernel_of(self, key: SessionKey) -> str:
-        """Return the id of the kernel from which a turn of the session that is not over came, or an empty string."""
+        """Return the id of the kernel that started an unfinished turn of the session, or an empty string."""
         return next((turn.spec.kernel for turn in self.line(key) if turn.spec.kernel), "")
 
     def line(self, key: SessionKey) -> list[LiveTurn]:
@@ -156,7 +156,7 @@ class Turns:
         if self._refusal is not None:
             raise self._refusal
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
-            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) says so.")
+            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) forbids it.")
 
     async def check_limits(self, namespace: str, token: str = "") -> None:
         """Check the user's limits before anything is created for a turn. Raises TooManyRequests, BudgetSpent."""
@@ -306,7 +306,7 @@ class Turns:
         self._on_end(turn)
 
     def _advance(self, key: SessionKey) -> None:
-        """Let the first turn of the line run and announce their positions to the others."""
+        """Allow the first unfinished turn of the session to run, and announce their positions to the others."""
         line = self._lines[key]
         line[0].is_first.set()
         for index, turn in enumerate(line):
@@ -340,7 +340,7 @@ def session_busy(turn: str) -> SessionBusy:
 
 
 def failed_event(error: BaseException) -> TurnFinished:
-    """Return the end of a turn that could not be opened."""
+    """Return the last event of a turn that could not be opened."""
     if not isinstance(error, AgentKernelError):
         log.error("a turn could not be started", exc_info=error)
         error = AgentKernelError(f"{type(error).__name__}: {error}", hint="The log of the Jupyter server has more.")

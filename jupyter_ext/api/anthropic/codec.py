@@ -1,7 +1,7 @@
-"""messages: the events of a turn become Anthropic's message, whole or as a stream. Pure.
+"""Convert the events of a turn into one message of Anthropic's Messages API, or into its stream. No side effects.
 
-What is ours and not Anthropic's comes as server-sent events without a name: every reader of Anthropic's streams passes
-over these, and who knows them tells them by the ``type`` in their data.
+Extensions of Anthropic's format are sent as server-sent events without an event name. Readers of Anthropic's streams
+skip these; clients that know the extensions recognize them by the ``type`` in the data.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from jupyter_ext.api.dialects.codec import Frame
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-"""What a quiet stream says."""
+"""The event that keeps a quiet stream alive."""
 STOPPED: Mapping[str, str] = {"length": "max_tokens", "calls": "tool_use", "stop": "end_turn"}
 Thinking: TypeAlias = Literal["shown", "omitted", "hidden"]
-"""``omitted``: blocks without their text, ``hidden``: no blocks."""
+"""How thinking is shown. ``omitted``: blocks without their text; ``hidden``: no blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Where the session's code runs: ``idle_s`` after its last use its variables go."""
+    """The container in which the session's code runs. Its variables are deleted ``idle_s`` seconds after its last
+    use."""
 
     id: str
     idle_s: float
@@ -49,8 +50,9 @@ class Container:
 
 
 class MessagesCodec:
-    """``model`` is said back as it came. ``session`` is the one to tell, empty: none. ``refused`` gives the body of the
-    error that a failed turn ended with. ``turn`` is the turn's id, from which that of the message is made."""
+    """``model`` is returned as the client sent it. ``session`` is the session id to report; empty: none is reported.
+    ``refused`` returns the body for the error with which a failed turn ended. ``turn`` is the turn's id, from which the
+    id of the message is derived."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class MessagesCodec:
 
     @property
     def id(self) -> str:
-        """Of the message."""
+        """The id of the message."""
         return f"msg_{self._id}"
 
     # ------------------------------------------------------------------------------------------------ the answers
@@ -102,7 +104,7 @@ class MessagesCodec:
             case ReasoningDelta(text) if text and self._thinking != "hidden":
                 yield from self._add_text("thinking", text)
             case ContextBuilt():
-                yield from self._close_text()  # what two model calls say is two texts
+                yield from self._close_text()  # the texts of two model calls are two text blocks
             case CallReturned(call, name, arguments):
                 yield from self._add_call({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
             case TurnFinished():
@@ -114,7 +116,8 @@ class MessagesCodec:
         return {**self._facts, "content": self._blocks, **self._ending, **self._session, **self._extras}
 
     def _feed_tools(self, event: Event) -> Iterator[Frame]:
-        """Blocks for the server's tools that Anthropic has too, and for all of them the reports of mistral.rs."""
+        """Yield blocks for the server tools that Anthropic has too, and the reports of mistral.rs for all server
+        tools."""
         match event.body:
             case CallStarted(call, name, arguments) if name in server_tool_blocks.NAMES:
                 yield from self._start_server_call(call, name, arguments)
@@ -137,7 +140,7 @@ class MessagesCodec:
             yield self._delta({"type": f"{kind}_delta", kind: text})
 
     def _close_text(self) -> Iterator[Frame]:
-        """Ends the block of text that is open, if one is."""
+        """End the open text block, if there is one."""
         if not self._open:
             return
         text = "".join(self._pieces)
@@ -170,7 +173,7 @@ class MessagesCodec:
         self._blocks.append(block)
 
     def _add_call(self, block: Block) -> Iterator[Frame]:
-        """A call, whose arguments a stream tells as JSON behind its beginning."""
+        """Add a tool call. In a stream, its arguments follow the start of the block as JSON."""
         yield from self._close_text()
         yield self._start({**block, "input": {}})
         arguments = json.dumps(block["input"], ensure_ascii=False)
@@ -204,7 +207,7 @@ class MessagesCodec:
 
     @property
     def _ending(self) -> dict[str, Any]:
-        """What an answer ends with: why, in which container, and what it cost."""
+        """Return the fields that end a message: the stop reason, the container and the token usage."""
         assert self._end is not None, "the last event was fed"
         end = self._end.body
         assert isinstance(end, TurnFinished)
@@ -221,19 +224,22 @@ class MessagesCodec:
 
     @property
     def _extras(self) -> dict[str, Any]:
-        """What the server's tools did and made; more files than an answer holds are fetched."""
+        """Return the calls, files and notices of the server's tools. Files beyond the size limit of an answer have to
+        be fetched."""
         return self._log.fields
 
 
 def _reason(end: TurnFinished) -> str:
-    """A turn that somebody stopped is one that can go on: what it said so far may be sent back."""
+    """Return Anthropic's stop reason. A turn that was stopped by somebody can be continued: the client can send back
+    its text."""
     if end.state != "committed":
         return "pause_turn"
     return "stop_sequence" if end.stopped else STOPPED.get(end.finish, "end_turn")
 
 
 def _usage(spent: Mapping[str, float]) -> dict[str, Any]:
-    """Tokens that were in the cache are counted apart, as Anthropic does; the sum is the whole prompt."""
+    """Return the token usage. As in Anthropic's API, cached tokens are counted separately; the sum is the whole
+    prompt."""
     prompt, reused = int(spent.get("prompt_tokens", 0)), int(spent.get("reused_tokens", 0))
     return {
         "input_tokens": max(0, prompt - reused),
@@ -244,7 +250,7 @@ def _usage(spent: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _signature(thought: str) -> str:
-    """Names the text that it stands behind. Clients send it back; it is not looked at."""
+    """Return a signature that identifies the thinking text. Clients send it back; this server does not check it."""
     return hashlib.sha256(thought.encode("utf-8", "backslashreplace")).hexdigest()
 
 

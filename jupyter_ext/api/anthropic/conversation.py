@@ -1,5 +1,5 @@
-"""The conversation of an Anthropic request as messages, and the files that came with it. Pure: what has to be fetched
-or read for it is named first, and given."""
+"""Convert the conversation of an Anthropic request into messages and submitted files. No side effects: ``sources``
+lists what has to be fetched or read, and the caller passes the results to ``conversation``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OF_ASSISTANT = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Bytes that lie elsewhere: at a URL, or in a file of the server by its id."""
+    """Content that the request refers to: by a URL, or by the id of a file on the server."""
 
     kind: Literal["url", "file"]
     name: str
@@ -72,8 +72,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class AnthropicConversation:
-    """``messages`` have the calls of the server's tools that the client repeats, ``spoken`` do not: a session that is
-    here has them itself."""
+    """``messages`` include the calls of server tools that the client sends back; ``spoken`` omit them, for a session on
+    this server that has them itself."""
 
     messages: tuple[Message, ...]
     spoken: tuple[Message, ...]
@@ -81,7 +81,8 @@ class AnthropicConversation:
 
 
 def sources(body: PromptBody) -> list[Source]:
-    """What ``conversation`` needs, each once: pictures by URL or id, documents by URL. Raises InvalidRequest."""
+    """Return the sources that ``conversation`` needs, each once: pictures by URL or file id, documents by URL. Raises
+    InvalidRequest."""
     found: dict[Source, None] = {}
     for block in _parts(body.messages):
         if isinstance(block.source, UrlSource):
@@ -89,14 +90,14 @@ def sources(body: PromptBody) -> list[Source]:
         elif isinstance(block.source, FileSource) and isinstance(block, ImageBlock):
             found[Source("file", block.source.file_id)] = None
     if sum(one.kind == "url" for one in found) > MAX_LINKS:
-        raise InvalidRequest(f"At most {MAX_LINKS} urls of a request are fetched.")
+        raise InvalidRequest(f"A request can have at most {MAX_LINKS} URLs to fetch.")
     if sum(one.kind == "file" for one in found) > MAX_PICTURES:
         raise InvalidRequest(f"messages: at most {MAX_PICTURES} pictures")
     return list(found)
 
 
 def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> AnthropicConversation:
-    """``fetched`` has all of ``sources``. Raises InvalidRequest."""
+    """Convert the conversation. ``fetched`` contains all of ``sources``. Raises InvalidRequest."""
     reading = _Reading(fetched)
     try:
         messages, spoken = reading.messages(body)
@@ -118,14 +119,14 @@ def _parts(messages: Sequence[MessageBody]) -> Iterator[ImageBlock | DocumentBlo
 
 @dataclass(slots=True)
 class _Reading:
-    """One pass over a conversation."""
+    """Converts one conversation, once."""
 
     fetched: Mapping[Source, SubmittedFile]
     files: list[SubmittedFile] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
 
     def messages(self, body: PromptBody) -> tuple[list[Message], list[Message]]:
-        """With the calls of the server's tools, and without."""
+        """Return the messages with the calls of the server's tools, and the messages without them."""
         whole = [system(body.instructions)] if body.instructions.strip() else []
         spoken = list(whole)
         for number, message in enumerate(body.messages):
@@ -152,7 +153,7 @@ class _Reading:
     # ------------------------------------------------------------------------------------------------ the client
 
     def _user(self, message: MessageBody) -> list[Message]:
-        """Results of calls first, as models have them, then what is said beside them."""
+        """Convert a message of the user: tool results first, as models expect them, then its other content."""
         results = [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
         said = [part for block in message.blocks for part in self._parts_of_block(block)]
         return [*results, Message("user", tuple(said))] if said else results
@@ -196,7 +197,7 @@ class _Reading:
         return visible_media(found.mime, found.data)
 
     def _document(self, block: DocumentBlock) -> list[Part]:
-        """A text is read with the message; what is no text is a file of the turn."""
+        """Convert a document: text becomes a part of the message, anything else becomes a file of the turn."""
         source = block.source
         match source:
             case TextSource(data=text):
@@ -222,7 +223,7 @@ class _Reading:
     # ------------------------------------------------------------------------------------------------ the model
 
     def _rounds(self, message: MessageBody) -> list[_Round]:
-        """One for each round of calls, with its results where a server ran them."""
+        """Split a message of the assistant into rounds of tool calls, with the results of calls that a server ran."""
         rounds = [_Round()]
         for block in message.blocks:
             if rounds[-1].results and not isinstance(block, ServerResultBlock):
@@ -259,7 +260,8 @@ class _Round:
                 self.results[call.id] = tool_result(call, served.result_text(block.content), status)
 
     def messages(self) -> list[Message]:
-        """A call without its result is left out: nobody can bring it any more."""
+        """Return the messages of the round. Calls without a result are omitted, because no result can follow any
+        more."""
         ran = [call for call in self.ran.values() if call.id in self.results]
         found = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
         if self.calls:
@@ -270,7 +272,8 @@ class _Round:
 
 
 def _answers_without_server_calls(rounds: Sequence[_Round]) -> list[Message]:
-    """What was said and what the client is to run. Words beside calls of the server stay with those."""
+    """Return the assistant's text and the calls for the client. Text beside calls of the server's tools is omitted with
+    these calls."""
     calls = [call for one in rounds for call in one.calls]
     told = [one for one in rounds if not (calls and one.ran)]
     words, thought = "".join(one.text for one in told), "".join(one.reasoning for one in told)
@@ -284,18 +287,19 @@ def _text(message: MessageBody) -> str:
 def _check_blocks(message: MessageBody, number: int) -> None:
     kinds: tuple[type, ...] = {"user": OF_USER, "assistant": OF_ASSISTANT}.get(message.role, (TextBlock,))
     if other := next((block for block in message.blocks if not isinstance(block, kinds)), None):
-        raise ValueError(f"{number}: a message of the {message.role} has no block {other.type}")
+        raise ValueError(f"{number}: a message of the {message.role} cannot have a block {other.type}")
 
 
 def _continuation(last: MessageBody) -> Message:
-    """What makes a model go on with an answer that was stopped among the server's tools."""
+    """Return the message that makes a model continue an answer that was stopped during calls of the server's tools."""
     if not any(isinstance(block, ServerToolUseBlock | ServerResultBlock) for block in last.blocks):
         raise ValueError(NO_RESULTS if any(isinstance(one, ToolUseBlock) for one in last.blocks) else NO_USER)
     return Message("user", (Text(GO_ON),))
 
 
 def _check_results(messages: Sequence[Message]) -> None:
-    """Results may come alone, in the session that has their calls; otherwise each stands right behind its call."""
+    """Check that each tool result directly follows its call. Results without calls are accepted if the session has the
+    calls."""
     for at, message in enumerate(messages):
         if not message.calls:
             continue
@@ -337,13 +341,13 @@ def _text_of(block: DocumentBlock, text: str) -> Text:
 
 
 def _frame(tag: str, text: str, **facts: str | None) -> str:
-    """Where a text of others begins and ends."""
+    """Enclose text from other sources in tags that mark its beginning and its end."""
     told = "".join(f' {name}="{html.escape(fact)}"' for name, fact in facts.items() if fact)
     return f"<{tag}{told}>\n{text}\n</{tag}>\n"
 
 
 def _name(title: str, mime: str) -> str:
-    """With an extension, by which tools know what is in it."""
+    """Return a file name with an extension, from which tools recognize the file's type."""
     name = title.replace("/", "_").strip() or "document"
     extension = mimetypes.guess_extension(mime) or ""
     return name if not extension or name.lower().endswith(extension) else f"{name}{extension}"

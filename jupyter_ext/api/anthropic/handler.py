@@ -1,4 +1,4 @@
-"""``messages`` and ``messages/count_tokens``, as Anthropic's clients speak them."""
+"""Handlers of ``messages`` and ``messages/count_tokens``, in the format of Anthropic's clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
 
 
 class AnthropicHandler(DialectHandler):
-    """Errors as Anthropic's clients read them."""
+    """Base of the handlers; sends errors in Anthropic's format."""
 
     error_shape = AnthropicError
     unasked = InvalidRequest
@@ -58,7 +58,7 @@ class AnthropicHandler(DialectHandler):
         return anthropic_errors.body(status, error, self.request_id)
 
     def refuse(self, error: AgentKernelError, status: int) -> None:
-        """A prompt that is too long is a mistake of the request there."""
+        """Send an error. As in Anthropic's API, a prompt that is too long is an invalid request."""
         super().refuse(error, 400 if isinstance(error, ContextOverflow) else status)
 
     def failure_body(self, end: TurnFinished) -> Mapping[str, Any]:
@@ -69,18 +69,19 @@ class AnthropicHandler(DialectHandler):
     # ------------------------------------------------------------------------------------------------ what was sent
 
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
-        """Raises InvalidRequest, also for a source that cannot be had; FileNotFound, Forbidden, LocalOnly."""
+        """Convert the conversation, after fetching what it refers to. Raises InvalidRequest, also for a source that
+        cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 
     async def _all(self, wanted: Sequence[Source]) -> dict[Source, SubmittedFile]:
-        """All together within MAX_MEDIA; a file that is larger than what is left is not read."""
+        """Fetch all sources, at most MAX_MEDIA bytes together. A file larger than the remaining bytes is not read."""
         urls = [source for source in wanted if source.kind == "url"]
         fetcher = Fetcher(self.services.runtime.guard, self.services.runtime.exits)
         try:
             got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
         except FetchFailed as error:
-            raise InvalidRequest(f"A source of this request cannot be had: {error.message}") from error
+            raise InvalidRequest(f"A source of this request cannot be fetched: {error.message}") from error
         found = {url: _to_submitted(fetched) for url, fetched in zip(urls, got, strict=True)}
         left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
         for source in wanted:
@@ -90,12 +91,12 @@ class AnthropicHandler(DialectHandler):
         return found
 
     async def _uploaded_file(self, id: str, left: int) -> SubmittedFile:
-        """A file of the caller's, of at most ``left`` bytes."""
+        """Return a file of the caller, of at most ``left`` bytes."""
         found = await self.services.turn_inputs.find(self.caller, id)
         if found is None:
             raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
         if found.file.size > MAX_MEDIA:
-            raise FileTooLarge(f"A picture of a message has at most {MAX_MEDIA >> 20} MiB.")
+            raise FileTooLarge(f"A picture of a message can have at most {MAX_MEDIA >> 20} MiB.")
         if found.file.size > left:
             raise InvalidRequest(f"messages: {TOO_MUCH}")
         return SubmittedFile(name=found.file.name, mime=found.file.mime, data=await found.read())
@@ -140,7 +141,7 @@ class MessagesHandler(AnthropicHandler):
     def _turn_request(
         self, body: MessagesBody, said: AnthropicConversation, thread: MessageThread | None
     ) -> DialectRequest:
-        """A thread has a session, of its own where the request names none."""
+        """Return the turn to start. A thread is bound to a session: the one that the request names, else a new one."""
         if thread is not None:
             return request_conversion.build(body, said, session=thread.key.id, after=thread.turn)
         named = body.session_id or body.container_id
@@ -148,7 +149,8 @@ class MessagesHandler(AnthropicHandler):
         return request_conversion.build(body, said, session=session)
 
     async def _thread(self, body: MessagesBody) -> MessageThread:
-        """Raises NotFound in Anthropic's words, at which its clients send the conversation whole."""
+        """Return the thread that the request continues. Raises NotFound with Anthropic's message, after which
+        Anthropic's clients send the whole conversation."""
         thread = threads_of(self.services).get(self.caller.namespace, body.continues)
         if thread is None or await self.services.runtime.store.info(thread.key) is None:
             raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
@@ -166,7 +168,7 @@ class MessagesHandler(AnthropicHandler):
 
 
 class CountTokensHandler(AnthropicHandler):
-    """An estimate: counting would load a model, which nobody asked for."""
+    """Returns an estimate of the token count. An exact count would require loading the model."""
 
     @guard("execute")
     @operation(
@@ -184,7 +186,7 @@ class CountTokensHandler(AnthropicHandler):
         self.reply(estimate_tokens(said.messages, tools_of(body, agent=agent).functions))
 
     def check_model(self, model: str) -> None:
-        """Raises UnknownModel."""
+        """Raise UnknownModel if the server does not have the model."""
         name = DialectRequest(model, TurnRequest()).name
         if name and self.services.access.may_choose(self.caller, name):
             self.services.runtime.engines.get(name)

@@ -1,6 +1,7 @@
-"""Conversations of Anthropic's message threads: a client that holds the id of an answer sends only what is new.
+"""The conversations of Anthropic's message threads. A client that has the id of an answer sends only new messages.
 
-In memory: one that is not here any more is sent whole again, as those clients do by themselves.
+Threads are stored in memory. For a thread that no longer exists, Anthropic's clients send the whole conversation
+again.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from jupyter_ext.services import Services
 IDLE_S = 30 * 60.0
 MOST = 1_000
 MOST_CHARS = 64 << 20
-"""Of the instructions and tools of all of them."""
+"""Characters of the instructions and tools of all threads together."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageThread:
-    """``turn`` is the one that gave the answer. ``system`` and ``tools`` are as the thread began: they are not sent
-    again. ``chars``: how long these are."""
+    """``turn`` is the turn that gave the answer. ``system`` and ``tools`` are those of the thread's first request,
+    because clients do not send them again. ``chars`` is their length in characters."""
 
     key: SessionKey
     turn: str
@@ -34,7 +35,7 @@ class MessageThread:
 
 
 class MessageThreads:
-    """By the id of an answer, within a namespace; the oldest go."""
+    """Maps the ids of answers to threads, for each namespace. The oldest threads are removed first."""
 
     def __init__(self, *, most_chars: int = MOST_CHARS, clock: Callable[[], float] = time.monotonic) -> None:
         self._threads: OrderedDict[tuple[str, str], MessageThread] = OrderedDict()
@@ -44,7 +45,7 @@ class MessageThreads:
 
     def keep(self, message: str, thread: MessageThread) -> None:
         name = (thread.key.namespace, message)
-        if before := self._threads.pop(name, None):  # its request came again under its key
+        if before := self._threads.pop(name, None):  # the client repeated the request with its idempotency key
             self._chars -= before.chars
         self._threads[name] = thread
         self._chars += thread.chars

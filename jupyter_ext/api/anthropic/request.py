@@ -1,4 +1,4 @@
-"""What requests of Anthropic's kind may hold. Keys that say nothing here (cache_control, metadata) are left alone."""
+"""The bodies of Anthropic's requests. Keys that have no effect on this server (cache_control, metadata) are ignored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jupyter_ext.api.dialects.request_extensions import Rounds, WantedFile
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000
-"""Of one message."""
+"""Content blocks of one message."""
 MAX_TOOLS = 200
 MAX_SKILLS = 20
 ID = 512
 NAME = r"^[A-Za-z0-9_.-]{1,128}$"
 MIN_THINKING = 1_024
-"""Tokens, as Anthropic has it."""
+"""The minimum of ``budget_tokens`` in tokens, as in Anthropic's API."""
 
 
 def _shallow(value: Any) -> Any:
@@ -89,7 +89,7 @@ class SearchResultBlock(Words):
 
 
 class ThinkingBlock(Words):
-    """Whoever thought it: its signature is not looked at."""
+    """A thinking block of any model; its signature is not checked."""
 
     type: Literal["thinking"]
     thinking: str
@@ -125,7 +125,7 @@ class ToolResultBlock(Words):
 
 
 class ServerToolUseBlock(Words):
-    """A call that a server ran, this one or another."""
+    """A tool call that a server ran: this server or another."""
 
     type: Literal["server_tool_use", "mcp_tool_use"]
     id: Id
@@ -182,7 +182,8 @@ class MessageBody(Words):
 
 
 class ToolBody(Words):
-    """One of the client, with its ``input_schema``, or one that Anthropic defines, by its ``type`` or its name."""
+    """A tool of the client, with its ``input_schema``, or a tool that Anthropic defines, recognized by its ``type`` or
+    its name."""
 
     type: Annotated[str, Field(max_length=100)] | None = None
     name: Annotated[str, Field(pattern=NAME)] = ""
@@ -202,7 +203,7 @@ class ToolChoice(Words):
     @model_validator(mode="after")
     def check_name(self) -> ToolChoice:
         if self.type == "tool" and not self.name:
-            raise ValueError("a tool_choice of the type tool has the name of one")
+            raise ValueError("a tool_choice of the type tool must have the name of a tool")
         return self
 
 
@@ -218,7 +219,7 @@ class FormatBody(Words):
 
 
 class OutputConfig(Words):
-    """``effort`` is taken and means nothing: models here have no such switch."""
+    """``effort`` is accepted and ignored, because the engines have no such setting."""
 
     effort: str | None = None
     format: FormatBody | None = None
@@ -239,8 +240,8 @@ class ContainerBody(Words):
 
 
 class ThreadBody(Words):
-    """``create``: the conversation is kept under the id of the answer; ``continue``: the messages follow that one, and
-    the instructions and tools are those of its thread."""
+    """``create``: the server stores the conversation under the id of the answer. ``continue``: the messages follow that
+    answer, and the instructions and tools of its thread apply."""
 
     type: Literal["create", "continue"]
     previous_message_id: Id | None = None
@@ -248,12 +249,12 @@ class ThreadBody(Words):
     @model_validator(mode="after")
     def check_previous(self) -> ThreadBody:
         if self.type == "continue" and not self.previous_message_id:
-            raise ValueError("a thread that is continued has the previous_message_id")
+            raise ValueError("previous_message_id is required to continue a thread")
         return self
 
 
 class PromptBody(Words):
-    """What both routes have: a conversation, and what may be called in it."""
+    """The fields that both routes share: a conversation, and the tools that the model may call."""
 
     model: Annotated[str, Field(min_length=1, max_length=2_000)]
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
@@ -271,14 +272,14 @@ class PromptBody(Words):
 
 def _ends(stops: list[str]) -> list[str]:
     if not all(stop.strip() for stop in stops):
-        raise ValueError("a stop sequence has more than white space")
+        raise ValueError("a stop sequence must not consist of white space only")
     return stops
 
 
 class MessagesBody(PromptBody):
-    """Anthropic's, and beside it what mistral.rs adds: ``session_id``, ``files`` that the turn is to make,
-    ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``. Without messages a
-    thread goes on where it was stopped."""
+    """Anthropic's fields and those that mistral.rs adds: ``session_id``, ``files`` that the turn must produce,
+    ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``. Without messages, a
+    thread continues from where it was stopped."""
 
     messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -293,7 +294,7 @@ class MessagesBody(PromptBody):
     mcp_servers: list[Any] | None = None
     thread: ThreadBody | None = None
     output_format: FormatBody | None = None
-    """As it was called before it was a part of ``output_config``."""
+    """The name of this field before it became a part of ``output_config``."""
 
     session_id: Id | None = None
     files: Annotated[list[WantedFile], Field(max_length=64)] = Field(default=[])
@@ -308,13 +309,15 @@ class MessagesBody(PromptBody):
         if not (self.messages or self.continues):
             raise ValueError("messages: at least 1")
         if self.mcp_servers:
-            raise ValueError("mcp_servers: servers of tools are named in the configuration of this server only")
+            raise ValueError("mcp_servers: MCP servers can only be set in the configuration of this server")
         if {self.agent_permission, self.code_execution_permission} - {None, self.permission}:
-            raise ValueError("agent_permission and code_execution_permission are two names of one thing")
+            raise ValueError(
+                "agent_permission and code_execution_permission are two names of one option: send only one of them"
+            )
         if self.permission == "ask" and not self.stream:
-            raise ValueError("agent_permission ask needs stream: true, or nobody could be asked")
+            raise ValueError("agent_permission: ask needs stream: true, because without a stream nobody can be asked")
         if self.session_id and self.container_id not in ("", self.session_id):
-            raise ValueError("session_id and container name two sessions")
+            raise ValueError("session_id and container must not name different sessions")
         if self.output_format and self.output_config and self.output_config.format:
             raise ValueError("output_format is the old name of output_config.format: send one of them")
         self._thinks()
@@ -326,15 +329,15 @@ class MessagesBody(PromptBody):
             return
         budget = thinking.budget_tokens
         if budget is None or budget < MIN_THINKING:
-            raise ValueError(f"thinking.budget_tokens is {MIN_THINKING} or more")
+            raise ValueError(f"thinking.budget_tokens must be at least {MIN_THINKING}")
         if budget >= self.max_tokens:
-            raise ValueError("max_tokens is more than thinking.budget_tokens")
+            raise ValueError("max_tokens must be greater than thinking.budget_tokens")
         if self.tool_choice is not None and self.tool_choice.type in ("any", "tool"):
             raise ValueError("thinking cannot be enabled where tool_choice makes the model call a tool")
 
     @property
     def continues(self) -> str:
-        """The id of the answer that this request follows; empty: none."""
+        """Return the id of the answer that this request follows; empty if it follows none."""
         return (self.thread.previous_message_id or "") if self.thread and self.thread.type == "continue" else ""
 
     @property
@@ -355,4 +358,4 @@ class MessagesBody(PromptBody):
 
 
 class CountBody(PromptBody):
-    """For count_tokens."""
+    """The body of ``count_tokens``."""

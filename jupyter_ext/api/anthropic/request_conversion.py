@@ -1,4 +1,4 @@
-"""What a request of ``messages`` asks for. Pure."""
+"""Convert the body of ``messages`` into a request for a turn. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
 def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "", after: str = "") -> DialectRequest:
-    """``session`` is the one of the request's thread, ``after`` the turn of it that the request follows. Raises
-    InvalidRequest for what contradicts itself."""
+    """Return the request for a turn. ``session`` is the session of the request's thread, ``after`` the turn in it that
+    the request follows. Raises InvalidRequest for contradictory fields."""
     tools = tools_of(body, agent=body.model.startswith(AGENT))
     groups = (*tools.groups, *(("files",) if said.files and not tools.silent else ()))
     whole = DialectRequest(
@@ -46,7 +46,8 @@ def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "",
 
 
 def sampling(body: MessagesBody) -> Sampling:
-    """A ``top_p`` of 0 is the likeliest token always; a ``top_k`` of 0 is no limit."""
+    """Return the sampling options. A ``top_p`` of 0 always selects the most likely token; a ``top_k`` of 0 means no
+    limit."""
     greedy = body.top_p == 0
     return Sampling(
         temperature=body.temperature,
@@ -58,7 +59,7 @@ def sampling(body: MessagesBody) -> Sampling:
 
 
 def thinking(body: MessagesBody) -> Thinking:
-    """How the reasoning of a model is shown. Whether it reasons is the model's own affair."""
+    """Return how the model's reasoning is shown. Whether the model reasons does not depend on it."""
     wanted = body.thinking
     if wanted is None:
         return "shown"

@@ -1,7 +1,8 @@
-"""Calls of the server's tools in Anthropic's own blocks, and what such blocks said when a client repeats them. Pure.
+"""Convert calls of the server's tools into Anthropic's blocks, and such blocks, when a client sends them back, into
+text. The functions have no side effects.
 
-python is ``code_execution``, shell ``bash_code_execution``, web_search and fetch_page ``web_search`` and ``web_fetch``.
-For other tools Anthropic has no block; a client reads of them in ``agentic_tool_calls``.
+python is ``code_execution``, shell is ``bash_code_execution``, web_search is ``web_search`` and fetch_page is
+``web_fetch``. Anthropic has no block for other tools; their calls are listed in ``agentic_tool_calls``.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ Block: TypeAlias = dict[str, Any]
 NAMES: Mapping[str, str] = MappingProxyType(
     {"python": "code_execution", "shell": "bash_code_execution", "web_search": "web_search", "fetch_page": "web_fetch"}
 )
-"""What Anthropic calls our tools."""
+"""Anthropic's names of the server's tools."""
 OURS: Mapping[str, str] = MappingProxyType({theirs: ours for ours, theirs in NAMES.items()})
 IN_CONTAINER = frozenset({"python", "shell"})
-"""Tools that run in the session's sandbox, which Anthropic calls a container."""
+"""Tools that run in the session's sandbox; Anthropic's API calls the sandbox a container."""
 
 
 def call_block(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
-    """The block that announces a call of one of NAMES."""
+    """Return the block that announces a call of one of the tools in NAMES."""
     given = dict(arguments)
     if name == "shell" and isinstance(given.get("commands"), list):
         given["command"] = "\n".join(map(str, given.pop("commands")))
@@ -35,12 +36,12 @@ def call_block(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
 
 
 def result(id: str, name: str, end: CallFinished) -> Block:
-    """The block with what came of it."""
+    """Return the block with the result of a call."""
     return {"type": f"{NAMES[name]}_tool_result", "tool_use_id": id, "content": _CONTENT[name](end)}
 
 
 def _code(end: CallFinished) -> Block:
-    """The printed text and the value of the last expression; of a call that did not end well, why."""
+    """Return the printed text and the value of the last expression, or the reason why the call failed."""
     well = end.status == "success"
     return {
         "type": "code_execution_result",
@@ -100,7 +101,7 @@ _CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(
 
 
 def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
-    """The results in the text that a tool of the web gave the model; None where there are none."""
+    """Return the results in the text that a web tool gave the model; None if there are none."""
     if end.status != "success":
         return None
     try:
@@ -112,7 +113,8 @@ def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
 
 
 def _seal(one: Mapping[str, Any]) -> str:
-    """What the model read of a result. Nothing is secret in it; the name of the field is Anthropic's."""
+    """Encode the text of a result that the model read. It is not encrypted: only the field's name, which is
+    Anthropic's, suggests so."""
     said = {"description": one.get("description", ""), "content": one.get("content", "")}
     return base64.b64encode(json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
 
@@ -121,7 +123,7 @@ def _seal(one: Mapping[str, Any]) -> str:
 
 
 def arguments_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a call that a client repeats by Anthropic's name."""
+    """Return the arguments of a call that a client sends back under Anthropic's name of the tool."""
     arguments = dict(given)
     if OURS.get(name) == "shell" and isinstance(arguments.get("command"), str):
         arguments["commands"] = arguments.pop("command").split("\n")
@@ -129,7 +131,7 @@ def arguments_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_text(content: Any) -> str:
-    """The text that a result block says to a model, whoever made it."""
+    """Return the text of a result block for the model. The block can come from this server or another."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -167,7 +169,7 @@ def _page(content: Mapping[str, Any]) -> str:
 
 
 def _restore_results(results: Sequence[Any]) -> str:
-    """Results of a search, or parts of text."""
+    """Convert search results, or parts of text, into text."""
     texts = [str(one.get("text", "")) for one in results if isinstance(one, dict) and one.get("type") == "text"]
     if texts:
         return "\n".join(texts)
@@ -180,7 +182,7 @@ def _restore_results(results: Sequence[Any]) -> str:
 
 
 def _unseal(sealed: Any) -> dict[str, Any]:
-    """What stands in a result that this server sealed; nothing of one that another did."""
+    """Return the content of a result that this server encoded; empty if another server encoded it."""
     try:
         said = json.loads(base64.b64decode(str(sealed), validate=True))
     except (ValueError, binascii.Error):

@@ -1,4 +1,4 @@
-"""How many tokens a request has, estimated: no engine here counts without its model. Pure."""
+"""Estimates the number of tokens of a request, because no engine can count them without its model. No side effects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import ToolSpec
 
 MEDIUM_TOKENS = 1_500
-"""Of one picture, about what Anthropic counts for a large one."""
+"""Tokens of one picture, about the number that Anthropic counts for a large one."""
 PER_TOOL = 60
-"""Characters that a template writes around a tool."""
+"""Characters that a chat template adds around a tool."""
 
 
 def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """``estimated`` says that it is no count: characters by ``lengths.CHARS_PER_TOKEN``, which errs towards more."""
+    """Estimate the tokens from the characters, by ``lengths.CHARS_PER_TOKEN``, rather too many than too few.
+    ``estimated`` in the result marks it as an estimate."""
     media = sum(len(message.media) for message in messages)
     declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)
     chars = token_estimate.total_chars(messages) + declared

@@ -1,4 +1,5 @@
-"""Tools of an Anthropic request: those that its client runs, and those of the server that it turns on. Pure."""
+"""The tools of an Anthropic request: those that the client runs, and those of the server that the request enables. The
+functions have no side effects."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from agent_kernel.tools.web.options import WebOptions
 from jupyter_ext.api.anthropic.request import MessagesBody, PromptBody, SkillBody, ToolBody
 
 SERVED: Mapping[str, str] = MappingProxyType({"web_search": "web", "web_fetch": "web", "code_execution": "python"})
-"""What Anthropic runs itself -> our group of tools; its type goes on with ``_`` and a date."""
+"""Maps the types of tools that Anthropic runs itself to the server's tool groups. ``_`` and a date follow the type."""
 RUNS_CODE_SINCE = "web_search_20260209"
-"""Searches of this type and later ones filter what they found with code."""
+"""From this type on, search tools filter their results with code."""
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
 SPAN = {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
@@ -62,12 +63,13 @@ KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
         ),
     }
 )
-"""Beginnings of types whose schema Anthropic's models know by heart and whose calls the client runs."""
+"""Prefixes of the types whose schema Anthropic's models know without a declaration; the client runs their calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnthropicTools:
-    """``choice`` is TurnRequest's tool_choice; ``none``: nothing may be called, whatever else there is."""
+    """``choice`` is the ``tool_choice`` of TurnRequest. ``none``: no tool may be called, whatever tools the request
+    has."""
 
     functions: tuple[ToolSpec, ...] = ()
     groups: tuple[str, ...] = ()
@@ -82,7 +84,8 @@ class AnthropicTools:
 
 
 def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
-    """``agent``: the model's name turns the server's tools on. Raises InvalidRequest."""
+    """Return the tools of a request. ``agent``: the name of the model enables the server's tools. Raises
+    InvalidRequest."""
     wanted = body.tools or []
     functions = tuple(_function(tool) for tool in wanted if not _server_tool_name(tool))
     served = {tool.name or _server_tool_name(tool): tool for tool in wanted if _server_tool_name(tool)}
@@ -107,7 +110,7 @@ def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
 
 
 def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody], *, some: bool) -> str:
-    """A tool of the server is not forced: the model decides, as in mistral.rs."""
+    """Return the tool choice. A server tool cannot be forced: the model decides, as in mistral.rs."""
     choice = body.tool_choice
     if choice is None or choice.type == "auto":
         return "auto"
@@ -125,7 +128,8 @@ def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody
 
 
 def _server_tool_name(tool: ToolBody) -> str:
-    """The name of what Anthropic runs itself; empty for tools that a client runs. A bare name is enough."""
+    """Return the name of a tool that Anthropic runs itself, declared by type or name alone; empty for a tool of the
+    client."""
     if tool.type is None:
         return tool.name if tool.name in SERVED and tool.input_schema is None else ""
     return next((name for name in SERVED if tool.type == name or tool.type.startswith(f"{name}_")), "")
@@ -136,19 +140,19 @@ def _function(tool: ToolBody) -> ToolSpec:
     known = next((KNOWN[start] for start in KNOWN if kind.startswith(start)), None)
     if kind != "custom" and known is None:
         raise InvalidRequest(
-            f"Tools of the type {kind!r} are not known here.",
+            f"This server does not know tools of the type {kind!r}.",
             hint="Declare it with an input_schema, or use web_search, web_fetch, code_execution, bash, text_editor or "
             "memory.",
         )
     if tool.allowed_callers is not None and "direct" not in tool.allowed_callers:
         raise InvalidRequest(f"Code cannot call {tool.name!r} here: let allowed_callers have direct.")
     if not tool.name:
-        raise InvalidRequest("A tool has a name.")
+        raise InvalidRequest("A tool must have a name.")
     if known is None and tool.input_schema is None:
         raise InvalidRequest(f"The tool {tool.name!r} has no input_schema.")
     description, schema = known or (tool.description or "", tool.input_schema or {})
     if schema.get("type") != "object":
-        raise InvalidRequest(f"The input_schema of {tool.name!r} has the type object.")
+        raise InvalidRequest(f"The input_schema of {tool.name!r} must have the type object.")
     return ToolSpec(
         tool.name, tool.description or description, schema, kind="function", where="caller", source="external"
     )
@@ -164,14 +168,14 @@ def _searches(tools: list[ToolBody]) -> list[ToolBody]:
 
 
 def _web(served: list[ToolBody]) -> Mapping[str, Any] | None:
-    """As web_search_options; None without a tool of the web."""
+    """Return the web tools as ``web_search_options``; None if the request has no web tool."""
     found = [tool for tool in served if SERVED[_server_tool_name(tool)] == "web"]
     if not found:
         return None
     options: dict[str, Any] = {}
     for tool in found:
         if tool.allowed_domains and tool.blocked_domains:
-            raise InvalidRequest("A tool of the web has allowed_domains or blocked_domains, not both.")
+            raise InvalidRequest("A web tool can have allowed_domains or blocked_domains, not both.")
         filters = {"allowed_domains": tool.allowed_domains, "blocked_domains": tool.blocked_domains}
         options.setdefault("filters", {}).update({key: value for key, value in filters.items() if value})
         if tool.user_location:
@@ -182,6 +186,8 @@ def _web(served: list[ToolBody]) -> Mapping[str, Any] | None:
 
 def _skill(skill: SkillBody) -> str:
     if skill.type == "anthropic":
-        raise InvalidRequest(f"The skill {skill.skill_id!r} is one of Anthropic's, which are not here.")
+        raise InvalidRequest(
+            f"The skill {skill.skill_id!r} is one of Anthropic's own skills, which this server does not have."
+        )
     version = "" if skill.version in (None, "latest") else str(skill.version).rpartition("_v")[2]
     return f"{skill.skill_id}@{version}" if version else skill.skill_id

@@ -1,11 +1,11 @@
-"""Events of a turn as chunks of ``chat/completions``, or as one completion.
+"""Convert the events of a turn into chunks of ``chat/completions``, or into one completion.
 
-A stream: the chunk with the role, deltas, named events of the server's tools, the chunk with ``finish_reason``, the one
-with the usage where it was asked for, ``[DONE]``. A turn that failed or was stopped ends with a frame ``{error}`` in
-the place of the chunk with ``finish_reason``. Between texts of two rounds stands an empty line.
+A stream consists of the chunk with the role, deltas, named events of the server's tools, the chunk with
+``finish_reason``, the chunk with the usage if the client requested it, and ``[DONE]``. If a turn fails or is stopped, a
+frame ``{error}`` replaces the chunk with ``finish_reason``. An empty line separates the texts of two rounds.
 
-A named event is a chunk too, with an empty delta: clients of OpenAI read the data of every event as one, whatever its
-name, and most of them look into ``choices`` without asking.
+A named event is also a chunk, with an empty delta: OpenAI's clients parse the data of every event as a chunk, whatever
+its name, and most of them read ``choices`` without checking that it exists.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatCodec:
-    """``model`` is the name as the client said it, ``session`` is told at the end. ``turn`` is the id of the turn: it
-    gives the completion its id and its time: the same for a request that comes again. ``include_usage`` None: the last
-    chunk has the usage; True: a chunk of its own, as OpenAI does; False: none."""
+    """``model`` is the name that the client sent; ``session`` is reported at the end. ``turn`` is the id of the turn,
+    from which the completion's id and time are derived, so that they are the same for a repeated request.
+    ``include_usage`` None: the last chunk has the usage; True: the usage has a chunk of its own, as in OpenAI's API;
+    False: no usage is sent."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ChatCodec:
                     yield self._report(*report)
 
     def whole(self) -> Mapping[str, Any]:
-        """Raises TurnStopped for a turn that was stopped before its end."""
+        """Return the completion. Raises TurnStopped if the turn was stopped before its end."""
         end = self._end
         if end is None or end.state != "committed":
             raise TurnStopped(describe_stop(end))
@@ -142,7 +143,7 @@ class ChatCodec:
 
 
 class ChatRound:
-    """What one model call said."""
+    """The output of one model call."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -163,7 +164,7 @@ class ChatRound:
 
 
 def call_for_client(body: CallReturned) -> dict[str, Any]:
-    """A call that the client runs."""
+    """Return a tool call that the client runs, in OpenAI's format."""
     return {
         "id": body.call,
         "type": "function",

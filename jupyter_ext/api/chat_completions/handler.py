@@ -1,4 +1,4 @@
-"""``chat/completions``, as OpenAI's clients speak it."""
+"""The handler of ``chat/completions``, in the format of OpenAI's clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChatCompletionsHandler(OpenAIHandler):
         await self.answer(call, codec, streams=body.streams)
 
     async def _read_request(self, body: ChatBody) -> DialectRequest:
-        """Raises InvalidRequest, Unprocessable, and what fetching does."""
+        """Return the request for a turn. Raises InvalidRequest, Unprocessable, and the errors of ``fetch_media``."""
         try:
             asked = body.to_turn(await self.fetch_media(body.links))
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Messages of ``chat/completions``."""
+"""The messages of ``chat/completions`` requests."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class RefusalPart(Words):
 
 def _data_or_link(url: str) -> str:
     if not (openai_content.is_link(url) or url[:5].lower() == "data:"):
-        raise ValueError("a url is data (data:image/png;base64,...) or an http address")
+        raise ValueError("a url must be a data URL (data:image/png;base64,...) or an http URL")
     return url
 
 
 class Url(Words):
-    """``detail`` is left to the engine."""
+    """A media URL. ``detail`` is ignored."""
 
     url: Annotated[str, AfterValidator(_data_or_link)]
 
@@ -56,7 +56,7 @@ class ImagePart(Words):
 
 
 class VideoPart(Words):
-    """As vLLM and mistral.rs have it."""
+    """A video part, in the format of vLLM and mistral.rs."""
 
     type: Literal["video_url"]
     video_url: Url
@@ -84,7 +84,9 @@ class FileFields(Words):
     @model_validator(mode="after")
     def complete(self) -> FileFields:
         if self.file_url is not None:
-            raise ValueError("a file has a file_id, or a filename and file_data; a file_url is not fetched here")
+            raise ValueError(
+                "a file must have a file_id, or a filename and file_data; a file_url is not supported here"
+            )
         self._given = openai_content.make_submitted_file(self.file_id, self.filename, self.file_data)
         return self
 
@@ -104,7 +106,8 @@ ContentPart = Annotated[
 
 
 def text_or_list(value: object) -> str:
-    """Which of the two was meant, so that one mistake is told and not two."""
+    """Return which member of the union a value belongs to, so that one mistake produces one validation error and not
+    two."""
     return "[text]" if isinstance(value, str) else "[list]"
 
 
@@ -115,7 +118,7 @@ Content = Annotated[
 
 
 class CalledFunction(Words):
-    """``arguments`` of an object are as good as their JSON: mistral.rs's sessions have them so."""
+    """``arguments`` can also be an object instead of JSON text, because sessions of mistral.rs contain objects."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     arguments: str | dict[str, Any] = ""
@@ -123,7 +126,7 @@ class CalledFunction(Words):
     @model_validator(mode="after")
     def shallow(self) -> CalledFunction:
         if is_too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
-            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+            raise ValueError(f"arguments can have at most {MAX_ARGUMENT_DEPTH} levels")
         return self
 
 
@@ -151,11 +154,11 @@ class ChatMessage(Words):
         if self.tool_calls and self.role != "assistant":
             raise ValueError(f"a {self.role} message cannot call tools")
         if self.role == "tool" and not self.tool_call_id:
-            raise ValueError("a tool message has the tool_call_id that it answers")
+            raise ValueError("a tool message must have the tool_call_id that it answers")
         if self.content is None and self.role in ("system", "developer", "user", "tool"):
-            raise ValueError(f"a {self.role} message has content")
+            raise ValueError(f"a {self.role} message must have content")
         if self.role != "user" and any(not isinstance(part, TextPart | RefusalPart) for part in self.parts):
-            raise ValueError(f"media and files come with the user's messages, not with one of {self.role}")
+            raise ValueError(f"media and files are allowed only in messages of the user, not of {self.role}")
         return self
 
     @property
@@ -164,7 +167,7 @@ class ChatMessage(Words):
 
     @property
     def links(self) -> list[str]:
-        """URLs of media that are not with the request."""
+        """Return the URLs of media that have to be fetched."""
         media = [part.url for part in self.parts if isinstance(part, ImagePart | VideoPart)]
         return [url for url in media if openai_content.is_link(url)]
 
@@ -173,7 +176,7 @@ class ChatMessage(Words):
         return [part.given for part in self.parts if isinstance(part, FilePart)]
 
     def message(self, links: Links) -> Message:
-        """Raises ValueError for media that cannot be used."""
+        """Return the message. Raises ValueError for media that cannot be used."""
         role: Role = "system" if self.role == "developer" else self.role
         texts = [Text(self.content)] if isinstance(self.content, str) else []
         parts = [*texts, *[_part(part, links) for part in self.parts if not isinstance(part, FilePart)]]
@@ -207,8 +210,8 @@ class ChatConversation:
 
 
 def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> ChatConversation:
-    """``alone``: results of tools may come without the conversation they belong to. One that is nothing but
-    instructions asks for what its last message says. Raises ValueError."""
+    """Convert the messages. ``alone``: tool results are accepted without the conversation that they belong to. If all
+    messages are instructions, the last one is used as the prompt. Raises ValueError."""
     messages = [body.message(links) for body in bodies]
     files = tuple(file for body in bodies for file in body.files)
     if messages and all(message.role == "system" for message in messages):

@@ -1,8 +1,8 @@
-"""The body of ``chat/completions``: OpenAI's fields and mistral.rs's, and what is asked by them.
+"""The body of ``chat/completions``: the fields of OpenAI and mistral.rs, and the turn that they request.
 
-Fields that are not here are ignored, as clients of other versions send them. So are ``metadata``, ``store`` and
-``user``. What an engine cannot do is for the engine to refuse. Raises ValueError while it is validated, for what
-contradicts itself.
+Unknown fields are ignored, because clients of other versions send them; so are ``metadata``, ``store`` and ``user``.
+Options that an engine does not support are refused by the engine. Validation raises ValueError for contradictory
+fields.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"
 GROUPS = {CODE_INTERPRETER: "python"}
-"""Of tools of the server, by the type of tool that asks for them."""
-NO_AUDIO = 'modalities is ["text"]: this server says nothing aloud'
+"""The groups of server tools, by the type of tool that enables them."""
+NO_AUDIO = 'modalities must be ["text"]: this server has no audio output'
 
 
 class FunctionTool(Words):
@@ -53,7 +53,7 @@ class Container(Words):
     @model_validator(mode="after")
     def auto(self) -> Container:
         if self.type != "auto":
-            raise ValueError("the container of code_interpreter is auto")
+            raise ValueError("the container of code_interpreter must be auto")
         if self.file_ids:
             raise ValueError("a container has no file_ids here: send files as parts of a user's message")
         if self.memory_limit is not None:
@@ -67,7 +67,7 @@ class CodeInterpreterTool(Words):
 
 
 class OtherTool(Words):
-    """Those of OpenAI that are asked for in another way here, or not at all."""
+    """Tools of OpenAI that this server offers in another way, or not at all."""
 
     type: Literal[
         "web_search", "web_search_preview", "shell", "local_shell", "custom", "namespace", "mcp", "file_search"
@@ -82,7 +82,7 @@ class OtherTool(Words):
             "local_shell": "enable_shell",
         }.get(self.type)
         raise ValueError(
-            f"tools of type {self.type} are not for chat/completions{f'; use {instead}' if instead else ''}"
+            f"tools of type {self.type} are not available in chat/completions{f'; use {instead}' if instead else ''}"
         )
 
 
@@ -109,7 +109,7 @@ Stop = Annotated[
 
 
 class SamplingFields(Decoding):
-    """``top_k``, ``min_p`` and ``repetition_penalty`` as vLLM and mistral.rs have them."""
+    """``top_k``, ``min_p`` and ``repetition_penalty`` have the meaning that they have in vLLM and mistral.rs."""
 
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -166,17 +166,17 @@ class ChatBody(SamplingFields):
 
     @model_validator(mode="after")
     def possible(self) -> ChatBody:
-        """What is said of a mistake begins with its field."""
+        """Check the fields against each other. Each error message begins with the name of its field."""
         if self.n not in (None, 1):
-            raise ValueError("n is 1: one answer is made for a request")
+            raise ValueError("n must be 1: this server returns one answer for a request")
         if self.modalities and self.modalities != ["text"]:
             raise ValueError(NO_AUDIO)
         if self.functions:
             raise ValueError("functions were replaced by tools, and function_call by tool_choice")
         if self.top_logprobs and not self.logprobs:
-            raise ValueError("top_logprobs comes with logprobs: true")
+            raise ValueError("top_logprobs needs logprobs: true")
         if sum(len(message.links) for message in self.messages) > MAX_LINKS:
-            raise ValueError(f"messages have at most {MAX_LINKS} media to be fetched; send the others as data")
+            raise ValueError(f"messages can have at most {MAX_LINKS} media to fetch; send the others as data")
         self._form()
         self._choice()
         return self
@@ -195,12 +195,12 @@ class ChatBody(SamplingFields):
 
     @property
     def links(self) -> list[str]:
-        """URLs of media that are to be fetched."""
+        """Return the URLs of media that have to be fetched."""
         return list(dict.fromkeys(url for message in self.messages for url in message.links))
 
     def to_turn(self, links: Links) -> DialectRequest:
-        """``links`` are the media of ``self.links``. Raises Unprocessable, and ValueError for messages that do not fit
-        together."""
+        """Return the request for a turn. ``links`` are the fetched media of ``self.links``. Raises Unprocessable, and
+        ValueError for messages that do not fit together."""
         said = conversation(self.messages, links, alone=self.session_id is not None)
         choice = self._choice()
         asked = DialectRequest(
@@ -237,7 +237,7 @@ class ChatBody(SamplingFields):
         return {tool.type for tool in self.tools or () if tool.type in GROUPS}
 
     def _choice(self) -> Chosen:
-        """Raises ValueError for a choice that the tools do not have."""
+        """Return the tool choice. Raises ValueError for a choice that is not among the tools."""
         specs = specs_of(self._functions)
         more = self.model.startswith(AGENT) or bool(self.max_tool_rounds) or self.enable_shell
         web = self.web_search_options is not None
@@ -245,7 +245,7 @@ class ChatBody(SamplingFields):
         return check_tool_choice(self.tool_choice or Chosen(), names, self._hosted, more=bool(more or web))
 
     def _groups(self, choice: Chosen, *, files: bool) -> tuple[str, ...]:
-        """Tools of the server that the request turns on by itself."""
+        """Return the groups of server tools that the request enables itself."""
         hosted = self._hosted if choice.hosted is None else choice.hosted
         groups = [GROUPS[kind] for kind in sorted(hosted)]
         if choice.allowed is None:

@@ -37,8 +37,8 @@ class Codec(Protocol):
         ...
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the server-sent events for one event of the turn. After the turn's last event, the stream has its
-        terminal events, however the turn ended."""
+        """Return the server-sent events for one event of the turn. For the turn's last event, they include the events
+        that end the stream, whether the turn succeeded, failed or was cancelled."""
         ...
 
     def whole(self) -> Mapping[str, Any]:

@@ -34,8 +34,8 @@ class DialectHandler(AgentHandler):
 
     detached = False
     unasked: type[AgentKernelError] = Unprocessable
-    """The error for a request that may need an approval while nobody follows: 422, or another status in some
-    dialects."""
+    """The error for a request without a stream that may need an approval, which nobody could give: 422, or another
+    status in some dialects."""
     _turn: LiveTurn | None = None
     _entry: KeyEntry | None = None
 

@@ -26,9 +26,9 @@ MAX_LINKS = 16
 """Images of one request that are fetched."""
 MAX_FILES = 64
 """Files of one request."""
-TOO_LONG = f"messages have at most {MAX_TEXT} characters together"
+TOO_LONG = f"all messages together can have at most {MAX_TEXT} characters"
 CALL_ID = 512
-NO_AUDIO = "models of this server hear nothing: send text"
+NO_AUDIO = "the models of this server do not accept audio: send text"
 Links: TypeAlias = Mapping[str, Media]
 """Fetched media by URL."""
 
@@ -42,7 +42,7 @@ def decode_data_url(url: str, limit: int = MAX_MEDIA) -> tuple[str, bytes]:
     head, _, data = url.partition(",")
     kind, *options = head[len("data:") :].split(";") if head[:5].lower() == "data:" else ("",)
     if not options or options[-1].strip().lower() != "base64" or len(head) > 500:
-        raise ValueError("a url with data is written data:TYPE;base64,DATA")
+        raise ValueError("a data URL must have the form data:TYPE;base64,DATA")
     return kind.strip().lower(), from_base64(data, limit)
 
 
@@ -52,7 +52,7 @@ def from_base64(data: str, limit: int = MAX_MEDIA) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("the data is no base64") from None
+        raise ValueError("the data is not valid base64") from None
 
 
 def medium(url: str, links: Links | None = None) -> Media:
@@ -67,7 +67,7 @@ def medium(url: str, links: Links | None = None) -> Media:
 
 def visible_media(mime: str, data: bytes) -> Media:
     if not is_visible_media(mime):
-        raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
+        raise ValueError("models do not accept this medium; send images (PNG, JPEG, GIF, WebP) or videos")
     if not data:
         raise ValueError("the medium is empty")
     return Media.of(mime, data)
@@ -106,11 +106,11 @@ def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = 
     if load.chars > MAX_TEXT:
         raise ValueError(TOO_LONG)
     if load.pictures > MAX_PICTURES:
-        raise ValueError(f"a request has at most {MAX_PICTURES} pictures")
+        raise ValueError(f"a request can have at most {MAX_PICTURES} pictures")
     if load.size > MAX_MEDIA:
-        raise ValueError(f"a request has at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it")
+        raise ValueError(f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it")
     if len(files) > MAX_FILES:
-        raise ValueError(f"a request has at most {MAX_FILES} files")
+        raise ValueError(f"a request can have at most {MAX_FILES} files")
 
 
 NO_USER = (
@@ -130,7 +130,7 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
         names |= {call.id: call.name for call in message.calls}
         begins = begins and message.role in ("tool", "system")
         if message.role == "tool" and message.call_id not in names and not begins:
-            raise ValueError("a result of a tool answers a call of an assistant message before it, by its id")
+            raise ValueError("a tool result must have the id of a call in an earlier assistant message")
         known = names.get(message.call_id or "", message.name)
         found.append(replace(message, name=known) if message.role == "tool" and known else message)
     _complete(messages)

@@ -22,7 +22,7 @@ Name = Annotated[str, Field(pattern=NAME)]
 
 
 class Words(BaseModel):
-    """Clients of other versions send keys that say nothing here."""
+    """Base of the models that ignore unknown keys, because clients of other versions send them."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -40,7 +40,7 @@ JsonSchema = Annotated[dict[str, Any], AfterValidator(_a_schema)]
 
 def _few_values(tools: Any) -> Any:
     if has_too_many_values(tools, MAX_VALUES):
-        raise ValueError(f"the tools of a request have at most {MAX_VALUES:,} values together, with their schemas")
+        raise ValueError(f"the tools of a request, with their schemas, can have at most {MAX_VALUES:,} values together")
     return tools
 
 
@@ -50,7 +50,7 @@ FewValues = BeforeValidator(_few_values)
 
 def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type", "object") != "object":
-        raise ValueError("the arguments of a function are an object")
+        raise ValueError("the parameters of a function must be a schema of an object")
     return schema
 
 
@@ -58,7 +58,7 @@ Parameters = Annotated[JsonSchema, AfterValidator(_of_an_object)]
 
 
 class Function(Words):
-    """``strict`` is as good as always on: arguments that do not fit are for the client to tell the model."""
+    """``strict`` has no effect: the client checks the arguments and reports invalid ones to the model."""
 
     name: Name
     description: Annotated[str, Field(max_length=20_000)] | None = None
@@ -97,25 +97,27 @@ def parse_tool_choice(said: object) -> Chosen:
         return said
     if isinstance(said, str):
         if said not in ("auto", "none", "required"):
-            raise ValueError("tool_choice is auto, none, required or an object")
+            raise ValueError("tool_choice must be auto, none, required or an object")
         return Chosen(said)
     if not isinstance(said, dict):
-        raise ValueError("tool_choice is a word or an object")
+        raise ValueError("tool_choice must be a string or an object")
     match said.get("type"):
         case "function":
             return Chosen(_name_of(said))
         case "allowed_tools":
             inner = said.get("allowed_tools")
             return _read_allowed_tools(inner if isinstance(inner, dict) else said)
-    raise ValueError("a function can be chosen by tool_choice, a tool of the server cannot: allow it alone instead")
+    raise ValueError(
+        "tool_choice can name a function of the request, but not a tool of the server; allow only that tool"
+    )
 
 
 def _read_allowed_tools(said: dict[str, Any]) -> Chosen:
     mode, tools = said.get("mode", "auto"), said.get("tools")
     if mode not in ("auto", "required"):
-        raise ValueError("the mode of allowed_tools is auto or required")
+        raise ValueError("the mode of allowed_tools must be auto or required")
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools) or len(tools) > MAX_TOOLS:
-        raise ValueError(f"allowed_tools has tools, a list of at most {MAX_TOOLS} objects")
+        raise ValueError(f"allowed_tools must have tools, a list of at most {MAX_TOOLS} objects")
     names = frozenset(_name_of(tool) for tool in tools if tool.get("type") == "function")
     return Chosen(mode, names, frozenset(str(tool.get("type")) for tool in tools) - {"function"})
 
@@ -124,7 +126,7 @@ def _name_of(tool: dict[str, Any]) -> str:
     inner = tool.get("function")
     name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
     if not isinstance(name, str) or not name:
-        raise ValueError("a function is chosen by its name")
+        raise ValueError("tool_choice must have the name of the function")
     return name
 
 
@@ -150,7 +152,7 @@ def check_tool_choice(
     if unknown:
         raise ValueError(f"tool_choice names {unknown[0][:64]!r}, which is not among the tools of this request")
     if choice.choice == "required" and not (functions or hosted or more):
-        raise ValueError("tool_choice is required, and there are no tools")
+        raise ValueError("tool_choice is required, but the request has no tools")
     return choice
 
 

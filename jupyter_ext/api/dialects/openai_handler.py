@@ -53,7 +53,7 @@ class OpenAIHandler(DialectHandler):
         try:
             found = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")
         except FetchFailed as error:
-            raise InvalidRequest(f"A medium of this request cannot be had: {error.message}") from error
+            raise InvalidRequest(f"A medium of this request cannot be fetched: {error.message}") from error
         try:
             return {url: visible_media(one.mime, one.data) for url, one in zip(urls, found, strict=True)}
         except ValueError as error:

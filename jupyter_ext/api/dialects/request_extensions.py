@@ -44,7 +44,7 @@ def require_file_tools(
     """Return the request if it has the tools that can produce the files it asks for; raises ``refusal`` otherwise."""
     if asked.request.outputs and (asked.server_tools == () or asked.request.max_tool_rounds == 0):
         raise refusal(
-            "files asks for files that a tool makes, and this request has no tools of the server.",
+            "The request asks for files, but has no server tools that could produce them.",
             hint=hint,
             details=details,
         )
@@ -72,7 +72,7 @@ def _an_object(said: Any) -> Any:
     try:
         return json.loads(said)
     except (ValueError, RecursionError):
-        raise ValueError("a schema is an object, or its JSON") from None
+        raise ValueError("a schema must be an object, or the JSON of one") from None
 
 
 Schema = Annotated[JsonSchema, BeforeValidator(_an_object)]
@@ -125,7 +125,7 @@ class Decoding(Words):
         ValueError for two."""
         structured = self.structured_outputs or StructuredOutputs()
         if structured.structural_tag is not None:
-            raise ValueError("structured_outputs has a structural_tag, which no engine here keeps to")
+            raise ValueError("structured_outputs has a structural_tag, which no engine of this server supports")
         found = [
             *_forms(self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar),
             *_forms(structured.json_, structured.regex, structured.choice, structured.grammar),
@@ -155,9 +155,9 @@ def _forms_of(grammar: Grammar | None) -> list[OutputFormat]:
     if grammar.type == "json_schema":
         schema = _an_object(value)
         if not isinstance(schema, dict):
-            raise ValueError("grammar has a schema, an object, as its value")
+            raise ValueError("the value of grammar must be a schema, an object")
         check_schema(schema)
         return _forms(schema, None, None, None)
     if not isinstance(value, str) or not value:
-        raise ValueError("grammar has a text as its value")
+        raise ValueError("the value of grammar must be a string")
     return _forms(None, *((value, None, None) if grammar.type == "regex" else (None, None, value)))

@@ -1,4 +1,4 @@
-"""Log probabilities of tokens, as both of OpenAI's dialects write them."""
+"""Convert log probabilities of tokens into the format that both of OpenAI's dialects use."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ it sends more than that, it is answered at once and the connection is closed."""
 
 @dataclass(slots=True)
 class BodyBuffer:
-    """``most`` bytes of ``announced`` (0: not said)."""
+    """Stores at most ``most`` bytes. ``announced`` is the Content-Length, 0 if the request has none."""
 
     most: int
     announced: int = 0
@@ -29,7 +29,7 @@ class BodyBuffer:
 
     @property
     def endless(self) -> bool:
-        """Not worth reading to its end."""
+        """Whether the rest of the body is too large to be read and dropped."""
         return max(self.size, self.announced) > self.most + DROPPED
 
     def take(self, piece: bytes) -> None:

@@ -21,5 +21,5 @@ def read_if_match(handler: AgentHandler) -> int | None:
         return None
     match = REVISION.fullmatch(given)
     if match is None:
-        raise InvalidRequest("If-Match is the ETag of the session: its revision in quotes.")
+        raise InvalidRequest("If-Match must be the ETag of the session: its revision in quotes.")
     return int(match[1])

@@ -1,4 +1,4 @@
-"""What all routes share: who may call, how bodies are read, how errors are answered, how a stream is written."""
+"""Base class of all handlers: authorization, request bodies, error responses and streams."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from jupyter_ext.services import SETTING, Services
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
-"""For tornado, which would answer in words of its own: ``BodyBuffer`` has the limit."""
+"""The body limit for tornado, which would answer in its own format: ``BodyBuffer`` enforces the real limit."""
 KEEP_ALIVE_S = 10.0
 LOOK_AGAIN_S = 2.0
-"""How often the stream of a lasting token asks whether it still counts."""
+"""Seconds between two checks of whether the lasting token of a stream is still valid."""
 EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 """Headers of answers that a page of an allowed origin may read."""
 WORTH_WAITING_S = 60.0
@@ -65,24 +65,25 @@ V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 
 @web.stream_request_body
 class AgentHandler(APIHandler):
-    """A kernel with its credential, a program with a lasting token whose scopes open the route, or a user whom the
-    authorizer allows the action on ``agent``."""
+    """A handler for these callers: a kernel with its credential, a program with a lasting token whose scopes include
+    the route, or a user whom the authorizer allows the action on ``agent``."""
 
     auth_resource = "agent"
     error_shape: ClassVar[Any] = Error
-    """Of all its errors, for the document of the API."""
+    """The schema of all errors of the handler, for the OpenAPI document."""
     max_body = MAX_BODY
     caller: Caller
     request_id: str
     route = ""
-    """Below ``agent/v1``, as ``scopes.py`` and the log name it."""
+    """The route below ``agent/v1``, as the scopes and the log name it."""
     keep_alive = sse.KEEP_ALIVE
-    """What a stream says when it was quiet for KEEP_ALIVE_S."""
+    """What a stream sends after KEEP_ALIVE_S without other data."""
     lasting = ""
     """The lasting token that came with the request, valid or not."""
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
-    """Known before the body was read; said after it, because a client that still sends may not see the answer."""
+    """An error that is known before the body is read. It is sent after the body, because a client that is still sending
+    may not see an earlier answer."""
     gathered: BodyBuffer | None = None
     _pump: asyncio.Task[None] | None = None
     _written = 0.0
@@ -112,11 +113,12 @@ class AgentHandler(APIHandler):
         self.gathered = BodyBuffer(self.max_body, int(length) if length.isdecimal() else 0)
         await self.identify(super().prepare)
         if self.refusal is not None or not page_may_call(self) or not await self._knows_sender():
-            self.gathered.most = 0  # nothing is kept of what nobody sends
+            self.gathered.most = 0  # nothing is stored of a body whose sender is not authenticated
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
-        """Let Jupyter's ``prepare`` find out who calls. Its refusal of a known user is kept for ``check_page``;
-        ``admit`` refuses everybody else, in words that fit the credential that was sent."""
+        """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, the refusal is
+        stored for ``check_page``; ``admit`` refuses everybody else, with an error that fits the credential that was
+        sent."""
         try:
             await prepare()
         except web.HTTPError as error:
@@ -127,13 +129,13 @@ class AgentHandler(APIHandler):
         allow_header = super().check_host()
         if not allow_header:
             self.refusal = Forbidden(
-                "This server does not answer to the name in the Host header of this request.",
+                "This server does not accept the name in the Host header of this request.",
                 hint="Add the name with c.ServerApp.local_hostnames, or agent-kernel serve --allow-host NAME.",
             )
         return allow_header
 
     async def _knows_sender(self) -> bool:
-        """Whether somebody sends the body; a request without one is asked later, by ``admit``."""
+        """Return whether the sender of the body is authenticated. ``admit`` checks requests without a body later."""
         if not self.lasting:
             return bool(self.current_user or self.kernel)
         if not self.request.headers.keys() & BODY_HEADERS:
@@ -160,11 +162,11 @@ class AgentHandler(APIHandler):
                 self.send_error(413)
 
     def receive(self) -> None:
-        """The body is there now. Raises HTTPError 413."""
+        """Read the complete body. Raises HTTPError 413."""
         if self.gathered is None:
             return
         if self.gathered.too_large:
-            raise web.HTTPError(413, f"A body has at most {self.max_body >> 20} MiB here.")
+            raise web.HTTPError(413, f"A body can have at most {self.max_body >> 20} MiB.")
         self.request.body, self.gathered = self.gathered.whole(), None
         if self.request.body:
             read_form(self.request)
@@ -181,14 +183,14 @@ class AgentHandler(APIHandler):
         super().options(*args, **kwargs)
         asked = self.request.headers.get("Access-Control-Request-Headers", "")
         if HEADER_NAMES.fullmatch(asked) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
-            self.set_header("Access-Control-Allow-Headers", asked)  # which origins may is said by another header
+            self.set_header("Access-Control-Allow-Headers", asked)  # another header says which origins are allowed
         self.set_header("Allow", allow_header(type(self)))
         self.set_header("Access-Control-Allow-Methods", allow_header(type(self)))
         self.set_status(204)
 
     def set_cors_headers(self) -> None:
-        """Only for an origin that the server's configuration allows; Jupyter would also name whatever page sent a
-        token."""
+        """Set the CORS headers only for an origin that the server's configuration allows. Jupyter would also allow any
+        page that sends a token."""
         if not (self.allow_origin or self.allow_origin_pat):
             return
         super().set_cors_headers()
@@ -211,7 +213,7 @@ class AgentHandler(APIHandler):
             )
 
     def begin(self) -> None:
-        """SDKs of other houses send the token as ``x-api-key``."""
+        """Also accept the token as ``x-api-key``, the header of other vendors' SDKs."""
         headers = self.request.headers
         self.token_in_address = bearer.drop_from_address(self.request)
         self.lasting = bearer.take_token(headers)
@@ -220,13 +222,13 @@ class AgentHandler(APIHandler):
         self.set_header("X-Request-ID", self.request_id)
 
     def check_xsrf_cookie(self) -> None:
-        """A page of another site cannot send a credential in a header, so one proves the origin by itself; ``admit``
-        refuses a header whose credential is not valid, whatever cookies came with it."""
+        """Skip the XSRF check for a request with a credential in a header, because a page of another site cannot send
+        one. ``admit`` refuses a header whose credential is not valid, even if cookies came with it."""
         if KERNEL_HEADER not in self.request.headers and not self.lasting:
             super().check_xsrf_cookie()
 
     async def admit(self, action: Action, *, kernels: bool) -> Caller:
-        """Raises Forbidden, Unauthenticated, TokenInvalid."""
+        """Return the caller if it may do the action. Raises Forbidden, Unauthenticated, TokenInvalid."""
         configured = self.services.runtime.settings.namespace
         if KERNEL_HEADER in self.request.headers:
             if self.kernel is None:
@@ -240,25 +242,26 @@ class AgentHandler(APIHandler):
         if not user:
             raise bearer.unauthenticated_error(self.request.headers, in_address=self.token_in_address)
         if TOKEN_NAMESPACE_MARK in user.username:
-            raise Forbidden(f"The name of a user has no {TOKEN_NAMESPACE_MARK} in it.")
+            raise Forbidden(f"The name of a user cannot contain {TOKEN_NAMESPACE_MARK}.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
             raise Forbidden(f"You may not {action} agents on this server.")
         return Caller(namespace_of(configured, user), user=user)
 
     async def _holder(self) -> Caller:
-        """Asked when the body is there: the token may have been revoked meanwhile. Raises TokenInvalid, Forbidden."""
-        self.current_user = None  # cookies that came with it do not count
+        """Return the holder of the lasting token. This runs after the body was read, because the token may have been
+        revoked meanwhile. Raises TokenInvalid, Forbidden."""
+        self.current_user = None  # cookies that came with the request are ignored
         token = await asyncio.to_thread(self.services.tokens.holder, self.lasting)
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
             raise Forbidden("Only a person may do this, in the browser.")
         if not token.has_any_scope(enough):
             wanted = " or ".join(sorted(enough | {"all"}))
-            raise Forbidden("The scopes of this token do not reach here.", hint=f"One with {wanted} does.")
+            raise Forbidden("The scopes of this token do not include this request.", hint=f"Use a token with {wanted}.")
         return Caller(token.namespace(namespace_of(self.services.runtime.settings.namespace, None)), token=token)
 
     def parse(self, model: type[M]) -> M:
-        """The body. Raises InvalidRequest, and what ``json_body`` does."""
+        """Parse the body. Raises InvalidRequest, and the errors of ``json_body``."""
         body = self.json_body()
         if body:
             json_body.check(body, self.max_body)
@@ -268,19 +271,19 @@ class AgentHandler(APIHandler):
             raise InvalidRequest(words(error)) from error
 
     def json_body(self) -> bytes:
-        """Raises HTTPError 415 for a body that says that it is no JSON."""
+        """Return the body. Raises HTTPError 415 if its Content-Type is not JSON."""
         if self.request.body and not json_body.is_json(self.request.headers.get("Content-Type", "")):
-            raise web.HTTPError(415, "The body is JSON here: send it with Content-Type: application/json.")
+            raise web.HTTPError(415, "The body must be JSON: send it with Content-Type: application/json.")
         return self.request.body
 
     def number(self, name: str, default: int | None = None) -> int | None:
-        """A number of 0 or more from the query. Raises InvalidRequest."""
+        """Return a number of 0 or more from the query. Raises InvalidRequest."""
         raw = self.get_argument(name, None)
         if raw is None:
             return default
-        whole = raw.removesuffix(".0")  # an integer of JSON, too
+        whole = raw.removesuffix(".0")  # JSON may write a whole number with .0
         if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
-            raise InvalidRequest(f"{name} is a number, not {raw[:40]!r}.")
+            raise InvalidRequest(f"{name} must be a number, not {raw[:40]!r}.")
         return int(whole)
 
     async def find_queried_place(self) -> str | None:
@@ -302,16 +305,19 @@ class AgentHandler(APIHandler):
         if isinstance(wait, int | float):
             self.set_header("Retry-After", str(math.ceil(wait)))
         if isinstance(error, KeyReused | TurnStopped) or (isinstance(wait, int | float) and wait > WORTH_WAITING_S):
-            self.set_header("X-Should-Retry", "false")  # OpenAI's and Anthropic's clients would, at once and twice
+            self.set_header(
+                "X-Should-Retry", "false"
+            )  # otherwise OpenAI's and Anthropic's clients repeat the request at once, twice
         self.reply(self.error_body(status, error.to_json()), status)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer to a request that was refused; ``error`` is ``{code, message, hint, details}``. Every error of a
-        handler goes through here, those of Jupyter and tornado too."""
+        """Return the body of an error response; ``error`` is ``{code, message, hint, details}``. It formats every error
+        of a handler, also the errors of Jupyter and tornado."""
         return {"error": {**error, "request_id": self.request_id}}
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Errors of Jupyter and tornado in our shape; what we did not foresee says nothing of the inside."""
+        """Send errors of Jupyter and tornado in the format of this API. The response to an unexpected error contains no
+        internal details."""
         error = kwargs.get("exc_info", (None, None))[1]
         message = error.log_message if isinstance(error, web.HTTPError) else None
         code = CODES.get(status_code, "agent_kernel_error" if status_code >= 500 else "invalid_request")
@@ -320,18 +326,21 @@ class AgentHandler(APIHandler):
         if status_code == 405:
             self.set_header("Allow", allow_header(type(self)))
         if self.gathered is None and not hasattr(self, "caller"):
-            self.set_header("Connection", "close")  # tornado does not read on behind an answer that comes so early
+            self.set_header(
+                "Connection", "close"
+            )  # tornado does not read the rest of a body after such an early answer
         self.reply(self.error_body(status_code, body), status_code)
 
     async def stream(self, frames: AsyncIterator[bytes]) -> None:
-        """Writes frames as they come and a comment when none came for a while; ends when the client leaves."""
+        """Write frames as they arrive, and a comment after KEEP_ALIVE_S without one. End when the client
+        disconnects."""
         self.set_header("Cache-Control", "no-cache, no-store")
         self.set_header("X-Accel-Buffering", "no")
         self.set_header("Content-Type", sse.CONTENT_TYPE)
         if self.request.method == "HEAD":
             self.finish(set_content_type=sse.CONTENT_TYPE)
             return
-        # Small pieces, each wanted at once: else the second waits 40 ms for the delayed acknowledgement of the first.
+        # Without this, the second small piece waits 40 ms for the delayed acknowledgement of the first.
         if (socket := getattr(self.request.connection, "stream", None)) is not None:
             socket.set_nodelay(True)
         self._written = time.monotonic()
@@ -366,8 +375,8 @@ class AgentHandler(APIHandler):
             beat.cancel()
 
     async def _keep_alive(self) -> None:
-        """``keep_alive`` when nothing was written for KEEP_ALIVE_S: so proxies and clients know the stream lives. The
-        stream of a token that is revoked ends here, and as if its client had left."""
+        """Write ``keep_alive`` after KEEP_ALIVE_S without other data, so that proxies and clients do not close the
+        stream. If its token is revoked, the stream ends as if the client had disconnected."""
         while True:
             token = self.caller.token
             if token is not None and not self.services.tokens.is_valid(token):
@@ -377,18 +386,19 @@ class AgentHandler(APIHandler):
             if idle >= KEEP_ALIVE_S:
                 self.write(self.keep_alive)
                 self._written, idle = time.monotonic(), 0.0
-                with contextlib.suppress(StreamClosedError):  # the writer hears of it by on_connection_close
+                with contextlib.suppress(StreamClosedError):  # on_connection_close stops the writer
                     await self.flush()
             await asyncio.sleep(KEEP_ALIVE_S - idle if token is None else min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S))
 
 
 def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
-    """A verb of a handler, for callers who may; errors of ours become answers here, and only here."""
+    """Return a decorator for a method of a handler. It authorizes the caller, and it is the only place that converts
+    errors into responses."""
 
     def decorate(method: V) -> V:
         wants_json = takes_json(method)
 
-        @allow_unauthenticated  # decided below: Jupyter knows users only
+        @allow_unauthenticated  # the authorization follows below, because Jupyter's check only knows users
         @functools.wraps(method)
         async def guarded_method(self: AgentHandler, *args: str) -> None:
             try:
@@ -411,7 +421,7 @@ def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
 
 
 def words(error: ValidationError) -> str:
-    """The first mistakes of a body, without what was sent."""
+    """Describe the first validation errors of a body, without the values that were sent."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = [f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {mistake['msg']}" for mistake in found[:3]]
     return "; ".join(told) + ("" if len(found) <= 3 else f"; and {len(found) - 3} more")

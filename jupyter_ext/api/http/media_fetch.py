@@ -22,7 +22,7 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
             async for piece in pieces:
                 left -= len(piece)
                 if left < 0:
-                    raise FetchFailed(f"What a request names has at most {bounds.bytes >> 20} MiB together.")
+                    raise FetchFailed(f"The media of a request can have at most {bounds.bytes >> 20} MiB together.")
                 held.append(piece)
         return replace(answer, data=b"".join(held))
 

@@ -51,7 +51,7 @@ class Upload:
         self._headers: dict[str, str] = {}
         self._ended = False
         if kind != b"multipart/form-data" or b"boundary" not in options:
-            self.problem = InvalidRequest("An upload is multipart/form-data with the fields file and purpose.")
+            self.problem = InvalidRequest("An upload must be multipart/form-data with the fields file and purpose.")
             return
         try:
             self._parser = MultipartParser(options[b"boundary"], self._callbacks())  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ class Upload:
     def _part_begins(self) -> None:
         self._parts += 1
         if self._parts > MAX_PARTS:
-            raise InvalidRequest(f"An upload has at most {MAX_PARTS} parts.")
+            raise InvalidRequest(f"An upload can have at most {MAX_PARTS} parts.")
         self._headers = {}
 
     def _header_ends(self) -> None:
@@ -122,7 +122,7 @@ class Upload:
         self._part = part
         if part.name == "file":
             if self._incoming is not None:
-                raise InvalidRequest("An upload has one file.")
+                raise InvalidRequest("An upload must have exactly one file.")
             self.filename = (part.filename or "file").replace("\\", "/").rpartition("/")[2] or "file"
             self.mime = part.mime
             self._incoming = self._begin()
@@ -135,7 +135,7 @@ class Upload:
             return
         part.value.extend(data[start:end])
         if len(part.value) > MAX_FIELD:
-            raise FileTooLarge(f"A field beside the file has at most {MAX_FIELD} bytes.")
+            raise FileTooLarge(f"Each field other than the file can have at most {MAX_FIELD} bytes.")
 
     def _part_ends(self) -> None:
         part = self._part

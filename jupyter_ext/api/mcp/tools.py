@@ -179,7 +179,7 @@ class McpTools:
         )
 
     async def _notebook(self, path: str) -> str:
-        """Raises InvalidRequest, NotFound."""
+        """Return the checked path of the notebook. Raises InvalidRequest, NotFound."""
         place = path.strip("/")
         if not is_notebook(place):
             raise InvalidRequest("notebook is the path of a .ipynb below the server's root.")
@@ -193,7 +193,7 @@ class McpTools:
         return kernel if kernel and kernel.namespace == caller.namespace else None
 
     def _attach(self, kernel: Kernel | None, place: str | None) -> AttachedNotebook | None:
-        """The notebook of a turn; only its file where its kernel runs for nobody here."""
+        """Return the notebook of a turn. If the caller cannot use its kernel, only its file is attached."""
         if kernel is None and place is not None:
             return self._attached_notebooks.of_file(place)
         return self._attached_notebooks.of_turn(kernel, place or "", by_user=True)
@@ -201,7 +201,7 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ notebooks
 
     async def _cells(self, given: NotebookArguments) -> McpOutcome:
-        """Raises InvalidRequest, NotFound."""
+        """Return the cells of a notebook. Raises InvalidRequest, NotFound."""
         document = await self._attached_notebooks.of_file(await self._notebook(given.notebook)).document()
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}

@@ -103,7 +103,7 @@ class McpTurn:
     async def outcome(self, after: int = 0) -> McpOutcome | McpQuestion:
         """Return the outcome, or a question if the client answers later; the turn then keeps waiting."""
         try:
-            # From its beginning, so that the outcome is whole; what came before ``after`` was told already.
+            # The outcome needs all events; the client has already seen those up to ``after``.
             events: AsyncIterator[Event] = self._turn.log.follow(0)
             async with aclosing(events):  # type: ignore[type-var]  # an async generator
                 async for event in events:
@@ -122,7 +122,7 @@ class McpTurn:
         if isinstance(body, TextDelta):
             self._text.append(body.text)
         elif isinstance(body, CallStarted):
-            self._text.clear()  # what was said before a call is not the answer
+            self._text.clear()  # text before a call is not the answer
         elif isinstance(body, CallFinished):
             self._calls.append({"name": body.name, "status": body.status})
         elif isinstance(body, FileProduced):
@@ -164,20 +164,22 @@ class McpTurn:
         allowed = decision in ("allow once", "allow in this session")
         remember: Remember = "session" if decision == "allow in this session" else "once"
         said = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
-        with contextlib.suppress(Conflict, NotFound):  # somebody answered in the panel, or its time was over
+        with contextlib.suppress(Conflict, NotFound):  # the user answered in the panel, or the question timed out
             try:
                 await self._approvals.answer(self._turn.spec.key.namespace, id, said)
             except AgentKernelError:
                 if remember == "once":
                     raise
-                once = Answer("approve", "once", shown=shown)  # what cannot be remembered is allowed this time
+                once = Answer(
+                    "approve", "once", shown=shown
+                )  # a decision that cannot be remembered is valid for this call only
                 await self._approvals.answer(self._turn.spec.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:
         text = _line(event)
         if text:
             self._told += 1
-            with contextlib.suppress(Exception):  # a client that does not listen any more misses nothing else
+            with contextlib.suppress(Exception):  # only progress messages are lost if the client no longer listens
                 await self._client.progress(float(event.seq), text)
 
     def _outcome(self) -> McpOutcome:

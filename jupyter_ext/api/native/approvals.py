@@ -16,7 +16,7 @@ from jupyter_ext.api.schemas import sessions, turns
 from jupyter_ext.api.schemas.errors import ApprovalError
 from jupyter_ext.api.schemas.operation import Parameter, operation
 
-KEPT = "An approval is kept once, for the session or the folder; a denial also as never."
+KEPT = "An approval can be remembered once, for the session or for the folder; a denial also as never."
 
 
 def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
@@ -66,7 +66,9 @@ class ApprovalHandler(QuestionHandler):
     async def post(self, approval: str) -> None:
         answer = self.parse(ApprovalBody).answer()
         if self.caller.kernel is not None and answer.remember != "once":
-            raise Forbidden("A kernel answers for one call; what holds for a session a person says in the browser.")
+            raise Forbidden(
+                "A kernel can answer for one call only; a decision for a session needs a person in the browser."
+            )
         try:
             await self.question(approval)
         except NotFound as error:

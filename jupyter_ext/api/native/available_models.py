@@ -35,7 +35,7 @@ async def models(runtime: Runtime) -> list[dict[str, Any]]:
 
 
 async def model(runtime: Runtime, id: str) -> dict[str, Any]:
-    """Raises UnknownModel."""
+    """Return one model. Raises UnknownModel."""
     told = next((one for one in await models(runtime) if one["id"] == id), None)
     if told is None:
         name = id.removeprefix(AGENT)

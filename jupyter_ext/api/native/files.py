@@ -71,9 +71,13 @@ def lasting(fields: Mapping[str, str]) -> int | None:
         return None
     seconds = fields.get(SECONDS, "")
     if fields.get(ANCHOR) != "created_at" or not re.fullmatch(r"[0-9]{1,9}", seconds):
-        raise InvalidRequest(f"{ANCHOR} is created_at, and {SECONDS} a number.", details={"param": "expires_after"})
+        raise InvalidRequest(
+            f"{ANCHOR} must be created_at, and {SECONDS} a number.", details={"param": "expires_after"}
+        )
     if not LASTS_S[0] <= int(seconds) <= LASTS_S[1]:
-        raise InvalidRequest(f"{SECONDS} is {LASTS_S[0]} to {LASTS_S[1]}.", details={"param": "expires_after"})
+        raise InvalidRequest(
+            f"{SECONDS} must be from {LASTS_S[0]} to {LASTS_S[1]}.", details={"param": "expires_after"}
+        )
     return int(seconds)
 
 
@@ -93,7 +97,7 @@ class FileAgentHandler(SharedHandler):
         after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
         ids = [file["id"] for file in files]
         if after and after not in ids and not FILE_ID.fullmatch(after):
-            raise InvalidRequest(f"after: {after[:80]!r} is the id of no file.")
+            raise InvalidRequest(f"after: {after[:80]!r} is not the id of a file.")
         start = ids.index(after) + 1 if after in ids else 0
         found, more = files[start : start + limit], len(files) > start + limit
         return anthropic_page(found, more=more) if self.anthropic else page(found, more=more)
@@ -102,7 +106,7 @@ class FileAgentHandler(SharedHandler):
     def registry(self) -> FileRegistry:
         files = self.services.runtime.files
         if files is None:
-            raise InvalidRequest("The session store of this server keeps no files.")
+            raise InvalidRequest("The session store of this server cannot store files.")
         return files
 
     def compute_etag(self) -> str | None:
@@ -154,7 +158,7 @@ class FileAgentHandler(SharedHandler):
 
 @web.stream_request_body
 class FilesHandler(FileAgentHandler):
-    """The body of an upload is written as it arrives, after its sender was authorized."""
+    """Lists and uploads files. An upload is written as it arrives, after its sender was authorized."""
 
     _upload: Upload | None = None
     _gathered = b""
@@ -171,10 +175,10 @@ class FilesHandler(FileAgentHandler):
             self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming, needs)
             length = self.request.headers.get("Content-Length", "")
             if length.isdecimal() and int(length) > self.registry.upload_bytes + OVERHEAD:
-                limit = f"A file has at most {self.registry.upload_bytes / 2**20:g} MiB here."
+                limit = f"A file can have at most {self.registry.upload_bytes / 2**20:g} MiB."
                 self._upload.problem = FileTooLarge(limit)
         except AgentKernelError:
-            return  # ``post`` says so, when the body was read and dropped
+            return  # ``post`` sends this error after the body was read and dropped
 
     async def data_received(self, chunk: bytes) -> None:
         if self._upload is None:
@@ -220,12 +224,12 @@ class FilesHandler(FileAgentHandler):
     async def post(self) -> None:
         upload = self._upload
         if upload is None:
-            raise InvalidRequest("This upload was not taken.")
+            raise InvalidRequest("This upload was refused.")
         await self._feed()
         arrived = await asyncio.to_thread(upload.finish)
         purpose = upload.fields.get("purpose", "user_data").strip()
         if purpose not in PURPOSES:
-            raise InvalidRequest(f"purpose is one of {', '.join(PURPOSES)}.", details={"param": "purpose"})
+            raise InvalidRequest(f"purpose must be one of {', '.join(PURPOSES)}.", details={"param": "purpose"})
         lasts_s = lasting(upload.fields)
         queried = self.get_query_argument("session", "")
         session = upload.fields.get("session") or queried
@@ -281,7 +285,7 @@ class FilesHandler(FileAgentHandler):
 
 class FileHandler(FileAgentHandler):
     @guard("read")
-    @operation("A file's facts.", shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
+    @operation("The metadata of a file.", shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
     async def get(self, id: str) -> None:
         key = await self.owner(id, self.get_argument("session", None))
         self.reply(self.facts(await self.registry.file(key, id), key.id))
@@ -305,7 +309,7 @@ class FileHandler(FileAgentHandler):
 class FileContentHandler(FileAgentHandler):
     @guard("read")
     @operation(
-        "A file's bytes.",
+        "The bytes of a file.",
         BODY,
         query=(SESSION, *CONDITIONS),
         also=PARTS,
@@ -329,7 +333,7 @@ class ContainerFilesHandler(FileAgentHandler):
 
 class ContainerFileHandler(FileAgentHandler):
     @guard("read")
-    @operation("A file's facts, in a session.", shapes.ContainerFile, errors=(404,))
+    @operation("The metadata of a file in a session.", shapes.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
         key = (await self.services.access.session(self.caller, session_id)).key
         self.reply(container_file(await self.registry.file(key, id), key.id))
@@ -338,7 +342,7 @@ class ContainerFileHandler(FileAgentHandler):
 class ContainerFileContentHandler(FileAgentHandler):
     @guard("read")
     @operation(
-        "A file's bytes, in a session.",
+        "The bytes of a file in a session.",
         BODY,
         query=CONDITIONS,
         also=PARTS,

@@ -1,4 +1,4 @@
-"""Sessions as documents: export, import, and import of the sidecar beside a notebook."""
+"""not the body but what lies beside the notebook. ==> 1: import the sidecar beside the notebook instead of the body."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ MEDIA = ("application/json", "application/jsonl", "text/markdown", "application/
 
 
 class ClearOutputsBody(Body):
-    """Cells by their ids; none: those whose outputs are gone from the saved notebook."""
+    """The cells whose outputs are cleared, by their ids; none: the cells whose outputs are missing in the saved
+    notebook."""
 
     cells: Annotated[list[Id], Field(default_factory=list, max_length=5000)]
 
@@ -47,7 +48,7 @@ class ExportHandler(AgentHandler):
 
     @guard("read")
     @operation(
-        "A session as a document.",
+        "Export a session as a document.",
         Raw(MEDIA),
         query=(Parameter("format", f"One of {', '.join(DOCUMENTS)}.", FORMAT), BRANCH),
         errors=(404,),
@@ -73,7 +74,7 @@ class ExportHandler(AgentHandler):
 class ImportHandler(AgentHandler):
     @guard("write")
     @operation(
-        "Take a document in as a session.",
+        "Import a document as a session.",
         shapes.Imported,
         status=201,
         body=ANY_BYTES,
@@ -81,7 +82,7 @@ class ImportHandler(AgentHandler):
         query=(
             Parameter(
                 "format",
-                "What it is; without it that is found out.",
+                "The format of the document; detected if it is omitted.",
                 Literal["agent-kernel", "jsonl", "openai", "mistralrs"],
             ),
             Parameter("preview", "1: only what would come in.", Count),
@@ -121,13 +122,13 @@ class ImportHandler(AgentHandler):
     async def _document(self, place: str | None) -> tuple[bytes, dict[str, bytes]]:
         if not self.number("beside"):
             if len(self.request.body) > MAX_BODY:
-                raise web.HTTPError(413, f"A document has at most {MAX_BODY >> 20} MiB here.")
+                raise web.HTTPError(413, f"A document can have at most {MAX_BODY >> 20} MiB.")
             return self.request.body, {}
         if place is None or place.startswith(KERNEL):
-            raise InvalidRequest("Name the notebook (path) beside which the conversation lies.")
+            raise InvalidRequest("Name the notebook (path) whose sidecar is to be imported.")
         found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
         if found is None:
-            raise NotFound("No conversation lies beside this notebook.")
+            raise NotFound("There is no sidecar with a conversation beside this notebook.")
         return found
 
     def _tell(self, come: ImportResult, bound: bool) -> None:

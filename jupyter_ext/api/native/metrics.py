@@ -11,8 +11,9 @@ TEXT = Raw(("text/plain", "application/openmetrics-text"))
 
 class MetricsHandler(AgentHandler):
     @guard("read", kernels=False)
-    @operation("The figures of this server, for Prometheus.", TEXT)
+    @operation("The metrics of this server, for Prometheus.", TEXT)
     async def get(self) -> None:
-        """In the text format of Prometheus, or in the OpenMetrics format if the client accepts it."""
+        """Return the metrics in the text format of Prometheus, or in the OpenMetrics format if the client accepts
+        it."""
         text, content_type = await self.services.metrics.exposition(self.request.headers.get("Accept", ""))
         self.finish(text, set_content_type=content_type)

@@ -64,7 +64,7 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
 
 
 def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
-    """Blocking: reads the disk."""
+    """Describe a model of the catalog. Blocking: reads the disk."""
     state, path = "ready", None
     try:
         path = str(resolve(found.name, cache_dir).path)
@@ -143,7 +143,7 @@ class EngineHandler(AgentHandler):
 
 class ModelHandler(SharedHandler):
     @guard("execute")
-    @operation("What a model is and would cost.", shapes.AnyModel, errors=(404, 409, 502))
+    @operation("Describe a model and what it needs.", shapes.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:
         """Describe a model that a request may name, or could after a download. For the id of a model that is not on
         disk, the model hub is queried."""
@@ -177,7 +177,7 @@ def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
 
 
 def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
-    """Raises UnknownModel."""
+    """Return the description of a model. Raises UnknownModel."""
     if HubId.parse(name) is None:
         return model_to_json(entry(name), cache_dir)
     known = model_here(name, cache_dir)
@@ -203,7 +203,7 @@ async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[by
 
 class EngineUnloadHandler(AgentHandler):
     @guard("execute")
-    @operation("Give the model's memory back.", shapes.Unloaded, body=EmptyBody, errors=(409,))
+    @operation("Free the memory of a model.", shapes.Unloaded, body=EmptyBody, errors=(409,))
     async def post(self) -> None:
         """Free the memory of the model; the next turn loads it again. Models of other engines cannot be unloaded
         here."""
@@ -236,7 +236,7 @@ class ProbeHandler(AgentHandler):
 
 class HealthHandler(AgentHandler):
     @guard("read")
-    @operation("Whether this server is well.", shapes.Health)
+    @operation("Check the health of this server.", shapes.Health)
     async def get(self) -> None:
         runtime = self.services.runtime
         store = "ok"

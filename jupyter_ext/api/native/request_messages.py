@@ -31,18 +31,18 @@ CALL_ID = 512
 
 def from_base64(value: object) -> bytes:
     if not isinstance(value, str):
-        raise ValueError("data is base64 text")
+        raise ValueError("data must be base64 text")
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"data is no base64: {error}") from error
+        raise ValueError(f"data is not valid base64: {error}") from error
 
 
 Base64 = Annotated[bytes, BeforeValidator(from_base64)]
 
 
 class CarriedBody(BaseModel):
-    """Other keys than these (refusal, audio, annotations) say nothing to us."""
+    """Base of the parts of a message: unknown keys (refusal, audio, annotations) are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -52,7 +52,7 @@ class ImageUrl(CarriedBody):
 
 
 class PartBody(CarriedBody):
-    """``media`` has its bytes, or the hash and size of a medium that the session has."""
+    """A part of a message. ``media`` has its bytes, or the hash and size of a medium that the session has."""
 
     type: Literal["text", "media", "image_url"]
     text: str = ""
@@ -65,11 +65,11 @@ class PartBody(CarriedBody):
     @model_validator(mode="after")
     def complete(self) -> PartBody:
         if self.type == "media" and not (self.mime and (self.data is not None or self.hash)):
-            raise ValueError("a medium has a mime type, and data or the hash of one that the session has")
+            raise ValueError("a medium must have a mime type, and data or the hash of a medium of the session")
         if self.type == "image_url" and self.image_url is None:
-            raise ValueError("an image_url has a url with its data (data:image/png;base64,...)")
+            raise ValueError("an image_url must have a data URL (data:image/png;base64,...)")
         if self.type != "text" and not is_visible_media(self._mime):
-            raise ValueError("no model is shown this medium; send images (PNG, JPEG, GIF, WebP) or videos")
+            raise ValueError("models do not accept this medium; send images (PNG, JPEG, GIF, WebP) or videos")
         return self
 
     @property
@@ -77,7 +77,7 @@ class PartBody(CarriedBody):
         return self.image_url.url[len("data:") :].partition(";")[0] if self.image_url else self.mime
 
     def part(self) -> Part:
-        """Raises ValueError for a URL whose data is not valid base64."""
+        """Return the part. Raises ValueError for a URL whose data is not valid base64."""
         if self.type == "text":
             return Text(self.text)
         data = from_base64(self.image_url.url.partition(",")[2]) if self.image_url else self.data
@@ -91,7 +91,7 @@ class FunctionBody(CarriedBody):
     @model_validator(mode="after")
     def shallow(self) -> FunctionBody:
         if is_too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
-            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+            raise ValueError(f"arguments can have at most {MAX_ARGUMENT_DEPTH} levels")
         return self
 
 
@@ -116,7 +116,7 @@ class MessageBody(CarriedBody):
         if self.tool_calls and self.role != "assistant":
             raise ValueError(f"a {self.role} message cannot call tools")
         if self.role == "tool" and not self.tool_call_id:
-            raise ValueError("a tool message has the tool_call_id that it answers")
+            raise ValueError("a tool message must have the tool_call_id that it answers")
         return self
 
     def message(self) -> Message:
@@ -142,9 +142,9 @@ def read_messages(bodies: list[MessageBody], most_media: int) -> tuple[Message, 
     media."""
     messages = tuple(body.message() for body in bodies)
     if sum(_length(message) for message in messages) > MAX_TEXT:
-        raise ValueError(f"messages have at most {MAX_TEXT} characters together")
+        raise ValueError(f"all messages together can have at most {MAX_TEXT} characters")
     if sum(medium.size for message in messages for medium in message.media if medium.data) > most_media:
-        raise ValueError(f"a turn takes {most_media >> 20} MiB of media together")
+        raise ValueError(f"a turn can have at most {most_media >> 20} MiB of media together")
     return messages
 
 

@@ -65,7 +65,8 @@ class SamplingBody(Body):
 
 
 class FormatBody(Body):
-    """``choice`` and ``regex`` are whole answers; a ``grammar`` is in the notation of the engine that takes it."""
+    """The form of an answer. ``choice`` and ``regex`` describe the whole answer; ``grammar`` uses the notation of the
+    engine that receives it."""
 
     kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
     json_schema: JsonSchema = {}
@@ -101,9 +102,9 @@ class VariableBody(Body):
 
 
 class FunctionBody(Body):
-    """A tool that the client declares: one of its ``client_tools``, which it runs itself, or one that somebody else
-    runs. ``effects``: a call changes something, so a person is asked before the client runs it. ``parallel``: it shares
-    nothing with other tools, so calls of one round may run at the same time."""
+    """A tool that the client declares: one of its ``client_tools``, which it runs itself, or a tool that another
+    program runs. ``effects``: a call changes something, so the user is asked before the client runs it. ``parallel``:
+    it shares no state with other tools, so calls of one round may run at the same time."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: Annotated[str, Field(max_length=10_000)] = ""
@@ -126,16 +127,21 @@ class FunctionBody(Body):
 
 
 class TurnBody(Body):
-    """``rerun``: what a ``cell`` that has a turn on the current branch does: append another one, ask again on a branch
-    that ends before it, or show its stored answer if it holds and else ask again. ``alive`` are turns that ran code in
-    the kernel and whose variables are still there. ``replaces``: the turn of the current branch in whose place this one
-    is asked, on a branch that ends before it; without words it asks the same again.
+    """The body that starts a turn.
 
-    ``tools`` narrows what the server offers, ``client_tools`` the client can run itself. ``inputs`` are ids of files,
-    ``outputs`` files asked for, ``given`` copies of variables for the sandbox.
+    ``rerun`` says what happens if the ``cell`` already has a turn on the current branch: append another turn, ask again
+    on a branch that ends before the old one, or show the stored answer if it is still valid and ask again otherwise.
+    ``alive`` are the turns that ran code in the kernel and whose variables still exist. ``replaces`` is the turn of the
+    current branch that this turn replaces, on a branch that ends before it; without a prompt, the question of that turn
+    is asked again.
 
-    ``messages`` is the conversation as the client has it, system messages first if there are any; the prompt comes
-    behind it or is its end. ``history``, ``history_limit``, ``page`` and ``ran`` are as in TurnRequest."""
+    ``tools`` restricts what the server offers; ``client_tools`` are the tools that the client can run itself.
+    ``inputs`` are ids of files, ``outputs`` the files that the turn must produce, ``given`` copies of variables for the
+    sandbox.
+
+    ``messages`` is the client's conversation, system messages first if there are any; the prompt follows it, or is its
+    last message. ``history``, ``history_limit``, ``page`` and ``ran`` have the same meaning as in TurnRequest.
+    """
 
     prompt: str = ""
     messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)] = []
@@ -176,9 +182,9 @@ class TurnBody(Body):
     @classmethod
     def check_visible(cls, media: list[MediumBody]) -> list[MediumBody]:
         if unseen := [medium.mime for medium in media if not is_visible_media(medium.mime)]:
-            raise ValueError(f"no model is shown {unseen[0]}; send images (PNG, JPEG, GIF, WebP) or videos")
+            raise ValueError(f"models do not accept {unseen[0]}; send images (PNG, JPEG, GIF, WebP) or videos")
         if sum(len(medium.data) for medium in media) > MAX_PICTURES_BYTES:
-            raise ValueError(f"a turn takes {MAX_PICTURES_BYTES >> 20} MiB of media together")
+            raise ValueError(f"a turn can have at most {MAX_PICTURES_BYTES >> 20} MiB of media together")
         return media
 
     _carried: tuple[Message, ...] = PrivateAttr(())
@@ -190,17 +196,18 @@ class TurnBody(Body):
         )
         silent = not self._carried or self._carried[-1].role not in ("user", "tool")
         if not self.prompt and silent and not self.replaces:
-            raise ValueError("say something: a prompt, or messages that end with the user's or with results of tools")
+            raise ValueError("send a prompt, or messages that end with a message of the user or with tool results")
         return self
 
     def of_session(self, session: str) -> TurnBody:
         """Return the body with the session that the path names. Raises InvalidRequest if the body names another one."""
         if self.session not in (None, session):
-            raise InvalidRequest("The path and the body name two sessions.")
+            raise InvalidRequest("The path and the body must not name different sessions.")
         return self.model_copy(update={"session": check_id(session)})
 
     def request(self, epoch: str, engine: str) -> TurnRequest:
-        """``epoch`` of the kernel is used for turns whose code runs there; ``engine`` is the resolved ``model``."""
+        """Return the request for the turn. ``epoch`` is the kernel's, used for turns whose code runs there; ``engine``
+        is the resolved ``model``."""
         where = self.where or ("live" if "python" in self.client_tools else "sandbox")
         return TurnRequest(
             self.prompt,
@@ -256,7 +263,8 @@ class CancelBody(Body):
 
 
 class ClaimBody(Body):
-    """``declined``: why this client cannot run the call, so that others are asked at once; empty: it claims it."""
+    """Claims a call for this client. ``declined`` is the reason why this client cannot run the call, so that other
+    clients are asked at once; empty: the client claims it."""
 
     call: Id
     client: Name
@@ -264,7 +272,8 @@ class ClaimBody(Body):
 
 
 class RenewBody(Body):
-    """``where`` the call runs, if that changed since it began, and whether it waits for the person there."""
+    """Renews a claim. ``where`` says where the call runs, if that has changed, and whether it waits for the user
+    there."""
 
     action: Literal["renew"]
     token: str
@@ -293,7 +302,7 @@ class FinishBody(Body):
     @classmethod
     def small(cls, details: dict[str, Any]) -> dict[str, Any]:
         if len(json.dumps(details)) > MAX_DETAILS_BYTES:
-            raise ValueError(f"the details of a call have at most {MAX_DETAILS_BYTES >> 20} MiB")
+            raise ValueError(f"the details of a call can have at most {MAX_DETAILS_BYTES >> 20} MiB")
         return details
 
     def output(self) -> ToolOutput:
@@ -314,8 +323,8 @@ CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
 
 
 class ApprovalBody(Body):
-    """``remember_for_session`` is ``remember: session`` in other words, ``reason`` is ``message``. ``shown`` is the
-    hash of what the person saw."""
+    """The answer to a question. ``remember_for_session`` means ``remember: session``, and ``reason`` means ``message``.
+    ``shown`` is the hash of what the user saw."""
 
     decision: Literal["approve", "deny"]
     remember: Remember = "once"
@@ -325,7 +334,7 @@ class ApprovalBody(Body):
     shown: Annotated[str, Field(max_length=64)] = ""
 
     def answer(self) -> Answer:
-        """Raises InvalidRequest."""
+        """Return the answer. Raises InvalidRequest."""
         remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
         return Answer(self.decision, remember, self.message or self.reason, self.shown)
 
@@ -338,7 +347,7 @@ class SessionBody(Body):
 
 
 class DescribeBody(Body):
-    """What to change of a session; at least one of them."""
+    """The fields of a session to change; at least one is required."""
 
     title: Annotated[str, Field(max_length=500)] | None = None
     tags: list[str] | None = None
@@ -348,7 +357,7 @@ class DescribeBody(Body):
     @model_validator(mode="after")
     def some(self) -> DescribeBody:
         if not self.model_fields_set:
-            raise ValueError("name what to change: title, tags, metadata or context")
+            raise ValueError("send at least one field to change: title, tags, metadata or context")
         return self
 
     def to_update(self) -> SessionUpdate:
@@ -356,7 +365,7 @@ class DescribeBody(Body):
 
 
 class BranchBody(Body):
-    """``before`` is the turn before which it ends; without it everything stays in it."""
+    """A new branch. ``before`` is the turn before which the branch ends; without it, the branch has all turns."""
 
     before: Id | None = None
     name: Annotated[str, Field(max_length=200)] = ""
@@ -367,7 +376,7 @@ class SwitchBody(Body):
 
 
 class ForkBody(Body):
-    """``turns``: only the first so many that were committed."""
+    """A fork of a session. ``turns``: copy only this many of the first committed turns."""
 
     turns: Annotated[int, Field(ge=0)] | None = None
     id: SessionId | None = None
@@ -379,7 +388,7 @@ class BindingBody(Body):
 
 
 class EngineBody(Body):
-    """``model`` names an engine or a model, or is a URL; empty: the server's own again."""
+    """The engine to use. ``model`` is the name of an engine or a model, or a URL; empty: the default of the server."""
 
     model: Annotated[str, Field(max_length=2_000)]
     session: SessionId | None = None
@@ -390,10 +399,10 @@ class PullBody(Body):
 
 
 class TrustBody(Body):
-    """That a folder is meant is said by the notebook in the query."""
+    """The body of a request to trust a folder. The notebook in the query selects the folder."""
 
     trust: Literal[True] = True
 
 
 class EmptyBody(Body):
-    """For requests that need none."""
+    """The body of requests that need no fields."""

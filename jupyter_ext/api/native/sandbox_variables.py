@@ -21,7 +21,7 @@ NAMED = "The name is one that a variable of Python can have."
 
 
 class RebuildBody(Body):
-    """``dry_run``: only says what would run."""
+    """``dry_run``: only list the code that would run."""
 
     dry_run: bool = False
 
@@ -30,7 +30,7 @@ class VariablesHandler(AgentHandler):
     @guard("read")
     @operation("List the variables of a session's sandbox.", shapes.Variables, errors=(404,))
     async def get(self, session_id: str) -> None:
-        """Names, types and shapes; ``lost`` says why there are none any more."""
+        """Return names, types and shapes; ``lost`` says why the earlier variables no longer exist."""
         key = (await self.services.access.session(self.caller, session_id)).key
         sandbox = self.services.runtime.sandbox
         found = await sandbox.variables(key)
@@ -42,8 +42,8 @@ class VariableHandler(AgentHandler):
     @guard("read")
     @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
     async def get(self, session_id: str, name: str) -> None:
-        """A copy as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type`` describe them. Code
-        in the sandbox produced the bytes, so read them as data only."""
+        """Return a copy of the variable as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type``
+        describe them. Code in the sandbox produced the bytes, so read them as data only."""
         key = (await self.services.access.session(self.caller, session_id)).key
         taken = await self.services.runtime.sandbox.take(key, name)
         self.set_header("X-Variable-Encoding", taken.encoding)
@@ -56,7 +56,7 @@ class RebuildHandler(AgentHandler):
     _running: asyncio.Task[RebuildResult] | None = None
 
     @guard("execute")
-    @operation("Make variables again that are gone.", shapes.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
+    @operation("Rebuild lost variables.", shapes.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
     async def post(self, session_id: str) -> None:
         """Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
         effects besides computing. The answer comes when the code has ended; closing the connection stops it."""
@@ -88,7 +88,10 @@ class RebuildHandler(AgentHandler):
         """Allow it for a person, whose request is the approval; code in a kernel needs the policy's permission."""
         permission = self.services.runtime.policy.ruling(SANDBOXED).permission
         if permission == "deny" or (permission == "ask" and self.caller.kernel is not None):
-            raise Forbidden("The policy of this server does not let this run.", hint="A person may, in the browser.")
+            raise Forbidden(
+                "The permission policy of this server does not allow this code to run.",
+                hint="A person may, in the browser.",
+            )
 
     async def _read(self, key: SessionKey) -> list[Path]:
         """Return the folders that turns from the session's notebook allow its code to read, so that the next turn

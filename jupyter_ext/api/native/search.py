@@ -84,7 +84,7 @@ class SearchHandler(AgentHandler):
         try:
             return datetime.fromisoformat(raw).timestamp()
         except (ValueError, OverflowError, OSError):
-            raise InvalidRequest(f"{name} is a date such as 2026-01-31, not {raw[:40]!r}.") from None
+            raise InvalidRequest(f"{name} must be a date such as 2026-01-31, not {raw[:40]!r}.") from None
 
     async def _hit_to_json(self, hit: SearchHit) -> dict[str, Any]:
         return {

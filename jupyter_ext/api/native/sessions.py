@@ -145,7 +145,7 @@ class SessionHandler(AgentHandler):
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
             known = ", ".join((FACTS, *JSON_FORMATS))
-            raise InvalidRequest(f"The format is one of {known}.", hint="sessions/{id}/export")
+            raise InvalidRequest(f"The format must be one of {known}.", hint="sessions/{id}/export")
         if format in JSON_FORMATS:
             written = await export_session(self.services.runtime.store, session.key, format)
             self.finish(written.document)
@@ -173,7 +173,7 @@ class SessionHandler(AgentHandler):
         messages, or as a document of ours. Its media are read first; if one cannot be read, nothing is changed."""
         body = self.json_body()
         if is_private(session_id):
-            raise InvalidRequest("A private session is not replaced: it has its turns from a notebook alone.")
+            raise InvalidRequest("A private session cannot be replaced: only its notebook can add turns to it.")
         made = await self.services.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
         try:
@@ -189,13 +189,13 @@ class SessionHandler(AgentHandler):
         self.reply({**session_to_json(session), "notebooks": await self.services.notebooks.paths(key)})
 
     async def _put(self, key: SessionKey, document: bytes) -> None:
-        # One that was begun a moment ago holds nothing in the store yet.
+        # A session that was created a moment ago has nothing in the store yet.
         if running := self.services.turns.of_session(key):
             raise session_busy(running.id)
         store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
         async with self.services.import_lock:
             await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
-        if self.services.turns.of_session(key) is None:  # a turn that began meanwhile has its work directory
+        if self.services.turns.of_session(key) is None:  # a turn that started meanwhile uses the work directory
             await self.services.runtime.sandbox.close(key, remove=True)
 
     @guard("write")
@@ -237,7 +237,7 @@ class SessionHandler(AgentHandler):
 
 class SessionClearHandler(AgentHandler):
     @guard("write")
-    @operation("Forget all turns of a session.", shapes.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    @operation("Delete all turns of a session.", shapes.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
         session = await self.services.access.session(self.caller, session_id)
@@ -262,7 +262,7 @@ class SessionItemsHandler(AgentHandler):
             raise BranchNotFound(f"There is no branch {branch!r}.", details={"branch": branch})
         items = await store.latest(session.key, self.number("limit"), branch=branch)
         turns = await store.turns(session.key, branch=branch)
-        with contextlib.suppress(StoreError):  # a full disk hinders nobody from reading
+        with contextlib.suppress(StoreError):  # a full disk must not prevent reading
             await store.touch(session.key)
         self.reply(
             {"items": [item_to_json(item) for item in items], "turns": [fields_to_json(turn, "key") for turn in turns]}
@@ -273,7 +273,7 @@ class BlobHandler(AgentHandler):
     @guard("read")
     @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
-        """Bytes without a media type, so that a browser runs nothing that a model made in this origin."""
+        """Return the bytes without a media type, so that no browser runs what a model produced in this origin."""
         session = await self.services.access.session(self.caller, session_id)
         data = await self.services.runtime.store.blob(session.key, digest)
         if data is None:

@@ -22,11 +22,11 @@ from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import ARRIVING, sidecar_note
 
 MODELS = 8
-"""How many models are named for a conversation."""
+"""The maximum number of models that are named for a conversation."""
 
 
 class ArrivalBody(Body):
-    """``sha256`` is that of the document that the person was shown: another one is refused."""
+    """``sha256`` is the hash of the document that the user was shown. A different document is refused."""
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -77,7 +77,7 @@ class BesideHandler(AgentHandler):
         async with self.services.import_lock:
             document, files = await self._document(place)
             if hashlib.sha256(document).hexdigest() != shown:
-                raise Conflict("The file beside the notebook has changed meanwhile.", hint="Look at it again.")
+                raise Conflict("The file beside the notebook has changed meanwhile.", hint="Read it again.")
             if (await self.services.sidecar_imports.inspect(self.caller.namespace, place)).kind not in ARRIVING:
                 raise Conflict("This conversation is in the store already.")
             come = await import_session(
@@ -95,14 +95,14 @@ class BesideHandler(AgentHandler):
     async def _place(self) -> str:
         place = await self.find_queried_place()
         if place is None or place.startswith(KERNEL):
-            raise InvalidRequest("Name the notebook (path, or a kernel that has one).")
+            raise InvalidRequest("Name the notebook (path), or a kernel that runs one.")
         found: str = place
         return found
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
         found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
         if found is None:
-            raise Conflict("Nothing lies beside this notebook any more.")
+            raise Conflict("There is no sidecar beside this notebook any more.")
         return found
 
     async def _arrival(self, place: str, transcript: Transcript | None) -> Mapping[str, Any] | None:

@@ -100,7 +100,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         return None
 
     _stream_request_body = False
-    """A handshake has no body, and what comes behind it is not HTTP."""
+    """A handshake has no body, and the bytes that follow it are not HTTP."""
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         """Authenticate without reading a body: a handshake has none."""
@@ -142,7 +142,9 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         headers = self.request.headers
         connection = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
         if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in connection:
-            raise InvalidRequest("This address speaks WebSocket only.", hint="A proxy has to pass upgrades on.")
+            raise InvalidRequest(
+                "This address speaks WebSocket only.", hint="A proxy has to forward the Upgrade header."
+            )
         if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
             raise InvalidRequest("This is not a WebSocket handshake of version 13.")
 
@@ -216,8 +218,8 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     def _on_check_done(self, looking: asyncio.Task[None]) -> None:
         """Disconnect the page if the check itself failed; the page reconnects and is checked as a new one."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
-            self.log.error("whether a page may still read could not be found out", exc_info=error)
-            self.close(TRY_AGAIN, "Whether you may still read cannot be found out now.")
+            self.log.error("the check whether a page may still read failed", exc_info=error)
+            self.close(TRY_AGAIN, "The server could not check whether you may still read.")
 
     def _send_away(self) -> None:
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")

@@ -70,7 +70,8 @@ class UsageHandler(AgentHandler):
 
 
 def _context_tokens(turn: Turn) -> int:
-    """For turns that an older release stored without this number, use the turn's usage if it had one round."""
+    """Return the number of context tokens. For turns that an older release stored without this number, use the turn's
+    usage if it had one round."""
     if "context" in turn.record or CALLS in turn.record:
         return int(turn.record.get("context", 0))
     return int(turn.usage.get("prompt_tokens", 0) + turn.usage.get("completion_tokens", 0))

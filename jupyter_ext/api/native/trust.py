@@ -80,5 +80,5 @@ class TrustHandler(AgentHandler):
             raise InvalidRequest("Name the notebook (path) or the kernel whose folder this is about.")
         folder = self.services.notebooks.directory(notebook) if notebook else None
         if folder is not None and not folder.is_relative_to(self.services.notebooks.root):
-            raise Forbidden("That folder is not of this server.")
+            raise Forbidden("That folder does not belong to this server.")
         return folder, notebook

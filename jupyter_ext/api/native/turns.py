@@ -76,12 +76,12 @@ class TurnsHandler(AgentHandler):
     async def _begin(self, body: TurnBody, turn_id: str) -> IdempotentStart | None:
         """Start the turn; None if a stored answer was shown instead."""
         caller, admission = self.caller, self.services.turn_admission
-        if body.rerun == "show":  # a stored answer may do, which no limit counts
+        if body.rerun == "show":  # a stored answer may be used, which counts against no limit
             admission.check_model(caller, body.model)
         else:
             await admission.admit(caller, body.model)
         if caller.kernel and self.services.kernel_jobs.runs_in(caller.kernel.id):
-            raise Conflict("Code of the agent runs in this kernel now; it cannot begin a turn of its own.")
+            raise Conflict("The agent's code is running in this kernel; it cannot start a turn of its own.")
         kernel = self.services.access.kernel(caller, body.kernel)
         place = await self.services.notebooks.place(kernel.id) if kernel else None
         opened = await admission.open_session(caller, body.session, place, body.request("", "").last_user_text)
@@ -170,7 +170,7 @@ class SessionTurnsHandler(TurnsHandler):
 
 class TurnHandler(AgentHandler):
     @guard("read")
-    @operation("How a turn is doing.", shapes.State, query=(SESSION,), errors=(404,))
+    @operation("Get the state of a turn.", shapes.State, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
         try:
             turn = await self.services.access.turn(self.caller, turn_id)
@@ -227,7 +227,7 @@ class TurnEventsHandler(AgentHandler):
                 await self.stream(encode_events(live.log.follow(after)))
                 return
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
-        self.set_header("X-Agent-Stored", "1")  # the numbers of these events are not those of the log
+        self.set_header("X-Agent-Stored", "1")  # the numbers of these events differ from those of the log
         await self.stream(encode_events(replay(self.services.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:

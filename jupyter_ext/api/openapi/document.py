@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: of the routes, the verbs of their handlers, and what is said beside each."""
+"""Build the OpenAPI 3.1 document from the routes, the methods of their handlers, and the description of each method."""
 
 from __future__ import annotations
 
@@ -26,15 +26,20 @@ ID = {**NAME, "maxLength": MAX_ID, "pattern": ID_PATTERN}
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 ALWAYS = (400, 401, 403, 429, 503)
-"""What every route may answer: a request that cannot be read, a caller who may not, and a server that is busy."""
+"""Error responses of every route: the request is invalid, the caller is not permitted, or the server is busy."""
 OF_BODIES = (413, 415)
 SECURITY: Mapping[str, Mapping[str, str]] = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of the server: of Jupyter, or one that `agent-kernel token new` made.",
+        "description": "A token of the server: the token of Jupyter, or a token created with `agent-kernel token new`.",
     },
-    "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same token."},
+    "api_key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "x-api-key",
+        "description": "The same token as in `Authorization`.",
+    },
     "kernel": {
         "type": "apiKey",
         "in": "header",
@@ -46,7 +51,7 @@ SECURITY: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RouteMethod:
-    """One method at one path, as its handler has it. ``names`` are those of the path's groups."""
+    """One HTTP method of one path, as its handler defines it. ``names`` are the names of the path's groups."""
 
     path: str
     groups: tuple[str, ...]
@@ -78,7 +83,7 @@ class RouteMethod:
 
 
 def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[RouteMethod]:
-    """Every verb of every route, in their order."""
+    """Return every method of every route, in the order of the routes."""
     for route, handler in routes:
         path = route.removeprefix(prefix)
         for method in list_verbs(handler):
@@ -86,8 +91,8 @@ def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[Rout
 
 
 def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str, url: str) -> dict[str, Any]:
-    """``url`` is where the routes are, with ``prefix``. Takes a second, for what dialects import. Raises LookupError
-    for a verb that says nothing of itself."""
+    """Return the document. ``url`` is the address of the routes, including ``prefix``. The first call takes about a
+    second, because it imports all dialects. Raises LookupError for a method without a description."""
     made = Document(Schemas())
     found = list(verbs(routes, prefix))
     for verb in found:
@@ -113,7 +118,8 @@ def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str,
 
 @dataclass(slots=True)
 class Document:
-    """First all types are gathered, so that each gets one name; then paths refer to them."""
+    """Builds the document. It collects all types first, so that each gets one name; then the paths refer to these
+    names."""
 
     schemas: Schemas
     paths: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -196,8 +202,8 @@ class Document:
 
 
 def resolve_type(reply: Any) -> Any:
-    """A type, or the one that ``package.module:Name`` names: imported here and nowhere before. Those of OpenAI's and
-    Anthropic's packages are an object of any kind where these are not installed: what is answered is the same."""
+    """Return the type, or import the type that ``package.module:Name`` names. Types of OpenAI's and Anthropic's
+    packages are described as any object if the packages are not installed; the responses of the server are the same."""
     if not isinstance(reply, str):
         return reply
     module, _, name = reply.partition(":")
@@ -210,12 +216,12 @@ def resolve_type(reply: Any) -> Any:
 def _operation_of(verb: RouteMethod) -> Operation:
     told = verb.operation
     if told is None:
-        raise LookupError(f"{verb.method.upper()} {verb.template} says nothing of itself: give it an operation(...).")
+        raise LookupError(f"{verb.method.upper()} {verb.template} has no description: add an operation(...).")
     return told
 
 
 def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
-    """Put an example into the body and the answer of an operation."""
+    """Add an example to the request body and the response of an operation."""
     body = entry.get("requestBody", {}).get("content", {})
     if example.get("request") is not None and body:
         kind = next(iter(body))
@@ -230,14 +236,14 @@ def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
 
 
 def _event(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of one server-sent event, whose ``data`` is JSON; written as OpenAPI 3.2 describes streams."""
+    """Return the schema of one server-sent event whose ``data`` is JSON, in the notation of OpenAPI 3.2 for streams."""
     text = {"type": "string"}
     told = {**text, "contentMediaType": JSON, "contentSchema": data}
     return {"type": "object", "properties": {"event": text, "id": text, "data": told}, "required": ["data"]}
 
 
 def _command(verb: RouteMethod, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:
-    """The request as a line for a shell; ``$URL`` is where the routes are."""
+    """Return the request as a shell command; ``$URL`` is the address of the routes."""
     parts = ["curl", '-H "Authorization: Bearer $TOKEN"']
     if verb.method != "get":
         parts.append(f"-X {verb.method.upper()}")

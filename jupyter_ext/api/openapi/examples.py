@@ -1,4 +1,4 @@
-"""An example of each operation, as a server with a scripted model answered it (``examples.json``)."""
+"""One example of each operation, recorded from a server with a scripted model (``examples.json``)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ FILE = Path(__file__).with_name("examples.json")
 
 @functools.cache
 def examples() -> Mapping[str, Mapping[str, Any]]:
-    """By ``operationId``: the ``request`` that was sent, the ``status`` and the ``reply``. An empty reply is None."""
+    """Return the examples by ``operationId``: the ``request`` that was sent, the ``status`` and the ``reply``, which is
+    None if it is empty."""
     found: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
     return found

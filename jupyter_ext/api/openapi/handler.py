@@ -1,4 +1,4 @@
-"""``openapi.json`` and the page of it: what this server promises over HTTP."""
+"""Handlers of ``openapi.json`` and of the same document as an HTML page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class OpenApiHandler(AgentHandler):
     @staticmethod
     @functools.cache
     def document(base_url: str) -> dict[str, Any]:
-        """Made once, at the first request: blocking, for all that is imported then."""
+        """Return the document, which is built at the first call. Blocking: the first call imports all dialects."""
         return document(
             load_class("jupyter_ext.api.routes:routes")(), PREFIX, __version__, f"{base_url.rstrip('/')}{PREFIX}"
         )
 
 
 class DocsHandler(AgentHandler):
-    """A page without scripts."""
+    """The document as an HTML page without scripts."""
 
     @property
     def content_security_policy(self) -> str:

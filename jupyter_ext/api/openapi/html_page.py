@@ -1,4 +1,4 @@
-"""The document as one page of HTML, without scripts: everything opens with the keyboard, and prints."""
+"""Render the document as one HTML page without scripts, which can be used with the keyboard and printed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _schemas(schemas: Mapping[str, Any]) -> str:
 
 
 def _pre(schema: Mapping[str, Any]) -> str:
-    """Can be scrolled with the keyboard."""
+    """Return a block that can be scrolled with the keyboard."""
     text = escape(json.dumps(schema, indent=2, ensure_ascii=False), quote=False)
     linked = re.sub(r'"#/components/schemas/([^"]+)"', r'"<a href="#schema-\1">\1</a>"', text)
     return f'<pre tabindex="0">{linked}</pre>'

@@ -1,4 +1,4 @@
-"""JSON schemas of the types that a document names, each under one name."""
+"""The JSON schemas of the types in the OpenAPI document, each with one name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 REFS = "#/components/schemas/{model}"
 VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are data, no schemas."""
+"""Keywords whose values are data, not schemas."""
 TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset", "errors", "types"})
-"""Names that generated clients have of their own, in lower case."""
+"""Names, in lower case, that generated clients use for their own classes."""
 PUBLISHED = {"BoundSession": "Bound", "ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
-"""Class names and the schema names that clients know them by: renaming a class must not change the document."""
+"""Maps class names to the schema names that clients use, so that renaming a class does not change the document."""
 PUBLISHED_OF_MODULE = {
     "request_messages.FunctionBody": "CarriedFunctionBody",
     "request_messages.MessageBody": "CarriedMessageBody",
@@ -24,15 +24,15 @@ PUBLISHED_OF_MODULE = {
     "responses.tools.FunctionTool": "ResponsesToolsFunctionTool",
     "responses.tools.OtherTool": "ResponsesToolsOtherTool",
 }
-"""The same for classes whose schema is named after a module, which may move: the end of the class's path, and the
+"""The same for classes whose schema is named after a module, which may move: maps the end of the class's path to the
 name of the schema."""
 Mode = Literal["validation", "serialization"]
 
 
 @dataclass(slots=True)
 class Schemas:
-    """``want`` what there is to be, then ``close``; after that ``of`` gives each schema. What is ``sent`` to us may
-    leave out what has a default; what we answer is whole."""
+    """Call ``want`` for each type, then ``close``; after that, ``of`` returns the schemas. In types that clients send
+    (``sent``), fields with a default are optional; in responses, all fields are required."""
 
     definitions: dict[str, Any] = field(default_factory=dict)
     _wanted: dict[Hashable, tuple[Hashable, Mode, TypeAdapter[Any]]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Schemas:
         return self._made[_key(kind, sent)]
 
     def accepts_nothing(self, kind: Any) -> bool:
-        """Whether an empty body will do."""
+        """Return whether an empty body is valid."""
         adapter = self._wanted[_key(kind, sent=True)][2]
         try:
             adapter.validate_python({})
@@ -67,8 +67,9 @@ class Schemas:
 
 
 def _short_names(found: Iterable[str]) -> dict[str, str]:
-    """One word for each name of pydantic's, which is ``module__Name`` where two modules have a type of one name and
-    ``Name-Input`` where what is sent differs from what is answered. Generators of clients make classes of them."""
+    """Return a one-word name for each of pydantic's names, because generators of clients turn the names into classes.
+    Pydantic uses ``module__Name`` if two modules have a type of the same name, and ``Name-Input`` if the request and
+    the response differ."""
     names: dict[str, str] = {}
     taken = set(TAKEN)
     for name in sorted(found, key=lambda name: ("__" in name, name)):
@@ -94,7 +95,8 @@ def _word(module: str) -> str:
 
 
 def _rename_references(schema: Any, names: Mapping[str, str]) -> Any:
-    """With references by these names, and without the titles that pydantic makes of the names of fields."""
+    """Return the schema with references by the new names, and without the titles that pydantic derives from field
+    names."""
     if isinstance(schema, list):
         return [_rename_references(item, names) for item in schema]
     if isinstance(schema, str):
@@ -118,5 +120,6 @@ def _reference(text: str, names: Mapping[str, str]) -> str:
 
 
 def _key(kind: Any, sent: bool) -> tuple[str, Mode]:
-    """Unions of the same types are other objects each time they are written."""
+    """Return a key for the type. Unions of the same types are different objects each time they are written, so the
+    objects cannot be keys."""
     return repr(kind), "validation" if sent else "serialization"

@@ -1,4 +1,4 @@
-"""The limits that hold for every route, as numbers and in words."""
+"""The limits of every route, as numbers and as text."""
 
 from __future__ import annotations
 

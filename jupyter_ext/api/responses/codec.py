@@ -42,9 +42,9 @@ CANCELLED = "The server that ran this response stopped before its end."
 
 
 class ResponsesCodec:
-    """Every event of the stream has the next number, from 0 on, also those that only clients of mistral.rs know: the
-    progress of calls, that a person is asked, that a file was produced. The terminal event comes
-    with ``TurnFinished``, whatever that says."""
+    """Converts the events of a turn into the stream of a response and into its resource. All events of the stream are
+    numbered from 0, including those that only clients of mistral.rs know: progress of calls, approval questions,
+    produced files. ``TurnFinished`` produces the terminal event, whatever its state."""
 
     def __init__(self, facts: ResponseFacts) -> None:
         self.facts = facts
@@ -59,7 +59,7 @@ class ResponsesCodec:
 
     @property
     def resource(self) -> Mapping[str, Any]:
-        """As it stands: with the items that are whole while it runs."""
+        """Return the resource in its present state. While the response runs, it contains only complete items."""
         if self._resource["status"] == "in_progress":
             whole = [item for item in self._output.items if item["status"] not in ("in_progress", "interpreting")]
             return self.facts.resource("in_progress", whole)
@@ -69,7 +69,7 @@ class ResponsesCodec:
         return self.resource
 
     def begin(self) -> Iterable[Frame]:
-        """One that runs in the background waits until its turn begins."""
+        """Begin the stream. A response in the background stays queued until its turn begins."""
         then = "response.queued" if self.facts.background else "response.in_progress"
         return [self._event(kind, {"response": self._resource}) for kind in ("response.created", then)]
 
@@ -151,7 +151,7 @@ class ResponsesCodec:
         self._answer.tokens += [token_logprob(token) for token in tokens]
 
     def _end_text(self, status: str, *, between: bool = False) -> Iterator[Said]:
-        """Ends the text that is being written. ``between``: calls that run here follow."""
+        """End the open text. ``between``: calls of server tools follow."""
         thought, self._thought = self._thought, None
         yield from thought.end(status) if thought is not None else ()
         answer, self._answer = self._answer, None
@@ -170,7 +170,7 @@ class ResponsesCodec:
             yield from run.end(None)
         self._runs.clear()
         if self._files and end.finish != "calls" and status in ("completed", "incomplete"):
-            self._answer = AnswerText(self._output)  # files that no text follows have to be cited somewhere
+            self._answer = AnswerText(self._output)  # files have to be cited in some text, even if no text follows them
             yield from self._answer.begin()
             yield from self._end_text("completed")
         fault = _fault(end) if status == "failed" else None
@@ -188,7 +188,8 @@ class ResponsesCodec:
 
 
 def _status_of(end: TurnFinished) -> str:
-    """A turn that was interrupted from outside has failed for who waits for it; one that somebody stopped has not."""
+    """Return the status of the response. A turn that was interrupted from outside has failed for the client; a turn
+    that somebody stopped has not."""
     if end.state == "committed":
         return "incomplete" if end.finish == "length" else "completed"
     return "cancelled" if end.state == "cancelled" else "failed"

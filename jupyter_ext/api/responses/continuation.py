@@ -1,5 +1,5 @@
-"""What a request for a response goes on from: the response that it names, the items that it refers to, the conversation
-that it carries."""
+"""What a request for a response continues: the response that it names, the items that it refers to, or the conversation
+that it contains."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from jupyter_ext.auth.callers import Caller, subject
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """``items`` without references, and without calls of functions that the session has. ``session`` is where it goes
-    on, behind the turn ``after`` where one is named. ``named``: the client said so; else the session was found by an
-    item of it. ``names`` of functions, by ids of calls that were handed to the client."""
+    """``items`` are the input with references resolved, and without calls of functions that the session has.
+    ``session`` is the session to continue, after the turn ``after`` if there is one. ``named``: the client named the
+    session; otherwise it was found through one of its items. ``names`` maps ids of calls that were handed to the client
+    to names of functions."""
 
     items: Sequence[AnyItem]
     session: str = ""
@@ -41,7 +42,8 @@ def owner_of(caller: Caller) -> ResponseOwner:
 
 
 async def find_continuation(responses: LiveResponses, caller: Caller, body: ResponsesBody) -> Continuation:
-    """Raises InvalidRequest for what is not there or does not go together, and Conflict for a response that runs."""
+    """Return what the request continues. Raises InvalidRequest for ids that do not exist or contradict each other, and
+    Conflict for a response that is still running."""
     owner = owner_of(caller)
     items = await _resolve(responses, owner, body.items)
     if body.previous_response_id:
@@ -65,15 +67,15 @@ async def _previous(responses: LiveResponses, owner: ResponseOwner, body: Respon
         )
     if body.session_id and body.session_id != found.facts.session:
         raise InvalidRequest(
-            "The previous response is of another session than session_id.", details={"param": "session_id"}
+            "The previous response belongs to a different session than session_id.", details={"param": "session_id"}
         )
     if (resource := await responses.resource(found))["status"] not in ENDED:
         raise Conflict("The previous response has not ended yet.", hint="Wait for it, or cancel it.")
     turn = await responses.sessions.turn(owner.namespace, found.turn)
     if turn is not None and turn.state == "failed":
         raise InvalidRequest(
-            f"Previous response with id {id[:100]!r} has failed: nothing can go on from it.",
-            hint="Go on from the response before it, and say again what it was asked.",
+            f"Previous response with id {id[:100]!r} has failed: it cannot be continued.",
+            hint="Continue from the response before it, and send its input again.",
             details={"param": "previous_response_id"},
         )
     return dataclasses.replace(found, body=resource)
@@ -85,7 +87,8 @@ def _called_functions(response: StoredResponse) -> dict[str, str]:
 
 
 async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> list[AnyItem]:
-    """With what references refer to in their place; each response is read once, each item once."""
+    """Return the items with references replaced by the items that they refer to. Each response is read once, and each
+    item is included once."""
     wanted = Counter(item.id for item in items if isinstance(item, ReferenceItem))
     if not wanted:
         return list(items)
@@ -101,7 +104,7 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
             if id not in meant:
                 raise InvalidRequest(
                     f"Item with id {id[:100]!r} not found.",
-                    hint="Items of responses that were not stored, or were deleted, are sent whole.",
+                    hint="Send the complete items of responses that were not stored, or were deleted.",
                     details={"param": "input", "code": "item_not_found"},
                 )
             (found[id],) = items_of([meant[id]])
@@ -114,7 +117,8 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
 async def _newest_response(
     responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]
 ) -> StoredResponse | None:
-    """The response that the newest item of ours is of; a client that carries its conversation repeats such items."""
+    """Return the response that produced the newest of this server's items in the input. A client that keeps its own
+    conversation sends such items back."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
         if id and (found := await responses.find(owner, id)) is not None:
             return found
@@ -122,8 +126,8 @@ async def _newest_response(
 
 
 async def carry_messages(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
-    """``messages`` behind the conversation up to a turn, all of which can be told to another session. The client's
-    instructions stay at the beginning. Raises InvalidRequest where the turn is gone."""
+    """Return ``messages`` after the conversation up to a turn, in a form that can be sent to another session. The
+    client's instructions stay at the beginning. Raises InvalidRequest if the turn no longer exists."""
     instructions, said = history_merge.split_instructions(messages)
     whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None

@@ -1,4 +1,5 @@
-"""``responses``, as OpenAI's clients speak it: made, streamed, fetched again, followed from any event on, cancelled."""
+"""Handlers of ``responses``, in the format of OpenAI's clients: create, stream, fetch, follow from any event, cancel
+and delete responses."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from jupyter_ext.turns.dialect_turn_starter import StartedTurn
 LISTED = 20
 MAX_LISTED = 100
 FILE_BYTES = FILE.bytes
-"""Of all files of a request that are fetched."""
+"""The maximum bytes of all files of a request that are fetched."""
 IMAGES = "message.input_image.image_url"
 FILE_NAME = "file"
 
@@ -51,12 +52,12 @@ class ResponsesAgentHandler(OpenAIHandler):
         return responses_of(self.services)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A detail ``code`` is one that OpenAI's clients look for."""
+        """Return the body of an error. If the details have a ``code``, it is one that OpenAI's clients look for."""
         code = (error.get("details") or {}).get("code")
         return super().error_body(status, {**error, "code": code} if code else error)
 
     async def find_response(self, id: str) -> StoredResponse:
-        """Raises NotFound, also for a response of somebody else."""
+        """Return a response. Raises NotFound, also for a response of another caller."""
         found = await self.responses.find(owner_of(self.caller), id)
         if found is None:
             raise NotFound(f"Response with id {id[:100]!r} not found.", details={"param": "response_id"})
@@ -93,11 +94,11 @@ class ResponsesHandler(ResponsesAgentHandler):
         try:
             await self._answer_live(live, streams=bool(body.stream))
         except Exception:
-            await self.responses.drop(live.stored)  # its id was told to nobody
+            await self.responses.drop(live.stored)  # the client does not know its id yet
             raise
 
     async def _replay(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
-        """The same response, or the same error, for the same request under its key."""
+        """Send the same response, or the same error, for a request that was repeated with its idempotency key."""
         if body.stream:
             await self._await_decision(call.turn)
             await self.stream(self.responses.stream(stored))
@@ -129,7 +130,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         return asked
 
     async def _elsewhere(self, asked: DialectRequest, goes_on: Continuation) -> DialectRequest:
-        """In a session of its own that begins with what was said before."""
+        """Return the request for a new session that begins with the previous conversation."""
         key = SessionKey(self.caller.namespace, goes_on.session)
         messages = await carry_messages(
             self.services.runtime.store, key, goes_on.after, asked.own_messages or asked.request.messages
@@ -138,7 +139,8 @@ class ResponsesHandler(ResponsesAgentHandler):
         return dataclasses.replace(asked, request=request, session="", own_messages=())
 
     async def _begin(self, body: ResponsesBody, goes_on: Continuation, asked: DialectRequest) -> StartedTurn:
-        """Several may go on from one response at the same time, where nothing of the server's is shared by them."""
+        """Start the turn. Several requests can continue one response at the same time if they share no resources of the
+        server."""
         try:
             return await self.begin_turn(asked)
         except SessionBusy:
@@ -173,16 +175,17 @@ class ResponsesHandler(ResponsesAgentHandler):
         return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
     async def _bring(self, items: Sequence[AnyItem]) -> Brought:
-        """What the request names and does not bring. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed,
-        FileNotFound."""
+        """Fetch what the request refers to. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed, FileNotFound."""
         parts = list(parts_of(items))
         links = list(dict.fromkeys(part.link for part in parts if isinstance(part, InputImage) and part.link))
         urls = {part.file_url: part for part in parts if isinstance(part, InputFile) and part.file_url}
         if len(links) + len(urls) > MAX_LINKS:
-            raise InvalidRequest(f"At most {MAX_LINKS} pictures and files of a request are fetched.")
+            raise InvalidRequest(f"A request can have at most {MAX_LINKS} pictures and files to fetch.")
         ids = list(dict.fromkeys(part.file_id for part in parts if isinstance(part, InputImage) and part.file_id))
         if len(ids) > MAX_PICTURES:
-            raise InvalidRequest(f"input: a request has at most {MAX_PICTURES} pictures", details={"param": "input"})
+            raise InvalidRequest(
+                f"input: a request can have at most {MAX_PICTURES} pictures", details={"param": "input"}
+            )
         pictures = await self.fetch_media(links)
         left = MAX_MEDIA - sum(picture.size for picture in pictures.values())
         for file_id in ids:
@@ -191,7 +194,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         return Brought(pictures, await self._files(urls))
 
     async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, SubmittedFile]:
-        """One after the other, so that all together stay within the bound."""
+        """Fetch the files one after the other, so that all of them together stay within the limit."""
         fetcher, left = Fetcher(self.services.runtime.guard, self.services.runtime.exits), FILE_BYTES
         found: dict[str, SubmittedFile] = {}
         for url, part in parts.items():
@@ -202,15 +205,16 @@ class ResponsesHandler(ResponsesAgentHandler):
         return found
 
     async def _picture(self, file_id: str, left: int) -> Media:
-        """Of a file that was uploaded, or that a tool made; one of more than ``left`` bytes is not read."""
+        """Return a picture from an uploaded file or from a file that a tool made. A picture of more than ``left`` bytes
+        is not read."""
         found = await self.services.turn_inputs.find(self.caller, file_id)
         if found is None:
             raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
         if found.file.size > MAX_MEDIA:
-            raise InvalidRequest(f"A picture has at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
+            raise InvalidRequest(f"A picture can have at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
         if found.file.size > left:
             raise InvalidRequest(
-                f"A request has at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
+                f"A request can have at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
             )
         data = await found.read()
         try:
@@ -220,7 +224,8 @@ class ResponsesHandler(ResponsesAgentHandler):
 
 
 def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
-    """With what tools of the server did, for a session that does not have it. Raises ValueError, Unprocessable."""
+    """Return the request for a turn. For a session that does not have the calls of server tools, the request includes
+    them. Raises ValueError, Unprocessable."""
     items, alone, names = goes_on.items, goes_on.named, goes_on.names
     messages, files = messages_of(items, brought, alone=alone, names=names)
     spoken = (
@@ -232,17 +237,17 @@ def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> Diale
 class ResponseHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
-        "A response as it stands, or its events.",
+        "Get a response in its present state, or its events.",
         "openai.types.responses:Response",
         query=(
             Parameter("stream", "Its events instead.", bool),
-            Parameter("starting_after", "The number of the event behind which to begin.", Count),
+            Parameter("starting_after", "The number of the event after which to begin.", Count),
         ),
         errors=(404,),
         streams=("openai.types.responses:ResponseStreamEvent",),
     )
     async def get(self, id: str) -> None:
-        """``stream``: its events, behind number ``starting_after``."""
+        """Return the response, or with ``stream`` its events after number ``starting_after``."""
         stored = await self.find_response(id)
         if self.get_argument("stream", "").lower() not in ("true", "1"):
             self.reply(await self.responses.resource(stored))
@@ -277,23 +282,24 @@ class InputItemsHandler(ResponsesAgentHandler):
         "openai.types.responses:ResponseItemList",
         query=(
             limit(LISTED, MAX_LISTED),
-            Parameter("after", "The item behind which to begin."),
+            Parameter("after", "The id of the item after which to begin."),
             Parameter("order", "asc or desc.", Literal["asc", "desc"]),
             Parameter("include", f"{IMAGES}: pictures with their bytes."),
         ),
         errors=(404,),
     )
     async def get(self, id: str) -> None:
-        """Newest first, unless ``order`` is asc; ``limit`` of them behind the item ``after``."""
+        """Return the input items of a response, newest first unless ``order`` is asc: at most ``limit`` items that
+        follow the item ``after``."""
         stored = await self.find_response(id)
         most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
         if order not in ("asc", "desc"):
-            raise InvalidRequest("order is asc or desc.", details={"param": "order"})
+            raise InvalidRequest("order must be asc or desc.", details={"param": "order"})
         items = list(stored.input) if order == "asc" else list(reversed(stored.input))
         ids = [item["id"] for item in items]
         if after and after not in ids:
-            raise InvalidRequest("There is no item of that id.", details={"param": "after"})
+            raise InvalidRequest("There is no item with that id.", details={"param": "after"})
         start = ids.index(after) + 1 if after else 0
         page = items[start : start + most]
         include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
@@ -303,7 +309,7 @@ class InputItemsHandler(ResponsesAgentHandler):
         self.reply({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": more})
 
     async def _item_with_pictures(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
-        """Pictures that came with the request are in the session; they are shown where they were asked for."""
+        """Return the item, with the bytes of its pictures if ``images`` is set. The session stores these bytes."""
         name = "content" if "content" in item else "output"
         if not isinstance(item.get(name), list):
             return item

@@ -1,4 +1,4 @@
-"""Items of the input of a response, as a client sends them. Pure; a mistake of the client is a ValueError."""
+"""The items of a response's input, as a client sends them. No side effects; an invalid item raises ValueError."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from jupyter_ext.turns.dialect_request import SubmittedFile
 Body: TypeAlias = dict[str, Any]
 Id = Annotated[str, Field(max_length=512)]
 MEDIUM = "medium"
-"""The key under which a kept picture names its bytes, which are in the session."""
+"""The key under which a stored picture names its bytes, which are in the session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What was fetched for a request: pictures by URL or id of a file, files by URL."""
+    """The content that was fetched for a request: pictures by URL or file id, files by URL."""
 
     pictures: Mapping[str, Media] = field(default_factory=dict)
     files: Mapping[str, SubmittedFile] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class InputRefusal(Words):
 
 
 class InputImage(Words):
-    """``detail`` is left to the engine."""
+    """An image part. ``detail`` is ignored."""
 
     type: Literal["input_image"]
     image_url: str | None = None
@@ -53,9 +53,9 @@ class InputImage(Words):
     @model_validator(mode="after")
     def complete(self) -> InputImage:
         if bool(self.image_url) == bool(self.file_id):
-            raise ValueError("an image has an image_url or a file_id")
+            raise ValueError("an image must have an image_url or a file_id")
         if self.image_url and not (openai_content.is_link(self.image_url) or self.image_url[:5].lower() == "data:"):
-            raise ValueError("an image_url is data (data:image/png;base64,...) or an http address")
+            raise ValueError("an image_url must be a data URL (data:image/png;base64,...) or an http URL")
         return self
 
     @property
@@ -63,7 +63,7 @@ class InputImage(Words):
         return self.image_url if self.image_url and openai_content.is_link(self.image_url) else ""
 
     def medium(self, brought: Brought) -> Media:
-        """Data of its own are decoded once."""
+        """Return the picture. A data URL is decoded only once."""
         if self.file_id:
             return brought.pictures[self.file_id]
         if self.link:
@@ -90,9 +90,9 @@ class InputFile(Words):
     @model_validator(mode="after")
     def complete(self) -> InputFile:
         if sum(map(bool, (self.file_id, self.file_data, self.file_url))) != 1:
-            raise ValueError("a file has a file_id, file_data or a file_url")
+            raise ValueError("a file must have a file_id, file_data or a file_url")
         if self.file_url and not openai_content.is_link(self.file_url):
-            raise ValueError("a file_url is an http address")
+            raise ValueError("a file_url must be an http URL")
         if not self.file_url:
             self._given = openai_content.make_submitted_file(self.file_id, self.filename or "file", self.file_data)
         return self
@@ -103,7 +103,7 @@ class InputFile(Words):
         return brought.files[self.file_url or ""]
 
     def to_store(self) -> Body:
-        """The id of a file that came with the request is known once the file is kept."""
+        """Return the part as it is stored. A file that came with the request has no id before it is stored."""
         return {"type": self.type, "file_id": self.file_id, "filename": self.filename, "file_url": self.file_url}
 
 
@@ -132,7 +132,7 @@ class MessageItem(Words):
     @model_validator(mode="after")
     def consistent(self) -> MessageItem:
         if self.role != "user" and any(isinstance(part, InputImage | InputFile) for part in parts(self.content)):
-            raise ValueError(f"images and files come with the user's messages, not with one of {self.role}")
+            raise ValueError(f"images and files are allowed only in messages of the user, not of {self.role}")
         return self
 
 
@@ -147,7 +147,7 @@ class FunctionCallItem(Words):
     @model_validator(mode="after")
     def shallow(self) -> FunctionCallItem:
         if is_too_deep(parse_arguments(self.arguments or "{}"), MAX_ARGUMENT_DEPTH):
-            raise ValueError(f"arguments have at most {MAX_ARGUMENT_DEPTH} levels")
+            raise ValueError(f"arguments can have at most {MAX_ARGUMENT_DEPTH} levels")
         return self
 
     @property
@@ -164,7 +164,7 @@ class FunctionResultItem(Words):
 
 
 class ReasoningItem(Words):
-    """What was thought is with the session, or of no use to another model."""
+    """A reasoning item. It is ignored: the session has the reasoning, and another model cannot use it."""
 
     type: Literal["reasoning"]
     id: Id | None = None
@@ -220,7 +220,7 @@ class CodeItem(Words):
 
 
 class WebItem(Words):
-    """What was found is with the session."""
+    """A web search item. The session has its results."""
 
     type: Literal["web_search_call"]
     id: Id | None = None
@@ -240,7 +240,7 @@ KINDS = {
 
 
 def _kind(value: Any) -> str | None:
-    """Easy messages have no type, references need none."""
+    """Return the type of an item. Messages in the short form have no type, and references need none."""
     if isinstance(value, Words):
         return str(getattr(value, "type", None) or "item_reference")
     if not isinstance(value, dict):
@@ -264,7 +264,7 @@ Item = Annotated[
     Discriminator(
         _kind,
         custom_error_type="item",
-        custom_error_message=f"this server takes items of the types {', '.join(sorted(KINDS))}",
+        custom_error_message=f"this server accepts items of the types {', '.join(sorted(KINDS))}",
     ),
 ]
 AnyItem: TypeAlias = (
@@ -282,7 +282,7 @@ ITEMS: TypeAdapter[list[AnyItem]] = TypeAdapter(list[Item])
 
 
 def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:
-    """Those that may have to be fetched."""
+    """Yield the images and files that may have to be fetched."""
     for item in items:
         said = item.content if isinstance(item, MessageItem) else None
         said = item.output if isinstance(item, FunctionResultItem) else said
@@ -290,7 +290,7 @@ def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:
 
 
 def characters(item: AnyItem) -> int:
-    """Of what it says, arguments of a call included."""
+    """Return the number of characters of an item's text, including the arguments of calls."""
     match item:
         case MessageItem():
             return _length(item.content)
@@ -322,7 +322,7 @@ def parts(said: Said | None) -> Sequence[InputPart]:
 
 
 def items_of(bodies: Sequence[Mapping[str, Any]]) -> list[AnyItem]:
-    """Items that are kept, as if a client had sent them; without pictures, whose bytes are in the session."""
+    """Return stored items as if a client had sent them, without pictures, whose bytes are in the session."""
     return ITEMS.validate_python(
         [{key: _without_stored_media(value) for key, value in body.items()} for body in bodies]
     )

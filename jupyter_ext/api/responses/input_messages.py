@@ -1,5 +1,5 @@
-"""The input of a response: its items as messages, and as they are kept to be listed. Pure; a mistake of the client is a
-ValueError."""
+"""Convert the input items of a response into messages, and into the form in which they are stored and listed. No side
+effects; an invalid item raises ValueError."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ SERVED = (ShellCallItem, ShellResultItem, CodeItem)
 
 @dataclass(slots=True)
 class Reading:
-    """Items become messages, one after the other. ``known``: they belong to a session that has what its tools did, so
-    this is not said again. ``names`` of functions, by ids of calls that were made before. ``answer`` and ``calls`` are
-    the pieces of a message of the assistant that may go on; ``end`` when no item follows."""
+    """Converts items into messages, one after the other. ``known``: the session has the calls of its server tools, so
+    these are omitted. ``names`` maps ids of earlier calls to names of functions. ``answer`` and ``calls`` are the
+    pieces of a message of the assistant that may continue; call ``end`` after the last item."""
 
     brought: Brought
     known: bool
@@ -70,7 +70,7 @@ class Reading:
                 self._ran(ToolCall(item.id or f"call_{len(self.messages)}", "python", {"code": item.code}), item.text)
 
     def end(self) -> None:
-        """What the assistant said is one message now."""
+        """Complete the message of the assistant."""
         if self.answer is not None:
             self.messages.append(assistant("".join(self.answer), self.calls))
         self.answer, self.calls = None, []
@@ -80,7 +80,7 @@ class Reading:
         self.messages += messages
 
     def _answer(self, text: str) -> None:
-        """One that came in pieces, between calls that ran here, is one text."""
+        """Add text of the assistant. Texts with only calls of server tools between them become one text."""
         if self.answer is None or self.calls:
             self.end()
             self.answer = []
@@ -94,7 +94,7 @@ class Reading:
         self._add(assistant("", [call]), tool_result(call, text, "success"))
 
     def _parts_of_text(self, said: Said) -> tuple[Part, ...]:
-        """Neighbouring texts are one, with an empty line between them."""
+        """Return the parts, with neighbouring texts joined by an empty line."""
         if isinstance(said, str):
             return (Text(said),) if said else ()
         found: list[Part] = []
@@ -118,10 +118,10 @@ def messages_of(
     alone: bool = False,
     names: Mapping[str, str] = NOTHING,
 ) -> tuple[list[Message], tuple[SubmittedFile, ...]]:
-    """``alone``: results may come without their calls, at the beginning. What is nothing but instructions asks for what
-    its last message says."""
+    """Return the messages and the submitted files. ``alone``: results may come without their calls at the beginning. If
+    all messages are instructions, the last one is used as the prompt."""
     if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > openai_content.MAX_TEXT:
-        raise ValueError(openai_content.TOO_LONG)  # before it is put together
+        raise ValueError(openai_content.TOO_LONG)  # checked before the texts are joined
     reading = Reading(brought, known, names)
     for item in items:
         reading.read(item)
@@ -135,7 +135,7 @@ def messages_of(
 
 
 def has_server_calls(items: Sequence[AnyItem]) -> bool:
-    """Whether they tell what tools of the server did."""
+    """Return whether the items include calls of server tools."""
     return any(isinstance(item, SERVED) for item in items)
 
 
@@ -151,7 +151,7 @@ def _plain(said: Said) -> str:
 
 
 def items_to_store(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:
-    """As they are kept and listed: with ids, without the bytes of pictures and files."""
+    """Return the items as they are stored and listed: with ids, and without the bytes of pictures and files."""
     return [{**_item_to_store(item, brought), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
 
 
@@ -211,7 +211,7 @@ def _parts_to_store(said: Said, brought: Brought) -> list[Body]:
 
 
 def with_files(bodies: Sequence[Body], ids: Sequence[str]) -> list[Body]:
-    """Listed items whose files are known by their ids now, in order."""
+    """Return the items in order, with their inline files replaced by the ids under which the files are stored."""
     left = iter(ids)
     for body in bodies:
         parts = body.get("content", body.get("output"))

@@ -1,5 +1,5 @@
-"""Responses of this server: those in flight, each told once and followed by anybody from any number on, and those that
-are kept."""
+"""The responses of this server: running responses, which any number of readers can follow from any event on, and stored
+responses."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ STOPPED = "cancelled by the client"
 GONE = "The turn of this response is not in its session any more."
 ENDS_WITHIN_S = 10.0
 LAST = 2
-"""Frames: the terminal event, and that nothing follows."""
+"""The frames of the terminal event, and of the end of the stream."""
 SWEEP_S = 3600.0
 AGAIN_TRIES, AGAIN_PAUSE_S = 20, 0.1
 
 
 class LiveResponse:
-    """``frames`` are the events of its stream so far, the n-th with the number n. There are none if the response is
-    neither kept nor streamed (not ``has_readers``), because nobody can follow it then."""
+    """A running response. ``frames`` are the events of its stream so far; the index is the event's number. If the
+    response is neither stored nor streamed (``has_readers`` is false), nobody can follow it, and ``frames`` stays
+    empty."""
 
     def __init__(self, stored: StoredResponse, turn: LiveTurn, *, has_readers: bool = True) -> None:
         self.stored = stored
@@ -50,7 +51,7 @@ class LiveResponse:
         self._changed = asyncio.Event()
 
     async def follow(self, after: int = -1) -> AsyncIterator[bytes]:
-        """The events behind number ``after`` as they come; the terminal one comes in any case."""
+        """Yield the events after number ``after`` as they arrive; the terminal event is always included."""
         at = after + 1
         while True:
             changed = self._changed
@@ -80,7 +81,7 @@ class LiveResponse:
 
 
 class LiveResponses:
-    """``path`` of the file that keeps them; None: in memory."""
+    """``path`` is the file in which responses are stored; None: in memory."""
 
     def __init__(
         self, sessions: SessionStore, turns: Turns, private_sessions: PrivateSessions, path: Path | None
@@ -94,7 +95,8 @@ class LiveResponses:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool, streams: bool) -> LiveResponse:
-        """Of a turn that was just started. One that cannot be kept is stopped. Raises StoreError."""
+        """Register the response of a turn that was just started. The turn is stopped if the response cannot be stored.
+        Raises StoreError."""
         live = LiveResponse(stored, turn, has_readers=kept or streams)
         if kept:
             try:
@@ -110,7 +112,7 @@ class LiveResponses:
         return live
 
     async def sweep(self) -> None:
-        """Those whose session is gone: deleted, or removed by a policy."""
+        """Remove the responses whose session no longer exists."""
         try:
             for key in await self.store.sessions():
                 if await self.sessions.info(key) is None:
@@ -119,7 +121,8 @@ class LiveResponses:
             log.warning("responses of sessions that are gone could not be removed: %s", error)
 
     async def find(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
-        """What the owner may fetch and continue. With a session go its responses."""
+        """Return a response that the owner may fetch and continue, or None. Responses of a deleted session do not exist
+        any more."""
         found = await self.store.get(owner, id)
         if found is not None and await self.sessions.info(found.key) is None:
             await self.store.forget(found.key)
@@ -127,8 +130,8 @@ class LiveResponses:
         return found
 
     async def again(self, owner: ResponseOwner, turn: str) -> StoredResponse | None:
-        """The response of a turn that is asked for again, under the key of its request; it is there a moment after the
-        turn has begun, unless it is not to be kept."""
+        """Return the response of a turn for a request that was repeated with its idempotency key. It exists a moment
+        after the turn has started, unless the response is not stored."""
         id = response_id(owner.namespace, turn)
         for _ in range(AGAIN_TRIES):
             if (found := await self.store.get(owner, id)) is not None:
@@ -137,7 +140,7 @@ class LiveResponses:
         return None
 
     async def await_end(self, stored: StoredResponse) -> Mapping[str, Any]:
-        """The resource once its turn has ended."""
+        """Wait for the end of the turn and return the resource."""
         if (live := self._live.get(stored.id)) is not None:
             await live.ended.wait()
             return live.codec.resource
@@ -145,7 +148,8 @@ class LiveResponses:
         return stored.body if stored.body is not None else (await self._rebuild(stored, wait=True))[0].resource
 
     async def resource(self, stored: StoredResponse) -> Mapping[str, Any]:
-        """As it stands now. One whose server was killed is made from what its turn has left."""
+        """Return the resource in its present state. If the server that ran the response was killed, the resource is
+        rebuilt from its turn."""
         if (live := self._live.get(stored.id)) is not None:
             return live.codec.resource
         stored = await self._newest(stored)
@@ -155,7 +159,7 @@ class LiveResponses:
         return codec.resource
 
     async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
-        """The events behind number ``after``; the terminal one comes in any case."""
+        """Yield the events after number ``after``; the terminal event is always included."""
         if (live := self._live.get(stored.id)) is not None:
             frames = live.follow(after)
             async with aclosing(frames):  # type: ignore[type-var]  # an async generator
@@ -169,7 +173,8 @@ class LiveResponses:
             yield frame
 
     async def cancel(self, stored: StoredResponse) -> Mapping[str, Any]:
-        """Stops its turn and waits for its end; one that has ended stays as it is. Raises Conflict."""
+        """Stop the turn, wait for its end and return the resource; a response that has ended is unchanged. Raises
+        Conflict."""
         live = self._live.get(stored.id)
         if live is not None:
             await self._turns.cancel(live.turn, STOPPED)
@@ -178,35 +183,35 @@ class LiveResponses:
                     await live.ended.wait()
         found = await self.resource(stored)
         if found["status"] not in ENDED:
-            why = "It is being stopped." if live is not None else "Another server runs it; it can be cancelled there."
+            why = "It is being stopped." if live is not None else "Another server runs it; cancel it there."
             raise Conflict(f"This response has not ended. {why}")
         return found
 
     async def delete(self, stored: StoredResponse) -> None:
-        """What still runs is stopped. The session stays, but for one that is in no list: it goes with its last
-        response."""
+        """Delete the response, after stopping it if it is running. The session is kept, unless it is not listed: such a
+        session is deleted with its last response."""
         await self.drop(stored)
         key = stored.key
         if not key.id.startswith(UNLISTED) or await self.store.any_of(key):
             return
-        with contextlib.suppress(SessionBusy):  # by a turn whose response is not kept yet, or is none
+        with contextlib.suppress(SessionBusy):  # a turn may use the session whose response is not stored, or not yet
             await self._private_sessions.forget(key)
 
     async def drop(self, stored: StoredResponse) -> None:
-        """The response alone; what still runs is stopped."""
+        """Delete only the response, after stopping it if it is running."""
         live = self._live.pop(stored.id, None)
         if live is not None:
             await self._turns.cancel(live.turn, STOPPED)
         await self.store.delete(stored.owner, stored.id)
 
     async def aclose(self) -> None:
-        """After all turns have ended."""
+        """Wait for unfinished tasks and close the store. Call this after all turns have ended."""
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.store.aclose()
 
     def _also(self, task: asyncio.Task[None]) -> None:
-        """Is awaited when the server stops."""
+        """Await the task when the server stops."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -216,18 +221,19 @@ class LiveResponses:
             return
         try:
             await self.store.finish(live.stored, live.codec.resource, live.frames)
-        except StoreError as error:  # it is made from its turn when it is asked for
+        except StoreError as error:  # a later request rebuilds the resource from its turn
             log.warning("response %s could not be kept: %s", live.stored.id, error)
         self._live.pop(live.stored.id, None)
 
     async def _newest(self, stored: StoredResponse) -> StoredResponse:
-        """It may have ended since it was read, and be in flight no more."""
+        """Return the newest state: the response may have ended since ``stored`` was read."""
         if stored.body is not None:
             return stored
         return await self.store.get(stored.owner, stored.id) or stored
 
     async def _rebuild(self, stored: StoredResponse, *, wait: bool) -> tuple[ResponsesCodec, list[bytes]]:
-        """From the items of its turn. ``wait``: until another server that runs it has ended it."""
+        """Rebuild the response from the items of its turn. ``wait``: if another server runs the turn, wait for its
+        end."""
         codec = ResponsesCodec(stored.facts)
         frames = encode_frames(codec.begin())
         store = self.sessions

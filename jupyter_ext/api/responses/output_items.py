@@ -1,7 +1,7 @@
-"""The output items of a response, and the events that tell of each from its beginning to its end. Pure.
+"""The output items of a response, and the stream events that report each item. No side effects.
 
-An event is its name and what it says; whoever writes the stream numbers it. Ids of items begin with that of their
-response, so that an item that a client sends again names the response that it is of.
+An event is a name and its data; the writer of the stream adds the number. Ids of items begin with the id of their
+response, so that the server recognizes the response of an item that a client sends back.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from jupyter_ext.api.dialects.tool_call_log import arguments_text
 Body: TypeAlias = dict[str, Any]
 Said: TypeAlias = tuple[str, Mapping[str, Any]]
 NOT_RUN = 126
-"""The exit code of a shell call that did not run; a shell gives it for a command that may not be executed."""
+"""The exit code of a shell call that did not run; shells return it for a command that may not be executed."""
 SOURCES = "web_search_call.action.sources"
 OUTPUTS = "code_interpreter_call.outputs"
 LOGPROBS = "message.output_text.logprobs"
-"""What a client may ask for beside (``include``)."""
+"""Additional fields that a client may request (``include``)."""
 
 
 class Output:
-    """The items of one response, in order. ``stem`` is the part of its id that is its own, ``container`` its
-    session."""
+    """The items of one response, in order. ``stem`` is the unique part of the response's id, ``container`` the id of
+    its session."""
 
     def __init__(self, stem: str, container: str, include: frozenset[str] = frozenset()) -> None:
         self.items: list[Body] = []
@@ -34,7 +34,7 @@ class Output:
         self._stem = stem
 
     def open(self, prefix: str, item: Mapping[str, Any]) -> int:
-        """Its index; it has an id from now on."""
+        """Add an item, give it an id and return its index."""
         self.items.append({"id": f"{prefix}_{self._stem}_{len(self.items)}", **item})
         return len(self.items) - 1
 
@@ -50,7 +50,7 @@ class Output:
 
 
 class AnswerText:
-    """A message with one text. ``files`` are those that it may cite, as ``File.to_json`` gives them."""
+    """A message with one text. ``files`` are those that it may cite, as ``File.to_json`` returns them."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -71,7 +71,7 @@ class AnswerText:
         yield "response.output_text.delta", {**self._place, "delta": text, "logprobs": []}
 
     def end(self, status: str) -> Iterator[Said]:
-        """With the log probabilities and the files that came meanwhile."""
+        """End the message, with the log probabilities and the files that have arrived."""
         text = "".join(self._text)
         cited = [_citation(file, text, self._output.container) for file in self.files]
         for number, annotation in enumerate(cited):
@@ -86,7 +86,7 @@ class AnswerText:
         yield self._output.end_item(self._index, status=status, content=[part])
 
     def mark_commentary(self) -> None:
-        """More work followed it: it was no answer yet."""
+        """Mark the message as commentary, because more calls follow it and it is not the answer."""
         self._output.items[self._index]["phase"] = "commentary"
 
     def _part(self, annotations: list[Body]) -> Body:
@@ -95,7 +95,7 @@ class AnswerText:
 
 
 class Thought:
-    """A reasoning item with its text as it is; nothing is summarised."""
+    """A reasoning item with the complete reasoning; nothing is summarized."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -119,7 +119,7 @@ class Thought:
 
 
 class Ran(Protocol):
-    """A call that runs here. ``end`` without a result: the turn ended first."""
+    """A call that the server runs. ``end`` without a result means that the turn ended first."""
 
     def begin(self) -> Iterator[Said]: ...
 
@@ -144,7 +144,7 @@ class CodeRun:
         yield "response.code_interpreter_call.interpreting", place
 
     def add_output(self, said: CallOutput) -> Iterator[Said]:
-        """There is no event for it."""
+        """Yield nothing: the API has no event for the output of such a call."""
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
@@ -155,7 +155,7 @@ class CodeRun:
 
 
 class ShellRun:
-    """A pair of items: the call, and what it printed. All its commands are lines of one script."""
+    """A shell call as two items: the call and its output. All commands are lines of one script."""
 
     def __init__(self, output: Output, call: CallStarted) -> None:
         self._output = output
@@ -208,7 +208,7 @@ class ShellRun:
 
 
 class WebRun:
-    """A search, or one page that is opened."""
+    """A web search, or one page that is opened."""
 
     def __init__(self, output: Output, call: CallStarted) -> None:
         self._output = output
@@ -246,12 +246,12 @@ RUNS: Mapping[str, type[CodeRun] | type[ShellRun] | type[WebRun]] = {
     "web_search": WebRun,
     "fetch_page": WebRun,
 }
-"""By the name of the tool; others have no item of their own."""
+"""Item types by the name of the tool; other tools have no item type of their own."""
 
 
 def call_for_client(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence[str]]) -> Iterator[Said]:
-    """A call that the caller runs, whole. ``namespaces``: by the name of a function, that of its namespace and its own
-    there."""
+    """Yield the events of a complete call that the client runs. ``namespaces`` maps the name of a function to its
+    namespace and its name there."""
     arguments = arguments_text(call.arguments)
     name = call.name
     item: Body = {"type": "function_call", "call_id": call.call, "name": name, "arguments": "", "status": "in_progress"}
@@ -267,7 +267,7 @@ def call_for_client(output: Output, call: CallReturned, namespaces: Mapping[str,
 
 
 def source_urls(result: CallFinished) -> list[str]:
-    """The addresses that a search found; where its text was cut, the domains."""
+    """Return the URLs that a search found; if its text was truncated, the domains."""
     try:
         found = json.loads(result.text)["output"]
         return [str(one["url"]) for one in found]
@@ -276,7 +276,7 @@ def source_urls(result: CallFinished) -> list[str]:
 
 
 def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
-    """Where the text names the file; at its beginning where it does not."""
+    """Return the citation of a file: where the text names the file, otherwise at the beginning of the text."""
     name = str(file["name"])
     start = max(0, text.find(name))
     end = start + len(name) if text.startswith(name, start) else 0
@@ -285,7 +285,8 @@ def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
 
 
 def _ran(result: CallFinished | None) -> bool:
-    """Whether the tool ran to an end, be it an error: not a call that was denied or that the turn's end cut off."""
+    """Return whether the tool ran to its end, with or without an error. It did not if the call was denied or the turn
+    ended first."""
     return result is not None and result.status != "denied"
 
 
@@ -296,7 +297,7 @@ def _status(result: CallFinished | None, failed: str) -> str:
 
 
 def _logs_and_pictures(result: CallFinished) -> list[Body]:
-    """What it printed, and its pictures where their bytes came along."""
+    """Return what the code printed, and its pictures if their bytes are included."""
     printed: list[Body] = [{"type": "logs", "logs": result.text}] if result.text else []
     for medium in result.media:
         if medium.get("data") and str(medium["mime"]).startswith("image/"):
@@ -305,7 +306,7 @@ def _logs_and_pictures(result: CallFinished) -> list[Body]:
 
 
 def _exit_of(result: CallFinished | None) -> Body:
-    """One script has one exit. A call that did not run says why on stderr."""
+    """Return the exit of the script. For a call that did not run, stderr contains the reason."""
     if result is None:
         return {"stdout": "", "stderr": "The turn ended first.", "outcome": {"type": "exit", "exit_code": NOT_RUN}}
     details = result.details

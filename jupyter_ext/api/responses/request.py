@@ -1,4 +1,4 @@
-"""The body of a request for a response. Pure."""
+"""The body of a request for a response. No side effects."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class TextConfig(Words):
 
 
 class Reasoning(Words):
-    """``effort`` is for the engine, ``summary`` is told again: thoughts are shown whole."""
+    """``effort`` is passed to the engine. ``summary`` is only returned in the resource: the reasoning is always shown
+    completely."""
 
     effort: Effort | None = None
     summary: Annotated[str, Field(max_length=20)] | None = None
@@ -91,8 +92,8 @@ Input = Annotated[
 
 
 class ResponsesBody(Decoding):
-    """``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are beside OpenAI's. What is said of
-    prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) changes nothing here."""
+    """``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are additions to OpenAI's fields. Fields
+    about prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) have no effect."""
 
     model: Annotated[str, Field(max_length=2_000)] = ""
     input: Input
@@ -129,14 +130,14 @@ class ResponsesBody(Decoding):
     @model_validator(mode="after")
     def consistent(self) -> ResponsesBody:
         if self.max_tool_calls is not None:
-            raise ValueError("max_tool_calls is not counted here: max_tool_rounds bounds the rounds of calls")
+            raise ValueError("max_tool_calls is not supported: use max_tool_rounds to limit the rounds of calls")
         if self.background and self.store is False:
-            raise ValueError("a response in the background is fetched later, so it has to be stored")
+            raise ValueError("background: true needs store: true, because the response is fetched later")
         named = {name for name in (self.named, self.session_id or "") if name}
         if len(named) > 1:
-            raise ValueError("conversation and session_id name two sessions")
+            raise ValueError("conversation and session_id must not name different sessions")
         if self.previous_response_id and self.conversation is not None:
-            raise ValueError("previous_response_id and conversation are two ways to say what this continues: use one")
+            raise ValueError("previous_response_id and conversation cannot be used together")
         self._form()
         self._offered = offer_tools(self.tools or [])
         self._chosen = self._choice()
@@ -163,7 +164,7 @@ class ResponsesBody(Decoding):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """``include``, with what another field turns on."""
+        """Return the values of ``include``, and those that another field implies."""
         return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
 
     @property
@@ -183,9 +184,9 @@ class ResponsesBody(Decoding):
         after: str = "",
         spoken: Sequence[Message] = (),
     ) -> DialectRequest:
-        """``session`` is the one that it goes on in, behind the turn ``after`` where one is named; ``spoken`` are the
-        messages without what tools of the server did. Where only some tools are allowed, there are no others of the
-        server. Raises Unprocessable."""
+        """Return the request for a turn. ``session`` is the session to continue, after the turn ``after`` if there is
+        one; ``spoken`` are the messages without the calls of server tools. If the request allows only some tools, no
+        other server tools are available. Raises Unprocessable."""
         told = [system(self.instructions)] if self.instructions else []
         offered, choice = self._offered, self._chosen
         groups = [group for kind, group in offered.groups.items() if choice.hosted is None or kind in choice.hosted]
@@ -236,7 +237,7 @@ class ResponsesBody(Decoding):
 
     @property
     def echo(self) -> Body:
-        """What the resource repeats."""
+        """Return the fields of the request that the resource repeats."""
         return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -269,7 +270,7 @@ class ResponsesBody(Decoding):
 
 
 def _flat(said: Any) -> Any:
-    """A choice with its function as this dialect names it, whichever way it came: ``ns.name`` for one of a
+    """Return a tool choice in this dialect's form, whichever form was sent: ``ns.name`` for a function of a
     namespace."""
     if not isinstance(said, dict):
         return said

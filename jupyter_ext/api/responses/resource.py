@@ -1,4 +1,4 @@
-"""A response as it is fetched: what was asked, how it stands, what came of it. Pure."""
+"""The resource of a response: the request, the status and the output. No side effects."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from agent_kernel.sessions.store.private_store import is_private
 PREFIX = "resp_"
 STEM = re.compile(r"[0-9a-f]{48}")
 ENDED = frozenset({"completed", "failed", "incomplete", "cancelled"})
-"""Of the states; the others are queued and in_progress."""
+"""The statuses of a response that has ended; the others are queued and in_progress."""
 PROMPT_ERRORS = frozenset({"invalid_request", "context_overflow", "file_not_found", "file_too_large", "turn_not_found"})
-"""Codes of errors that the words of the request have caused."""
+"""Codes of errors that the content of the request has caused."""
 
 
 def response_id(namespace: str, turn: str) -> str:
-    """Of the one response of a turn. It is no secret: only who asked for the response may use it."""
+    """Return the id of the only response of a turn. The id is not a secret: only the caller who requested the response
+    may use it."""
     return PREFIX + hashlib.sha256(f"{namespace}\n{turn}".encode()).hexdigest()[:48]
 
 
 def stem_of(item: str) -> str:
-    """The id of the response that an item with this id is of; empty for a foreign id."""
+    """Return the id of the response that an item belongs to; empty for an id of another server."""
     stem = item.partition("_")[2].rpartition("_")[0]
     return PREFIX + stem if STEM.fullmatch(stem) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseFacts:
-    """What is fixed when a response begins. ``model`` is the name as the client said it; ``echo`` are the fields of the
-    request that a resource repeats. ``background``: it was answered at once. ``namespaces``: by the name of a function
-    here, the namespace and the name in which the client declared it. ``include``: what was asked for beside.
-    ``shell``: it declared that tool; clients that did not take a call of it for one of their own."""
+    """The facts of a response that do not change. ``model`` is the name that the client sent; ``echo`` are the fields
+    of the request that the resource repeats. ``background``: the client got its answer before the end. ``namespaces``
+    maps the name of a function on this server to the namespace and the name that the client declared. ``include`` lists
+    the requested additional fields. ``shell``: the client declared that tool; other clients would take a call of it for
+    one of their own."""
 
     id: str
     model: str
@@ -55,7 +57,7 @@ class ResponseFacts:
 
     @property
     def private(self) -> bool:
-        """Nothing of it goes to the disk."""
+        """Whether nothing of the response may be written to the disk."""
         return is_private(self.session)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class ResponseFacts:
         incomplete: str = "",
         completed: float | None = None,
     ) -> dict[str, Any]:
-        """``incomplete`` is why an answer was cut."""
+        """Return the resource. ``incomplete`` is the reason why an answer was cut off."""
         return {
             "id": self.id,
             "object": "response",
@@ -102,7 +104,7 @@ def output_text(output: Sequence[Mapping[str, Any]]) -> str:
 
 
 def usage_of(usage: Mapping[str, float]) -> dict[str, Any] | None:
-    """In OpenAI's words; what was thought is not counted apart. None where nothing was counted."""
+    """Return the usage in OpenAI's format; reasoning tokens are not counted separately. None if nothing was counted."""
     if not usage:
         return None
     given, made = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
@@ -116,7 +118,8 @@ def usage_of(usage: Mapping[str, float]) -> dict[str, Any] | None:
 
 
 def fault_of(error: Mapping[str, Any]) -> dict[str, Any]:
-    """``{code, message, hint}`` of ours as the error of a resource: its codes are OpenAI's, ``type`` is ours."""
+    """Convert an error ``{code, message, hint}`` into the error of a resource, with OpenAI's codes; ``type`` is this
+    server's code."""
     ours = str(error.get("code", EngineError("").code))
     message = f"{error.get('message', '')} {error.get('hint', '')}".strip()
     code = "invalid_prompt" if ours in PROMPT_ERRORS else "server_error"

@@ -1,5 +1,5 @@
-"""Responses that can be fetched again: in a small file beside the sessions, or in memory. It holds what was asked and
-what came of it; the conversation itself is in the session."""
+"""Stores responses that can be fetched again, in a small file beside the sessions or in memory. It contains the input
+and the resource of each response; the conversation is in the session."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jupyter_ext.api.responses.resource import ResponseFacts
 
 T = TypeVar("T")
 KEEP_S = 30 * 24 * 3600.0
-"""As long as OpenAI keeps them."""
+"""Seconds for which a response is stored, the same time as in OpenAI's API."""
 MOST = 5_000
 MOST_BYTES = 512 << 20
-"""Of one namespace; the oldest go."""
+"""The maximum number of responses in one namespace; the oldest are deleted first."""
 FRAMES_BYTES = 4 << 20
-"""Of one stream, packed; of a longer one only the resource is kept."""
+"""The maximum bytes of one stored stream, compressed; of a longer stream, only the resource is stored."""
 STEPS = (
     """
     CREATE TABLE responses (
@@ -50,7 +50,7 @@ COLUMNS = "id, namespace, subject, session, turn, facts, input, body"
 
 @dataclass(frozen=True, slots=True)
 class ResponseOwner:
-    """Whose responses: nobody else fetches, continues, or hears of them."""
+    """The owner of a response. Nobody else can fetch, continue or find it."""
 
     namespace: str
     subject: str
@@ -58,7 +58,7 @@ class ResponseOwner:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """``input`` are the items that it was made from, with ids. ``body`` is the resource once it has ended."""
+    """``input`` are the input items, with ids. ``body`` is the resource once the response has ended."""
 
     owner: ResponseOwner
     turn: str
@@ -75,14 +75,15 @@ class StoredResponse:
         return SessionKey(self.owner.namespace, self.facts.session)
 
     def items(self, ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """Of those that it was made from, or that it said; by their ids, which it need not have."""
+        """Return the input and output items with these ids; ids without an item are omitted."""
         said = self.body["output"] if self.body else ()
         known = {item.get("id"): item for item in (*said, *self.input)}
         return {id: known[id] for id in ids if id in known}
 
 
 class ResponseStore:
-    """``path`` None: in memory. Those of private sessions are there in any case. Raises StoreError, StoreFull."""
+    """``path`` None: all responses are stored in memory; those of private sessions always are. Raises StoreError,
+    StoreFull."""
 
     def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._memory = _database(None)
@@ -91,21 +92,21 @@ class ResponseStore:
         self._most_bytes = most_bytes
 
     async def add(self, response: StoredResponse) -> None:
-        """Older ones go where there are too many."""
+        """Store a response. The oldest ones are deleted if there are too many."""
         await self._of(response).write(partial(_add, response=response, most=self._most, most_bytes=self._most_bytes))
 
     async def finish(
         self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
     ) -> None:
-        """Nothing happens to one that was deleted meanwhile, nor, where it is made ``again`` from its turn, to one that
-        has ended as it was told."""
+        """Store the end of a response. This has no effect on a response that was deleted meanwhile, nor, with ``again``
+        (it is rebuilt from its turn), on one whose end is already stored."""
         await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
 
     async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
         return await self._first(partial(_get, owner=owner, id=id))
 
     async def frames(self, owner: ResponseOwner, id: str) -> list[bytes]:
-        """The events of its stream; none where they were too many."""
+        """Return the events of the stream; empty if there were too many to store."""
         return await self._first(partial(_frames, owner=owner, id=id)) or []
 
     async def delete(self, owner: ResponseOwner, id: str) -> bool:
@@ -113,16 +114,16 @@ class ResponseStore:
         return any([await database.write(work, frees=True) for database in self._databases])
 
     async def any_of(self, key: SessionKey) -> bool:
-        """Whether any response of the session is kept."""
+        """Return whether any response of the session is stored."""
         return any([await database.read(partial(_any_of, key=key)) for database in self._databases])
 
     async def sessions(self) -> list[SessionKey]:
-        """Those that any response here belongs to."""
+        """Return the sessions of all stored responses."""
         found = [key for database in self._databases for key in await database.read(_sessions)]
         return [SessionKey(namespace, session) for namespace, session in found]
 
     async def forget(self, key: SessionKey) -> None:
-        """All that belong to the session, which is gone."""
+        """Delete all responses of a session that no longer exists."""
         for database in self._databases:
             await database.write(partial(_forget, key=key), frees=True)
 
@@ -149,7 +150,7 @@ def _database(path: Path | None) -> Database:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """What was deleted cannot be read in the file either."""
+    """Overwrite deleted data, so that it cannot be read in the file."""
     connection.execute("PRAGMA secure_delete = ON")
 
 
@@ -236,5 +237,5 @@ def _forget(connection: sqlite3.Connection, key: SessionKey) -> None:
 
 
 def _json(value: Any) -> str:
-    """What has no UTF-8 (half of a pair of surrogates) is escaped."""
+    """Return the value as JSON. Characters that UTF-8 cannot encode (unpaired surrogates) are escaped."""
     return json.dumps(value, ensure_ascii=True)

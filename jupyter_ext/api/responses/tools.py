@@ -1,5 +1,5 @@
-"""Tools of a response: functions, of which some come in namespaces, and tools of the server. Pure; a mistake of the
-client is a ValueError."""
+"""The tools of a response: functions, some of them in namespaces, and tools of the server. No side effects; an invalid
+tool raises ValueError."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ WEB = ("web_search", "web_search_2025_08_26")
 PREVIEW = ("web_search_preview", "web_search_preview_2025_03_11")
 ELSEWHERE = {
     "mcp": "MCP servers are configured where this server runs (mcp_config)",
-    "file_search": "there are no vector stores here: give files to the request, and tools that read them",
+    "file_search": "this server has no vector stores: add files to the request, and tools that read them",
     "computer": "no screen is driven here",
     "computer_use_preview": "no screen is driven here",
-    "image_generation": "no model here draws",
+    "image_generation": "no model of this server generates images",
     "local_shell": "declare a function for what you run yourself",
     "apply_patch": "declare a function for what you run yourself",
-    "tool_search": "all tools are told to the model",
+    "tool_search": "the model always gets all tools",
     "programmatic_tool_calling": "declare the functions themselves",
 }
-"""Types of tools that OpenAI has and this server has not, with what there is instead."""
+"""Types of OpenAI's tools that this server does not have, with what to use instead."""
 
 
 class FunctionTool(Words):
-    """Flat, as responses has it, or nested as in chat/completions."""
+    """A function, flat as in the Responses API or nested as in Chat Completions."""
 
     type: Literal["function"]
     name: str | None = None
@@ -59,7 +59,7 @@ class FunctionTool(Words):
 
 
 class CustomTool(Words):
-    """A tool that takes free text. No model here is offered one."""
+    """A tool that takes free text. No model of this server is offered one."""
 
     type: Literal["custom"]
     name: Annotated[str, Field(max_length=200)]
@@ -70,7 +70,7 @@ class CustomTool(Words):
 
 
 class NamespaceTool(Words):
-    """Its functions are called ``NAME.FUNCTION`` here."""
+    """A namespace of functions. The model sees them as ``NAME.FUNCTION``."""
 
     type: Literal["namespace"]
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -81,7 +81,7 @@ class NamespaceTool(Words):
 
     @property
     def functions(self) -> list[Function]:
-        """Their schemas were looked at already, their longer names were not."""
+        """Return the functions. Their schemas were checked before, but not their longer names."""
         declared = [tool.declared for tool in self.tools if isinstance(tool, FunctionTool)]
         names = [Function(name=f"{self.name}.{one.name}").name for one in declared]
         return [one.model_copy(update={"name": name}) for one, name in zip(declared, names, strict=True)]
@@ -103,7 +103,7 @@ class WebTool(Words):
 
     @model_validator(mode="after")
     def consistent(self) -> WebTool:
-        """The preview has no filters and no budget, and is never without the web."""
+        """Check the fields of ``web_search_preview``, which has no filters and no budget."""
         if self.preview and (self.filters or self.return_token_budget):
             raise ValueError("web_search_preview has no filters and no return_token_budget: use web_search")
         try:
@@ -131,7 +131,7 @@ class WebTool(Words):
 
 
 class Container(Words):
-    """The one of the session, as the server has it."""
+    """The container of the session, with the server's limits."""
 
     file_ids: Any = None
     memory_limit: Any = None
@@ -140,7 +140,7 @@ class Container(Words):
     @model_validator(mode="after")
     def plain(self) -> Self:
         if self.file_ids or self.memory_limit or self.network_policy:
-            raise ValueError("the container is that of the session: give files as input_file, limits are the server's")
+            raise ValueError("the container of the session is used, with the server's limits: send files as input_file")
         return self
 
 
@@ -173,7 +173,8 @@ class ShellEnvironment(Container):
 
 
 class ShellTool(Words):
-    """Without an environment the client would run the commands itself: then it declares a function here."""
+    """The shell tool. It needs an environment: without one, the client would run the commands itself, and must declare
+    a function instead."""
 
     type: Literal["shell"]
     environment: ShellEnvironment
@@ -195,7 +196,7 @@ class OtherTool(Words):
     @model_validator(mode="after")
     def refuse(self) -> OtherTool:
         why = ELSEWHERE.get(self.type, "the types are function, namespace, web_search, code_interpreter and shell")
-        raise ValueError(f"a tool of this type is not to be had here: {why}")
+        raise ValueError(f"this server has no tool of this type: {why}")
 
     @property
     def echo(self) -> Body:
@@ -219,15 +220,15 @@ Tool = Annotated[
     | Annotated[CodeTool, Tag("code")]
     | Annotated[ShellTool, Tag("shell")]
     | Annotated[OtherTool, Tag("other")],
-    Discriminator(_type, custom_error_type="tool", custom_error_message="a tool is an object with a type"),
+    Discriminator(_type, custom_error_type="tool", custom_error_message="a tool must be an object with a type"),
 ]
 AnyTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | WebTool | CodeTool | ShellTool | OtherTool
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """``groups`` of the server by the type that turns each on. ``namespaces``: by the name of a function here, that of
-    its namespace and its own there."""
+    """``groups`` maps the types of tools to the groups of server tools that they enable. ``namespaces`` maps the name
+    of a function on this server to its namespace and its name there."""
 
     functions: tuple[ToolSpec, ...] = ()
     namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -237,7 +238,8 @@ class Offered:
 
 
 def offer_tools(tools: Sequence[AnyTool]) -> Offered:
-    """Raises ValueError for two functions of one name, and for more than MAX_TOOLS."""
+    """Return the tools of a request. Raises ValueError for two functions with the same name, and for more than
+    MAX_TOOLS."""
     functions: list[Function] = []
     namespaces: dict[str, tuple[str, str]] = {}
     groups: dict[str, str] = {}
@@ -258,5 +260,5 @@ def offer_tools(tools: Sequence[AnyTool]) -> Offered:
                 groups[tool.type] = "shell"
                 skills += tool.skills
     if len(functions) > MAX_TOOLS:
-        raise ValueError(f"a request has at most {MAX_TOOLS} functions")
+        raise ValueError(f"a request can have at most {MAX_TOOLS} functions")
     return Offered(specs_of(functions), namespaces, groups, web, skills)

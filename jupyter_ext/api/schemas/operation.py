@@ -18,12 +18,13 @@ ID_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
 SessionId = Annotated[str, Field(max_length=MAX_ID, json_schema_extra={"pattern": f"^$|{ID_PATTERN}"})]
 """A session id in a query; empty means none."""
 Count = Annotated[int, Field(ge=0, lt=10**15)]
-"""What ``AgentHandler.number`` reads."""
+"""The range of numbers that ``AgentHandler.number`` accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``kind`` is a type that pydantic makes a schema of. ``place``: query or header."""
+    """A query parameter or header. ``kind`` is a type that pydantic can describe as a schema. ``place``: query or
+    header."""
 
     name: str
     says: str
@@ -34,8 +35,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A body or an answer that is not JSON of a model: bytes of one of these media types. ``schema`` instead of plain
-    bytes, such as the fields of a form."""
+    """A request or response body that is not JSON of a model: bytes of one of these media types. ``schema`` describes
+    them if they have a structure, such as the fields of a form."""
 
     media: tuple[str, ...]
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -117,8 +118,8 @@ IF_MATCH = Parameter(
 )
 IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
-    "The same request under the same key begins nothing, for 24 hours: it is answered by the turn that it began the "
-    "first time. 409 for another request.",
+    "For 24 hours, a repeated request with the same key starts no other turn: it gets the answer of the turn that the "
+    "first request started. 409 for a different request.",
     Annotated[str, Field(json_schema_extra={"pattern": r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"})],
     place="header",
 )
