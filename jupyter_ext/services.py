@@ -181,7 +181,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     files = NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
     kernel_jobs = KernelJobs(server.kernel_manager.get_kernel)
 
-    # Kernels end turns, and turns keep their kernels from being culled: the first of the two uses the other by its name.
+    # Kernels end turns, and turns keep their kernels from being culled: the first one uses the other by its name.
     def life_ended(kernel: str, reason: str) -> None:
         turns.cancel_kernel(kernel, reason)
         kernel_jobs.on_life_end(kernel, reason)

@@ -65,15 +65,18 @@ def test_messages_come_in_the_shape_that_clients_have() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, "say something"),
-        ({"messages": OPENAI[:5]}, "say something"),
+        ({}, "send a prompt"),
+        ({"messages": OPENAI[:5]}, "send a prompt"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "role"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "tool_call_id"),
         ({"messages": [{"role": "user", "content": 5}]}, "content"),
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "type"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 101}]}, "100"),
         ({"messages": [{"role": "user", "content": [{"type": "media", "mime": "image/png"}]}]}, "hash"),
-        ({"messages": [{"role": "user", "content": [{"type": "media", "mime": "text/html", "data": PNG}]}]}, "shown"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "media", "mime": "text/html", "data": PNG}]}]},
+            "do not accept",
+        ),
         ({"messages": [{"role": "user", "content": [{"type": "media", "mime": "image/png", "data": "%"}]}]}, "base64"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/"}}]}]},

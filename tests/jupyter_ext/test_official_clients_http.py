@@ -64,7 +64,7 @@ def test_openais_client_waits_for_a_file_and_says_how_long_it_lasts(server: Agen
     assert (plain.status, plain.expires_at) == ("processed", None)
     wrong: Any
     for wrong in ({"purpose": "anything"}, {"purpose": "assistants_output"}):
-        with pytest.raises(openai.BadRequestError, match="purpose is one of"):
+        with pytest.raises(openai.BadRequestError, match="purpose must be one of"):
             files.create(file=("a.csv", b"a"), **wrong)
     for wrong in ({"anchor": "created_at", "seconds": 5}, {"anchor": "last_active_at", "seconds": 3_600}):
         with pytest.raises(openai.BadRequestError, match="expires_after"):

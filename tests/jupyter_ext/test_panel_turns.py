@@ -120,7 +120,7 @@ async def test_code_of_the_agent_begins_no_turn_that_would_wait_for_its_own_end(
         started = await start_turn(client, "begin another", kernel=kernel, where="live", answers=["*"])
         [ran] = finished(await followed(client, started["turn"]))
     assert ran["status"] == "error"
-    assert "cannot begin a turn of its own" in ran["text"]
+    assert "cannot start a turn of its own" in ran["text"]
 
 
 async def test_the_kernels_own_credential_makes_the_server_run_nothing(server: AgentServer, kernel: str) -> None:

@@ -26,7 +26,7 @@ MAX_LINKS = 16
 """Images of one request that are fetched."""
 MAX_FILES = 64
 """Files of one request."""
-TOO_LONG = f"all messages together can have at most {MAX_TEXT} characters"
+TOO_LONG = f"messages can have at most {MAX_TEXT} characters together"
 CALL_ID = 512
 NO_AUDIO = "the models of this server do not accept audio: send text"
 Links: TypeAlias = Mapping[str, Media]

@@ -142,7 +142,7 @@ def read_messages(bodies: list[MessageBody], most_media: int) -> tuple[Message, 
     media."""
     messages = tuple(body.message() for body in bodies)
     if sum(_length(message) for message in messages) > MAX_TEXT:
-        raise ValueError(f"all messages together can have at most {MAX_TEXT} characters")
+        raise ValueError(f"messages can have at most {MAX_TEXT} characters together")
     if sum(medium.size for message in messages for medium in message.media if medium.data) > most_media:
         raise ValueError(f"a turn can have at most {most_media >> 20} MiB of media together")
     return messages

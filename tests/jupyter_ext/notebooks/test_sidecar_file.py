@@ -163,7 +163,7 @@ def test_nothing_is_written_or_taken_away_through_a_link(file: SidecarFile, tmp_
 
 def test_a_pipe_in_the_place_of_a_sidecar_is_an_error_and_no_wait(file: SidecarFile) -> None:
     os.mkfifo(file.main)
-    with pytest.raises(OSError, match="no plain file"):
+    with pytest.raises(OSError, match="not a regular file"):
         file.write(b"one", {}, anything)
 
 

@@ -69,7 +69,7 @@ async def test_files_that_are_repeated_are_listed_once_and_not_written_again(
 
 async def test_a_store_that_keeps_no_files_says_so_of_a_file_with_its_bytes(store: SqliteStore) -> None:
     inputs = inputs_of(store, None)
-    with pytest.raises(InvalidRequest, match="keeps no files"):
+    with pytest.raises(InvalidRequest, match="cannot store files"):
         await inputs.add(CALLER, KEY, [A])
     assert await store.info(KEY) is None
     with pytest.raises(FileNotFound, match="file_1"):

@@ -70,8 +70,8 @@ def test_texts_and_pictures_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({"type": "base64", "media_type": "application/pdf", "data": PNG}, "no model is shown this medium"),
-        ({"type": "base64", "media_type": "image/png", "data": "no base64!"}, "no base64"),
+        ({"type": "base64", "media_type": "application/pdf", "data": PNG}, "models do not accept this medium"),
+        ({"type": "base64", "media_type": "image/png", "data": "no base64!"}, "not valid base64"),
         ({"type": "base64", "media_type": "image/png", "data": ""}, "empty"),
     ],
 )
@@ -166,8 +166,8 @@ def test_results_may_come_alone() -> None:
         ([USER, model(USE)], "add the result of each"),
         ([USER, user({"type": "tool_result", "tool_use_id": "c9", "content": "x"})], "answers no tool_use"),
         ([USER, model(text("The answer is ("))], "end it with a message of the user"),
-        ([user(USE)], "a message of the user has no block tool_use"),
-        ([USER, model(PICTURE), USER], "a message of the assistant has no block image"),
+        ([user(USE)], "a message of the user cannot have a block tool_use"),
+        ([USER, model(PICTURE), USER], "a message of the assistant cannot have a block image"),
         ([USER, model(USE), user({"type": "tool_result", "tool_use_id": "c2", "content": "x"})], "has no tool_result"),
     ],
 )

@@ -95,9 +95,9 @@ def test_a_result_needs_its_call_unless_it_comes_alone() -> None:
         [user("q"), result],
         [assistant("", [CALL]), result, result, tool_result(ToolCall("x", "f", {}), "", "success")],
     ):
-        with pytest.raises(ValueError, match="answers a call"):
+        with pytest.raises(ValueError, match="must have the id of a call"):
             openai_content.name_results(said, alone=False)
-    with pytest.raises(ValueError, match="answers a call"):
+    with pytest.raises(ValueError, match="must have the id of a call"):
         openai_content.name_results([user("q"), result], alone=True)
 
 

@@ -109,7 +109,7 @@ def test_calls_belong_to_the_answer_before_them_and_reasoning_says_nothing() -> 
 def test_a_result_alone_needs_something_to_go_on_from() -> None:
     result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     assert told(said(result, alone=True)) == [("tool", "1", [])]
-    with pytest.raises(ValueError, match="answers a call"):
+    with pytest.raises(ValueError, match="must have the id of a call"):
         said(result)
 
 
