@@ -233,7 +233,7 @@ async def test_a_key_lasts_over_a_restart_and_a_kill_and_runs_no_tool_twice(agen
         assert said(unnamed) == "Hello."
         gone = await chat(client, "hello", "unnamed")
         assert gone.status_code == 409
-        assert "not kept" in gone.text
+        assert "no longer stored" in gone.text
         begun = await client.post("agent/v1/turns", json={"prompt": "hang", "session": "h"}, headers=key("hangs"))
         assert begun.status_code == 202
         assert begun.json()["turn"] != hangs.json()["turn"], "it did nothing before the kill, so it begins again"

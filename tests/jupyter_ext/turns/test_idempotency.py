@@ -188,7 +188,7 @@ async def test_logs_are_held_within_bounds_and_later_made_again(
         again = await made.once(key("k0"))
         await ended(again.turn)
         assert (again.replayed, text(again.turn), again.facts) == (True, "Hello there.", {"n": 1})
-        with pytest.raises(KeyReused, match="not kept"):
+        with pytest.raises(KeyReused, match="no longer stored"):
             await made.once(key("k1"))
         assert made.begun == 8
         assert b"private:p1" not in await _dump(made.server.records)
@@ -203,7 +203,7 @@ async def test_what_was_deleted_with_its_session_is_not_said_again(tmp_path: Pat
         begun = await made.once(key())
         await ended(begun.turn)
         await made.server.runtime.store.delete(begun.turn.spec.key)
-        with pytest.raises(KeyReused, match="not kept"):
+        with pytest.raises(KeyReused, match="no longer stored"):
             await made.once(key())
 
 
