@@ -17,6 +17,7 @@ from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.messages import Media, Message, Text, assistant
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import MAX_TEXT
+from jupyter_ext.api.responses import input_messages
 from jupyter_ext.api.responses.input_items import Brought
 from jupyter_ext.api.responses.input_messages import Reading, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.request import ResponsesBody
@@ -149,7 +150,7 @@ def test_an_answer_in_many_pieces_is_put_together_once(monkeypatch: pytest.Monke
         made.append(text)
         return assistant(text, *more)
 
-    monkeypatch.setattr(input, "assistant", noted)
+    monkeypatch.setattr(input_messages, "assistant", noted)
     pieces = [{"role": "assistant", "content": f"{n} "} for n in range(100)]
     messages = said({"role": "user", "content": "go"}, *pieces, {"role": "user", "content": "more"})
     assert told(messages)[1] == ("assistant", "".join(f"{n} " for n in range(100)), [])
