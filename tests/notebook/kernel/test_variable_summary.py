@@ -61,7 +61,7 @@ def test_numbers_and_truth_values_of_the_first_row_are_not_quoted() -> None:
         (3, "x: int = 3"),
         (None, "x: NoneType = None"),
         ("abc", "x: str of 3 characters: 'abc'"),
-        ([1, "two", Unknown()], "x: list of 3: 1, 'two', test_variables.Unknown"),
+        ([1, "two", Unknown()], "x: list of 3: 1, 'two', test_variable_summary.Unknown"),
         ({"a": 1}, "x: dict of 1: 'a': 1"),
         (np.arange(6).reshape(2, 3), "x: numpy.ndarray, shape (2, 3), int64\nfirst: 0, 1, 2, 3, 4"),
         (pd.Series([1, 2], name="s"), "x: Series s, 2 values of int64\nfirst: 1, 2"),
@@ -75,7 +75,7 @@ def test_known_values_are_told_in_facts(value: Any, text: str) -> None:
 
 
 def test_an_unknown_object_is_named_by_its_type_and_not_asked_for_anything() -> None:
-    assert summary("x", Unknown()).endswith("test_variables.Unknown")
+    assert summary("x", Unknown()).endswith("test_variable_summary.Unknown")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ async def test_a_reader_that_takes_too_much_memory_says_so(monkeypatch: pytest.M
     greedy.write_text(
         "import sys\n"
         f"sys.path.insert(0, {str(Path(module.PROGRAM).parent)!r})\n"
-        "import document_reader as reader\n"
+        "import document_worker as reader\n"
         "reader.READERS = {'pdf': lambda file: iter([bytearray(reader.MEMORY).hex()])}\n"
         "sys.exit(reader.main('pdf'))"
     )
@@ -93,7 +93,7 @@ async def test_a_library_that_is_missing_is_named_with_what_to_install(
     bare.write_text(
         "import sys\nsys.modules['pypdf'] = None\n"
         f"sys.path.insert(0, {str(Path(module.PROGRAM).parent)!r})\n"
-        "import document_reader\nsys.exit(document_reader.main('pdf'))"
+        "import document_worker\nsys.exit(document_worker.main('pdf'))"
     )
     monkeypatch.setattr(module, "PROGRAM", str(bare))
     with pytest.raises(InvalidRequest, match="needs pypdf") as refused:
