@@ -25,7 +25,7 @@ def machine_id() -> str:
 
 
 def boot_id() -> str:
-    """Return the random id of this boot of this kernel."""
+    """Return the random id that the operating system gave to the current boot of this machine."""
     return _read("/proc/sys/kernel/random/boot_id")
 
 

@@ -137,8 +137,8 @@ def resolve_branches(
 ) -> Iterator[Branch]:
     """Fill in the fields of branches that follow from the tree: since, head and turns.
 
-    A child begins after the beginning of its parent, so a segment shows what its parent shows up to that point,
-    followed by its own items.
+    A segment begins after an item of its parent segment. It shows what the parent shows up to that item, followed by
+    its own items.
     """
     segment_of = {turn.id: tree.turns.get(turn.id, 0) for turn in turns}
     seqs: dict[int, list[int]] = {}

@@ -194,8 +194,8 @@ class TurnStarter:
 def _final_request(asked: DialectRequest) -> TurnRequest:
     """Return the request with the tools and rounds that the model name and the request allow.
 
-    A request that carries calls in its history is compared with the stored conversation, also where it brings only
-    results.
+    A request whose history contains calls is compared with the stored conversation, even if its only new messages are
+    results of calls.
     """
     request, tools = asked.request, asked.server_tools
     rounds = 0 if tools == () else request.max_tool_rounds

@@ -9,7 +9,8 @@ from typing import Any
 
 class CellIdentity:
     """Uses the cell id of the front end where it sends one (JupyterLab, VS Code). Elsewhere the id is a hash of the
-    source with the number of times it occurred since the kernel started, which Run All repeats in the same order."""
+    source and of how often this source was run since the kernel started, so Run All after a restart gives every cell
+    the same id again."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

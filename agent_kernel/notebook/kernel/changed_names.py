@@ -23,8 +23,8 @@ nesting depth."""
 
 @dataclass(frozen=True, slots=True)
 class NameChanges:
-    """Changed names in the user's namespace. ``changed`` names existed before and were rebound, or modified in place
-    as far as their shape and the code show it."""
+    """Names that changed in the user's namespace. ``changed``: names that existed before and were rebound, or whose
+    value was modified in place; the latter is noticed only if the shape of the value or the code that ran shows it."""
 
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

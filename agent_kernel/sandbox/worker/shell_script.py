@@ -1,8 +1,8 @@
 """Runs a shell script inside the jail; nothing it starts outlives it. Standard library only.
 
 While a script runs, this process adopts orphans below it, so that detached processes are found at its end. Where
-seccomp forbids signalling other processes (no namespaces, and a kernel before 6.12), only the whole session can be
-ended.
+seccomp forbids signalling other processes (no namespaces, and a Linux kernel before 6.12), leftover processes end only
+together with the sandbox worker of the session.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ async def export_session(
     if branch is not None and branch not in {known.name for known in found.branches}:
         raise InvalidRequest(f"There is no branch {branch[:80]!r}.", details={"branch": branch})
     if branch is not None and format in OWN:
-        raise InvalidRequest("This format holds all branches.")
+        raise InvalidRequest("This format always contains all branches: omit the branch, or choose another format.")
     return await asyncio.to_thread(writer, found, branch, {})
 
 

@@ -207,7 +207,7 @@ class BindConfirmHandler(AgentHandler):
         elif decision == "denied":
             self.services.bind_requests.decide(bind, "denied")
         else:
-            raise InvalidRequest("decision is confirmed or denied.")
+            raise InvalidRequest("decision must be 'confirmed' or 'denied'.")
         self._page(bind, session, f"<p>{decision.capitalize()}. You can close this page.</p>")
 
     async def _grant(self, bind: BindRequest) -> None:

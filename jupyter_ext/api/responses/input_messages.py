@@ -36,9 +36,10 @@ SERVED = (ShellCallItem, ShellResultItem, CodeItem)
 
 @dataclass(slots=True)
 class Reading:
-    """Converts items into messages, one after the other. ``known``: the session has the calls of its server tools, so
-    these are omitted. ``names`` maps ids of earlier calls to names of functions. ``answer`` and ``calls`` are the
-    pieces of a message of the assistant that may continue; call ``end`` after the last item."""
+    """Converts input items into messages, one after the other. ``known``: the session already contains the calls of
+    the server's own tools, so they are left out of the messages. ``names`` maps ids of earlier calls to names of
+    functions. ``answer`` and ``calls`` collect the assistant's message that is being built, to which the next item may
+    still add; call ``end`` after the last item."""
 
     brought: Brought
     known: bool

@@ -212,8 +212,8 @@ def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:
-    """Return the messages for the chat template. With ``tools``, the rules and the worked examples come first. A
-    ``retry`` omits the examples, since failed code is often a copy of one, and may import anything."""
+    """Return the messages for the chat template. With ``tools``, the rules and the worked examples come first. With
+    ``retry``, the examples are left out, since failed code is often a copy of one, and the rules allow every import."""
     instructions, turns = exchanges(messages)
     rules = (RULES.replace(IMPORTED, "") if retry else RULES) if tools else ""
     system = " ".join(part for part in (instructions, rules) if part)
