@@ -229,7 +229,7 @@ def test_without_a_home_that_can_be_written_it_serves_and_says_what_is_lost(serv
         assert openais.models.list().data
         assert client.post("/v1/sessions", json={}).status_code == 201
     assert served.stop() == 0
-    assert "kept until this server ends" in served.log.read_text()
+    assert "kept only until this server ends" in served.log.read_text()
     assert not sessions.exists()
 
 

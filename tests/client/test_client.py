@@ -323,7 +323,7 @@ async def test_pictures_and_files_of_a_function_come_to_the_session(client: Clie
 
 
 async def test_two_functions_of_one_name_are_refused(client: Client) -> None:
-    with pytest.raises(InvalidRequest, match="one name"):
+    with pytest.raises(InvalidRequest, match="same name"):
         client.stream("own", functions=[add, add])
 
 

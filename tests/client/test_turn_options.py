@@ -75,7 +75,7 @@ def test_a_picture_is_known_by_its_bytes_or_its_name(tmp_path: Path) -> None:
     path.write_bytes(b"0")
     assert of(media=[PNG])["media"] == [{"mime": "image/png", "data": base64.b64encode(PNG).decode()}]
     assert body_of("x", {"media": [path]}, [])["media"][0]["mime"] == "video/mp4"
-    with pytest.raises(InvalidRequest, match="no picture"):
+    with pytest.raises(InvalidRequest, match="neither a picture"):
         of(media=[InputFile.from_text("words")])
 
 

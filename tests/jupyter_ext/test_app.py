@@ -100,6 +100,6 @@ async def test_a_setting_that_makes_no_sense_is_told_and_leaves_the_server_up(tm
             assert (await client.get("api/status")).status_code == 200
             assert (await client.get("agent/v1/health")).status_code == 404
         assert await server.stop() == 0
-        assert "permission is one of auto, ask, deny, not 'perhaps'" in server.log.read_text()
+        assert "permission must be one of auto, ask, deny, not 'perhaps'" in server.log.read_text()
     finally:
         server.sweep()

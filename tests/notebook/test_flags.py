@@ -52,7 +52,7 @@ async def test_text_is_shown_as_it_is_and_json_is_asked_for_as_json(notebook: No
     ran = await notebook.run("%%agent --format=json\nas json")
     assert ran.text == '```json\n{"a": [1, 2]}\n```'
     refused = await notebook.run("%%agent -f yaml\nas json")
-    assert refused.error == "Agent: -f takes md or code or json or text, not 'yaml'."
+    assert refused.error == "Agent: -f must be md or code or json or text, not 'yaml'."
 
 
 async def test_a_branch_begins_behind_a_turn_or_goes_on_where_it_was(notebook: Notebook) -> None:

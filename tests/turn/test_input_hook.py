@@ -121,7 +121,7 @@ async def test_anything_but_a_list_of_messages_is_a_mistake(answer: Any) -> None
 
 @pytest.mark.parametrize("hook", ["history[-2:]", 3, []])
 def test_what_can_not_be_called_is_a_mistake(hook: Any) -> None:
-    with pytest.raises(InvalidRequest, match="is a function"):
+    with pytest.raises(InvalidRequest, match="must be a function"):
         check_hook(hook)
 
 

@@ -83,7 +83,7 @@ async def test_redaction_and_transcripts_can_be_off(tmp_path: Path) -> None:
         ({"observers": "agent_kernel.core.errors:NoSuchClass"}, "agent_kernel.core.errors:NoSuchClass"),
         ({"observers": "just_a_name"}, "just_a_name"),
         ({"redaction_patterns": '{"broken": "("}'}, "'broken' is not a valid regular expression"),
-        ({"redaction_patterns": '{"all": ".*"}'}, "'all' matches the empty text"),
+        ({"redaction_patterns": '{"all": ".*"}'}, "'all' matches the empty string"),
         ({"redaction_patterns": '{"broken": "("}', "redaction": "off"}, "'broken'"),
     ],
 )

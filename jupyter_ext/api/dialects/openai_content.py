@@ -59,9 +59,7 @@ def medium(url: str, links: Links | None = None) -> Media:
     """Return an image or a video: from its data URL, or from the fetched media."""
     if is_link(url):
         if links is None or url not in links:
-            raise ValueError(
-                "the content of this url was not fetched; send the picture as a data URL"
-            )
+            raise ValueError("the content of this url was not fetched; send the picture as a data URL")
         return links[url]
     mime, data = decode_data_url(url)
     return visible_media(mime, data)

@@ -155,9 +155,9 @@ def _forms_of(grammar: Grammar | None) -> list[OutputFormat]:
     if grammar.type == "json_schema":
         schema = _an_object(value)
         if not isinstance(schema, dict):
-            raise ValueError("the value of grammar must be a schema, an object")
+            raise ValueError("grammar must have a schema, an object, as its value")
         check_schema(schema)
         return _forms(schema, None, None, None)
     if not isinstance(value, str) or not value:
-        raise ValueError("the value of grammar must be a string")
+        raise ValueError("grammar must have a string as its value")
     return _forms(None, *((value, None, None) if grammar.type == "regex" else (None, None, value)))

@@ -132,7 +132,7 @@ class ResponsesBody(Decoding):
         if self.max_tool_calls is not None:
             raise ValueError("max_tool_calls is not supported: use max_tool_rounds to limit the rounds of calls")
         if self.background and self.store is False:
-            raise ValueError("background: true needs store: true, because the response is fetched later")
+            raise ValueError("background needs store: true, because the response is fetched later")
         named = {name for name in (self.named, self.session_id or "") if name}
         if len(named) > 1:
             raise ValueError("conversation and session_id must not name different sessions")

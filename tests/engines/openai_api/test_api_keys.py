@@ -142,7 +142,7 @@ ECHOES: list[Reply] = [
 async def test_a_redirect_that_repeats_the_key_is_told_without_it(key: str) -> None:
     async with WireServer([status(302, {}, Location=f"http://{SECRET}.example/{SECRET}")]) as server:
         engine = OpenAIEngine(Endpoint(server.url, "m", api_key_env=key, context_length=9))
-        with pytest.raises(EngineError, match="not followed") as caught:
+        with pytest.raises(EngineError, match="does not follow redirects") as caught:
             await ask(engine)
         await engine.aclose()
     assert SECRET not in str(caught.value.to_json())

@@ -25,7 +25,7 @@ async def test_a_redirect_is_not_followed_and_the_key_stays(monkeypatch: pytest.
         WireServer([status(307, {}, Location=f"{thief.url}/chat/completions")]) as server,
     ):
         engine = OpenAIEngine(Endpoint(server.url, "m", api_key_env="MY_KEY", context_length=9))
-        with pytest.raises(EngineError, match="not followed"):
+        with pytest.raises(EngineError, match="does not follow redirects"):
             await ask(engine)
         await engine.aclose()
     assert thief.asked == []
@@ -51,7 +51,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_ANSWER", 20_000)
     async with WireServer([sse(*[delta(content="word ")] * 2000)]) as server:
-        with pytest.raises(EngineError, match="not read on"):
+        with pytest.raises(EngineError, match="the rest was not read"):
             await asked_of(server)
 
 

@@ -326,7 +326,7 @@ async def test_when_too_many_wait_no_more_are_taken(tmp_path: Path) -> None:
         while not server.limits.queue(server.runtime.engines.get()).in_use:
             await asyncio.sleep(0)
         waiting = [await server.start() for _ in range(2)]
-        with pytest.raises(EngineBusy, match="2 turns wait") as refused:
+        with pytest.raises(EngineBusy, match="2 turns are already waiting") as refused:
             await server.start(user="bob")
         assert refused.value.details["retry_after_s"] >= 1
         await server.turns.cancel(waiting[0], "enough")
