@@ -31,26 +31,26 @@ from jupyter_ext.notebooks.kernel_environment import kernel_environment, server_
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.notebook_file_sync import NotebookFiles
+from jupyter_ext.notebooks.page_tools import PageTools
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.notebooks.sidecar_import import SidecarImport
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
-from jupyter_ext.push.missed_events import MissedEvents
-from jupyter_ext.push.model_pulls import ModelDownloads
+from jupyter_ext.push.away_summary import AwaySummary
+from jupyter_ext.push.model_downloads import ModelDownloads
 from jupyter_ext.push.notifications import Notifications, announce_binding
 from jupyter_ext.push.page_connection import PageConnections
-from jupyter_ext.push.page_tools import PageTools
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.cpu_priority import CpuPriority
-from jupyter_ext.turns.dialect_turn_starter import TurnStarter
+from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
 from jupyter_ext.turns.engine_choices import EngineChoices
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.idempotency import Idempotency
 from jupyter_ext.turns.revision_lock import RevisionLock
-from jupyter_ext.turns.turn_admission import TurnAdmission
 from jupyter_ext.turns.turn_input_files import TurnInputs
+from jupyter_ext.turns.turn_starter import TurnStarter
 from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import Turns
 
@@ -94,8 +94,8 @@ class Services:
     # Turns and their sessions.
     access: Access
     turns: Turns
-    turn_admission: TurnAdmission
     turn_starter: TurnStarter
+    dialect_turn_starter: DialectTurnStarter
     turn_inputs: TurnInputs
     turn_versions: TurnVersions
     idempotency: Idempotency
@@ -122,10 +122,10 @@ class Services:
 
     # Pages.
     notifications: Notifications
-    missed_events: MissedEvents
+    away_summary: AwaySummary
     pages: PageConnections
     page_tools: PageTools
-    model_pulls: ModelDownloads
+    model_downloads: ModelDownloads
 
     on_demand: PartsOnDemand
     url: Callable[[], str]
@@ -147,12 +147,12 @@ class Services:
         await self.turns.aclose()
         await self.idempotency.aclose()
         self.pages.close()
-        await self.turn_starter.aclose()
+        await self.dialect_turn_starter.aclose()
         await self.on_demand.aclose()
         self.ephemeral_sessions.close()
         await self.kernel_jobs.aclose()
         await self.private_sessions.aclose()
-        await self.model_pulls.aclose()
+        await self.model_downloads.aclose()
         await self.sidecars.aclose()
         await self.runtime.aclose()
         await self.user_limits.aclose()
@@ -166,7 +166,8 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     namespace = partial(current_namespace, settings.namespace)
     url = partial(server_url, server)
     environment = kernel_environment(settings, [server.runtime_dir, server.config_dir])
-    metrics, notifications, pages, model_pulls = Metrics(), Notifications(), PageConnections(), ModelDownloads(settings)
+    metrics, notifications, pages = Metrics(), Notifications(), PageConnections()
+    model_downloads = ModelDownloads(settings)
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
     runtime.afterwards.told = notifications.on_session_changed
@@ -208,14 +209,17 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         private_sessions=private_sessions,
         requests=requests,
         pages=pages,
-        model_pulls=model_pulls,
+        model_downloads=model_downloads,
     )
     metrics.add_gauges(gauges)
     access = Access(
         store, kernels, notebooks, turns, engine_choices, private_sessions, runtime.engines, settings.allow_urls
     )
-    turn_admission = TurnAdmission(runtime, turns, access, notebooks, private_sessions, ephemeral_sessions)
-    turn_inputs = TurnInputs(store, runtime.files, access)
+    attached_notebooks = AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager)
+    turn_inputs, page_tools = TurnInputs(store, runtime.files, access), PageTools()
+    turn_starter = TurnStarter(
+        runtime, access, turn_inputs, turn_versions, attached_notebooks, page_tools, sidecars, ephemeral_sessions
+    )
     has_login = bool(server.identity_provider.token)
     embedded_server_kernel.adopt(kernels, notebooks, has_login=has_login)
     return Services(
@@ -226,15 +230,8 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         requests=requests,
         access=access,
         turns=turns,
-        turn_admission=turn_admission,
-        turn_starter=TurnStarter(
-            runtime=runtime,
-            turns=turns,
-            access=access,
-            inputs=turn_inputs,
-            admission=turn_admission,
-            ephemeral_sessions=ephemeral_sessions,
-        ),
+        turn_starter=turn_starter,
+        dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
         turn_inputs=turn_inputs,
         turn_versions=turn_versions,
         idempotency=Idempotency(store, turns, server_db),
@@ -245,7 +242,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         user_limits=user_limits,
         cpu_priority=CpuPriority(kernels, turns, runtime.engines),
         notebooks=notebooks,
-        attached_notebooks=AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager),
+        attached_notebooks=attached_notebooks,
         sidecars=sidecars,
         sidecar_imports=sidecar_imports,
         cleared_outputs=cleared_outputs,
@@ -256,10 +253,10 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         bind_requests=BindRequests(),
         import_lock=asyncio.Lock(),
         notifications=notifications,
-        missed_events=MissedEvents(runtime, turns, turn_versions, notebooks, sidecars),
+        away_summary=AwaySummary(runtime, turns, turn_versions, notebooks, sidecars),
         pages=pages,
-        page_tools=PageTools(),
-        model_pulls=model_pulls,
+        page_tools=page_tools,
+        model_downloads=model_downloads,
         on_demand=PartsOnDemand(),
         url=url,
     )

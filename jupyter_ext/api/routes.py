@@ -39,7 +39,7 @@ ROUTES: list[tuple[str, str]] = [
     (rf"{PREFIX}/sessions/{ID}/clear-outputs", "native.import_export:ClearOutputsHandler"),
     (rf"{PREFIX}/sessions/{ID}", "native.sessions:SessionHandler"),
     (rf"{PREFIX}/sessions/{ID}/turns", "native.turns:SessionTurnsHandler"),
-    (rf"{PREFIX}/sessions/{ID}/meanwhile", "native.missed_events:MeanwhileHandler"),
+    (rf"{PREFIX}/sessions/{ID}/meanwhile", "native.away_summary:MeanwhileHandler"),
     (rf"{PREFIX}/sessions/{ID}/clear", "native.sessions:SessionClearHandler"),
     (rf"{PREFIX}/sessions/{ID}/compact", "native.summaries:CompactHandler"),
     (rf"{PREFIX}/sessions/{ID}/usage", "native.summaries:UsageHandler"),

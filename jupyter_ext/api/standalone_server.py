@@ -124,7 +124,7 @@ class HeadlessServer(ServerApp):
             extensions: Any = self.extension_manager
             self._check(self.services)
             await extensions.start_all_extensions()
-        except BaseException as error:  # noqa: BLE001  told by who runs this
+        except BaseException as error:  # noqa: BLE001  raised again by the method that runs the loop
             self._failure = error
             self._ending = asyncio.ensure_future(self._stop())
             return

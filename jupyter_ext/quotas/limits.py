@@ -17,7 +17,8 @@ from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
 from agent_kernel.core.errors import BudgetSpent, EngineBusy, TooManyRequests
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.settings import Settings
-from jupyter_ext.quotas.fair_queue import FairQueue
+from agent_kernel.engines.fair_queue import FairQueue
+from agent_kernel.engines.model_slot import SlottedEngine, unwrap
 from jupyter_ext.quotas.metered_engine import MeteredEngine
 from jupyter_ext.quotas.token_spending import DAY, HOUR, QuotaAccount, TokenSpending
 
@@ -132,7 +133,7 @@ class Limits:
     @property
     def waiting(self) -> int:
         """The number of model calls that an engine has not begun."""
-        return sum(queue.waiting for queue in self._queues.values())
+        return sum(queue.waiting for queue in set(self._queues.values()))
 
     def take_back(self, accounts: tuple[QuotaAccount, ...], began: float) -> None:
         for account in accounts:
@@ -161,7 +162,7 @@ class Limits:
             )
 
     def _check_line(self, engine: Engine) -> None:
-        waiting = self.queue(engine).waiting + self.expected[id(engine)]
+        waiting = self.queue(engine).waiting_for(unwrap(engine)) + self.expected[id(engine)]
         if self._slots and self._most_waiting and waiting >= self._most_waiting:
             raise EngineBusy(
                 f"{waiting} turns are already waiting for {engine.info().model}; no more are accepted.",
@@ -232,9 +233,11 @@ class Limits:
     # ------------------------------------------------------------------------------------------------ engines
 
     def queue(self, engine: Engine) -> FairQueue:
-        """Return the queue of the engine. ``NamedEngines`` keeps engines, so that the same engine is always the same
-        object."""
-        return self._queues.setdefault(id(engine), FairQueue(self._slots))
+        """Return the queue of the engine; the models of this machine share one. ``NamedEngines`` keeps engines, so
+        that the same engine is always the same object."""
+        if id(engine) not in self._queues:
+            self._queues[id(engine)] = engine.queue if isinstance(engine, SlottedEngine) else FairQueue(self._slots)
+        return self._queues[id(engine)]
 
     def meter(self, engine: Engine, namespace: str, token: str, entry: CountedTurn | None = None) -> Engine:
         """Return the engine wrapped for this user: each call waits in the fair queue and is charged to the budget."""
@@ -242,8 +245,7 @@ class Limits:
         arrived = entry.on_queued if entry else lambda: None
         return MeteredEngine(
             engine,
-            lambda: self.queue(engine).ticket(user_of(namespace), number),
-            arrived=arrived,
+            lambda request: self.queue(engine).stream(unwrap(engine), request, user_of(namespace), number, arrived),
             budget=lambda tokens: self.within_budget(namespace, token, tokens),
             spent=lambda tokens: self.charge(namespace, token, tokens),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 
 from agent_kernel.core.protocols import (
     CallChunk,
@@ -15,18 +15,15 @@ from agent_kernel.core.protocols import (
     EngineRequest,
     ReasoningChunk,
     TextChunk,
-    WaitChunk,
 )
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, estimate_usage, total_chars
-from jupyter_ext.quotas.fair_queue import Ticket
 
-TURN_OF_OTHERS = "others use the engine"
 ANSWER_TOKENS = 512
 """Estimated tokens of an answer whose length is not limited, while it is not known."""
 
 
 class MeteredEngine:
-    """Holds a slot of the engine only during a model call, never while a tool runs or the user is asked.
+    """``stream`` holds a slot of the engine during a model call, never while a tool runs or the user is asked.
 
     A call that its reader or an error cut off is charged by an estimate if it has produced text, because the engine
     does not report the cost of such a call.
@@ -35,15 +32,13 @@ class MeteredEngine:
     def __init__(
         self,
         engine: Engine,
-        ticket: Callable[[], AbstractContextManager[Ticket]],
+        stream: Callable[[EngineRequest], AsyncGenerator[Chunk, None]],
         *,
-        arrived: Callable[[], None],
         budget: Callable[[int], AbstractAsyncContextManager[None]],
         spent: Callable[[int], None],
     ) -> None:
         self._engine = engine
-        self._ticket = ticket
-        self._arrived = arrived
+        self._stream = stream
         self._budget = budget
         self._spent = spent
 
@@ -54,24 +49,13 @@ class MeteredEngine:
         """Yield the chunks of one model call. Raises EngineError, BudgetSpent."""
         cost = CallCost(request)
         async with self._budget(cost.expected):
-            with self._ticket() as ticket:
-                self._arrived()
-                async with aclosing(ticket.positions()) as positions:
-                    async for position in positions:
-                        yield WaitChunk(TURN_OF_OTHERS, position=position)
-                async with aclosing(self._stream_charged(request, cost)) as chunks:
+            try:
+                async with aclosing(self._stream(request)) as chunks:
                     async for chunk in chunks:
-                        ticket.set_waits_in_engine(isinstance(chunk, WaitChunk) and chunk.position > 0)
+                        cost.add(chunk)
                         yield chunk
-
-    async def _stream_charged(self, request: EngineRequest, cost: CallCost) -> AsyncGenerator[Chunk, None]:
-        try:
-            async with aclosing(self._engine.stream(request)) as chunks:
-                async for chunk in chunks:
-                    cost.add(chunk)
-                    yield chunk
-        finally:
-            self._spent(cost.tokens)
+            finally:
+                self._spent(cost.tokens)
 
     async def aclose(self) -> None:
         """Do nothing: other turns use the engine too."""

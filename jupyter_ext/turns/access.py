@@ -50,6 +50,14 @@ class Access:
             raise NotFound("There is no such kernel.")
         return found
 
+    async def kernel_of(self, caller: Caller, notebook: str) -> Kernel | None:
+        """Return the kernel that runs a notebook now, or None without one that the caller may use. Raises Forbidden for
+        a caller who may not name notebooks."""
+        if caller.kernel or caller.is_confined:
+            raise Forbidden(CONFINED)
+        found = self.kernels.get(await self.notebooks.kernel_id(notebook))
+        return found if found and found.namespace == caller.namespace else None
+
     async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
         """Return the notebook path or kernel place that a request is about, or None if it is about neither."""
         if found := self.kernel(caller, kernel):

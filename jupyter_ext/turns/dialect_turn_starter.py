@@ -1,4 +1,4 @@
-"""Start a turn for a request of a dialect: find its session, engine, tools and files."""
+"""Start a turn for a request of a dialect: find the session of its conversation, and keep it for the next request."""
 
 from __future__ import annotations
 
@@ -11,67 +11,43 @@ from typing import Any
 
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Message
-from agent_kernel.core.session import UNLISTED, SessionKey, check_id, new_id
+from agent_kernel.core.session import UNLISTED, new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.auth.callers import Caller, subject
-from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.dialect_request import DialectRequest
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions, is_ephemeral
+from jupyter_ext.turns.idempotency import StartedTurn
 from jupyter_ext.turns.pending_client_calls import PendingClientCalls
-from jupyter_ext.turns.turn_admission import OpenedSession, TurnAdmission
-from jupyter_ext.turns.turn_input_files import TurnInputs
-from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
+from jupyter_ext.turns.turn_starter import OpenedSession, TurnDescription, TurnStarter
+from jupyter_ext.turns.turns import LiveTurn, Turns
 
 ANSWERS = frozenset(DEFAULTS)
 """All kinds of approval by name. A client that follows the stream may not know approvals, so its silence counts as a
 refusal after ``approval_timeout_s``; with ``*`` the turn would wait forever."""
 RETURNED = 150
 """How many items at the end of a turn are searched for calls that were returned to the client."""
-LOG_S = 30.0
-"""How long the event log is kept after the end of a turn in a session that no client can name."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartedTurn:
-    """``session`` is the id to return to the client; empty if later requests of the client cannot refer to the session.
-    ``replayed`` is true if an earlier request with the same idempotency key started the turn."""
-
-    turn: LiveTurn
-    session: str = ""
-    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMatch:
-    """The session of a request, and the scope in which a later request can find its conversation. ``created``: the
-    session was created for this request."""
+    """The session of a request, and the scope in which a later request can find its conversation."""
 
-    key: SessionKey
+    opened: OpenedSession
     scope: str = ""
-    created: bool = False
 
 
-class TurnStarter:
-    """One instance for each server. ``start`` checks the limits, finds the session and starts the turn."""
+class DialectTurnStarter:
+    """One instance for each server. ``start`` finds the session of a request and starts the turn there."""
 
     def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        turns: Turns,
-        access: Access,
-        inputs: TurnInputs,
-        admission: TurnAdmission,
-        ephemeral_sessions: EphemeralSessions,
+        self, runtime: Runtime, turns: Turns, starter: TurnStarter, ephemeral_sessions: EphemeralSessions
     ) -> None:
         self._runtime = runtime
         self._turns = turns
-        self._access = access
-        self._inputs = inputs
-        self._admission = admission
+        self._starter = starter
         self._ephemeral_sessions = ephemeral_sessions
         self._ending: set[asyncio.Future[Any]] = set()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
@@ -80,14 +56,14 @@ class TurnStarter:
     async def start(self, caller: Caller, asked: DialectRequest, turn_id: str = "") -> StartedTurn:
         """Start the turn of a request. ``turn_id`` is an id that was reserved for it. Raises UnknownModel,
         Forbidden, SessionBusy, TooManyRequests, EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
-        await self._admission.admit(caller, asked.name)
+        await self._starter.admit(caller, asked.name)
         asked = asked.with_dispatch() if self._runtime.dispatches else asked
         found = await self._find_session(caller, asked)
         turn = await self._start_or_restart(caller, found, asked, turn_id)
         plain = not asked.session and asked.server_tools == ()
         if is_ephemeral(turn.spec.key.id):
             self._schedule_cleanup(turn, found.scope, keeps=not plain)
-        return StartedTurn(turn, "" if plain and not asked.continuable else turn.spec.key.id)
+        return StartedTurn(turn, {"session": "" if plain and not asked.continuable else turn.spec.key.id})
 
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
         """Make ``aclose`` wait for this task."""
@@ -106,59 +82,45 @@ class TurnStarter:
         A conversation that was matched by its text may belong to another client that sent the same text, so a busy
         match is no error. A session that the client named is the one it means, so a busy one raises SessionBusy.
         """
-        if asked.session or not is_ephemeral(found.key.id):
-            return await self._start_in(caller, found, asked, turn_id)
-        if self._turns.of_session(found.key) is None:
+        key = found.opened.key
+        if asked.session or not is_ephemeral(key.id):
+            return await self._start_in(caller, found.opened, asked, turn_id)
+        if self._turns.of_session(key) is None:
             with suppress(SessionBusy):
-                return await self._start_in(caller, found, asked, turn_id)
-        fresh = SessionMatch(self._ephemeral_sessions.new_key(caller.namespace), found.scope, created=True)
-        return await self._start_in(caller, fresh, asked, turn_id)
+                return await self._start_in(caller, found.opened, asked, turn_id)
+        return await self._start_in(caller, self._open_ephemeral(caller), asked, turn_id)
 
-    async def _start_in(self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str) -> LiveTurn:
-        async with self._admission.removed_if_refused(caller, OpenedSession(found.key, found.created)):
-            return await self._turns.start(await self._turn_spec(caller, found.key, asked, turn_id), queue=False)
-
-    async def _turn_spec(self, caller: Caller, key: SessionKey, asked: DialectRequest, turn_id: str) -> TurnSpec:
-        """Return the spec of the turn, after its files were stored in the session."""
-        if asked.own_messages and (here := await self._runtime.store.info(key)) is not None and here.turns:
+    async def _start_in(self, caller: Caller, opened: OpenedSession, asked: DialectRequest, turn_id: str) -> LiveTurn:
+        if asked.own_messages and (here := await self._runtime.store.info(opened.key)) is not None and here.turns:
             asked = dataclasses.replace(asked, request=dataclasses.replace(asked.request, messages=asked.own_messages))
-        request = _final_request(asked)
-        engine = await self._access.engine(caller, key, asked.name)
-        inputs = (*request.inputs, *await self._inputs.add(caller, key, asked.files))
-        return TurnSpec(
-            key,
-            dataclasses.replace(request, model=engine, inputs=inputs),
-            started_by=caller.started_by,
-            token=caller.token.id if caller.token else "",
-            keep_s=LOG_S if is_ephemeral(key.id) else None,
-            route=asked.route,
-            id=turn_id,
+        described = TurnDescription(
+            _final_request(asked), model=asked.name, files=asked.files, queue=False, route=asked.route
         )
+        begun = await self._starter.start_in(opened, caller, described, turn_id)
+        assert isinstance(begun, StartedTurn), "a request of a dialect accepts no stored answer"
+        return begun.turn
 
     async def _find_session(self, caller: Caller, asked: DialectRequest) -> SessionMatch:
         """Return the named session; else, where server tools may run, the session whose conversation the request
         continues; else a new one."""
         store = self._runtime.store
         if asked.session or asked.continuable:
-            id = check_id(asked.session) if asked.session else UNLISTED + new_id("session")
-            key = SessionKey(caller.namespace, id)
-            made = await self._access.claim_id(caller, key.id)
-            if made:
-                await store.create(key)
-            elif asked.session:
-                await store.forget(key)
-            return SessionMatch(key, created=made)
+            id = asked.session or UNLISTED + new_id("session")
+            return SessionMatch(await self._starter.open_session(caller, id, asked.request.last_user_text))
         scope = conversation_match.scope(subject(caller), asked.name, _instructions(asked.request.messages))
         if asked.server_tools != ():
             await self._await_remembered(scope)
             waiting = self._pending_calls.find(caller.namespace, scope, asked.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
-                return SessionMatch(waiting, scope)
+                return SessionMatch(OpenedSession(waiting), scope)
             said = await self._runtime.ledger.clean(asked.request.messages)
             found = await conversation_match.find_session(store, caller.namespace, scope, said)
             if found is not None:
-                return SessionMatch(found, scope)
-        return SessionMatch(self._ephemeral_sessions.new_key(caller.namespace), scope, created=True)
+                return SessionMatch(OpenedSession(found), scope)
+        return SessionMatch(self._open_ephemeral(caller), scope)
+
+    def _open_ephemeral(self, caller: Caller) -> OpenedSession:
+        return OpenedSession(self._ephemeral_sessions.new_key(caller.namespace), created=True)
 
     def _schedule_cleanup(self, turn: LiveTurn, scope: str, *, keeps: bool) -> None:
         after = self._remember(turn, scope) if keeps else self._forget(turn)

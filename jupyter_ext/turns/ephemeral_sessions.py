@@ -43,10 +43,6 @@ class EphemeralSessions:
         self._private.add(key)
         return key
 
-    def was_used(self, key: SessionKey) -> bool:
-        """Return whether the session has been used before."""
-        return key in self._used
-
     def mark_used(self, key: SessionKey) -> None:
         """Record that the session was used now; this restarts its idle time."""
         self._used.pop(key, None)

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, KeyReused, StoreError
@@ -47,12 +47,20 @@ _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 @dataclass(frozen=True, slots=True)
-class IdempotentStart:
-    """``facts`` are the fields of the answer beside the turn. ``replayed``: an earlier request had started the turn."""
+class StartedTurn:
+    """``facts`` are the fields of the answer beside the turn. ``replayed``: an earlier request had started the turn.
+    ``entry`` is the key of the request, if it has one."""
 
     turn: LiveTurn
     facts: Mapping[str, Any] = field(default_factory=dict)
     replayed: bool = False
+    entry: KeyEntry | None = None
+
+    @property
+    def session(self) -> str:
+        """The session id to return to a client of a dialect; empty if its later requests cannot refer to the
+        session."""
+        return str(self.facts.get("session", ""))
 
 
 class KeyEntry:
@@ -61,7 +69,7 @@ class KeyEntry:
     def __init__(self, key: IdempotencyKey, began: float) -> None:
         self.key = key
         self.began = began
-        self.start: asyncio.Future[IdempotentStart] = asyncio.get_running_loop().create_future()
+        self.start: asyncio.Future[StartedTurn] = asyncio.get_running_loop().create_future()
         self.readers = 0
 
     @property
@@ -98,24 +106,26 @@ class Idempotency:
         self._reading: set[asyncio.Task[None]] = set()
 
     async def start_once(
-        self, key: IdempotencyKey, begin: Callable[[str], Awaitable[IdempotentStart | None]]
-    ) -> tuple[KeyEntry, IdempotentStart] | None:
-        """Return the entry of the key and what the request started, now or earlier.
+        self, key: IdempotencyKey | None, begin: Callable[[str], Awaitable[StartedTurn | None]]
+    ) -> StartedTurn | None:
+        """Return what the request started, now or earlier. Without a key, every request starts a turn.
 
-        ``begin`` receives the id for the new turn; it may return None if there is nothing to start. A request that
-        arrives in the meantime under the same key joins this one. Raises KeyReused, Conflict, StoreError, and what
-        ``begin`` raises; after an error from ``begin`` the key counts as unused.
+        ``begin`` receives the id for the new turn, empty without a key; it may return None if there is nothing to
+        start. A request that arrives in the meantime under the same key joins this one. Raises KeyReused, Conflict,
+        StoreError, and what ``begin`` raises; after an error from ``begin`` the key counts as unused.
 
         A turn that failed, was interrupted, or was stopped because its client left or its server stopped counts as not
         started if no tool had run by then: the request then starts another turn.
         """
+        if key is None:
+            return await begin("")
         entry = self._find_entry(key)
         if entry is not None and entry.key.request != key.request:
             raise key_reused()
         if entry is not None and not (entry.turn is not None and _had_no_effect(entry.turn)):
             begun = await asyncio.shield(entry.start)
             await self._check_session_exists(begun.turn)
-            return entry, IdempotentStart(begun.turn, begun.facts, replayed=True)
+            return replace(begun, replayed=True, entry=entry)
         before = entry.turn if entry is not None else None
         entry = self._entries[key.identity] = KeyEntry(key, self._clock())
         try:
@@ -128,7 +138,7 @@ class Idempotency:
             return None
         entry.start.set_result(found)
         self._evict_finished()
-        return entry, found
+        return replace(found, entry=entry)
 
     def add_reader(self, entry: KeyEntry) -> None:
         entry.readers += 1
@@ -150,8 +160,8 @@ class Idempotency:
     # ------------------------------------------------------------------------------------------------ the first time
 
     async def _begin_or_recover(
-        self, key: IdempotencyKey, begin: Callable[[str], Awaitable[IdempotentStart | None]], before: LiveTurn | None
-    ) -> IdempotentStart | None:
+        self, key: IdempotencyKey, begin: Callable[[str], Awaitable[StartedTurn | None]], before: LiveTurn | None
+    ) -> StartedTurn | None:
         """Return what the database knows about the key, else start the turn. ``before`` is an earlier turn that had
         no effect."""
         row = await self._rows.find(key)
@@ -168,9 +178,9 @@ class Idempotency:
             row = other
 
     async def _begin(
-        self, key: IdempotencyKey, turn: str, begin: Callable[[str], Awaitable[IdempotentStart | None]]
-    ) -> IdempotentStart | None:
-        begun: IdempotentStart | None = None
+        self, key: IdempotencyKey, turn: str, begin: Callable[[str], Awaitable[StartedTurn | None]]
+    ) -> StartedTurn | None:
+        begun: StartedTurn | None = None
         try:
             begun = await begin(turn)
         finally:
@@ -184,11 +194,11 @@ class Idempotency:
             log.warning("which turn answers a key is not on disk: %s", error)
         return begun
 
-    async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> IdempotentStart | None:
+    async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> StartedTurn | None:
         """Return the turn of a row; None if it was never started or had no effect. Raises KeyReused for a turn whose
         answer is no longer stored."""
         if live := self._turns.get(row.turn):
-            return None if _had_no_effect(live) else IdempotentStart(live, row.facts, replayed=True)
+            return None if _had_no_effect(live) else StartedTurn(live, row.facts, replayed=True)
         stored = None if row.session == PRIVATE else await self._find_stored(key, row)
         if stored is None:
             if not row.session:
@@ -196,7 +206,7 @@ class Idempotency:
             raise answer_not_kept()
         if await self._stored_had_no_effect(stored):
             return None
-        return IdempotentStart(self._rebuild_turn(stored), row.facts, replayed=True)
+        return StartedTurn(self._rebuild_turn(stored), row.facts, replayed=True)
 
     async def _stored_had_no_effect(self, stored: Turn) -> bool:
         """The same as ``_had_no_effect``, for a stored turn. It looks for calls among the messages, which are stored

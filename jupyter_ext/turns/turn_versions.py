@@ -67,6 +67,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "calls": [request.tool_choice, request.parallel_calls],
         "output": dataclasses.asdict(request.output) if request.output else None,
     }
+    if request.effort:
+        counted["effort"] = request.effort
     if request.page:
         counted["page"] = request.page
     if request.skills:

@@ -200,9 +200,9 @@ class MessagesCodec:
         if end.state == "failed":
             yield Frame(self._error_body(end), "error")
             return
-        told = self._ending
-        usage = told.pop("usage")
-        yield _event("message_delta", delta=told, usage=usage, **self._session, **self._extras)
+        ending = self._ending
+        usage = ending.pop("usage")
+        yield _event("message_delta", delta=ending, usage=usage, **self._session, **self._extras)
         yield _event("message_stop")
 
     @property

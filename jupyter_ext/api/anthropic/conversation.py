@@ -83,17 +83,17 @@ class AnthropicConversation:
 def sources(body: PromptBody) -> list[Source]:
     """Return the sources that ``conversation`` needs, each once: pictures by URL or file id, documents by URL. Raises
     InvalidRequest."""
-    found: dict[Source, None] = {}
+    ordered: dict[Source, None] = {}
     for block in _parts(body.messages):
         if isinstance(block.source, UrlSource):
-            found[Source("url", block.source.url)] = None
+            ordered[Source("url", block.source.url)] = None
         elif isinstance(block.source, FileSource) and isinstance(block, ImageBlock):
-            found[Source("file", block.source.file_id)] = None
-    if sum(one.kind == "url" for one in found) > MAX_LINKS:
+            ordered[Source("file", block.source.file_id)] = None
+    if sum(one.kind == "url" for one in ordered) > MAX_LINKS:
         raise InvalidRequest(f"A request can have at most {MAX_LINKS} URLs to fetch.")
-    if sum(one.kind == "file" for one in found) > MAX_PICTURES:
+    if sum(one.kind == "file" for one in ordered) > MAX_PICTURES:
         raise InvalidRequest(f"messages: at most {MAX_PICTURES} pictures")
-    return list(found)
+    return list(ordered)
 
 
 def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> AnthropicConversation:
@@ -133,12 +133,12 @@ class _Reading:
             _check_blocks(message, number)
             if message.role == "assistant":
                 rounds = self._rounds(message)
-                whole += [said for one in rounds for said in one.messages()]
+                whole += [converted for one in rounds for converted in one.messages()]
                 spoken += _answers_without_server_calls(rounds)
                 continue
-            said = self._user(message) if message.role == "user" else [system(_text(message))]
-            whole += said
-            spoken += said
+            converted = self._user(message) if message.role == "user" else [system(_text(message))]
+            whole += converted
+            spoken += converted
         if not body.messages or body.messages[-1].role == "assistant":
             goes_on = _continuation(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
             whole.append(goes_on)
@@ -155,8 +155,8 @@ class _Reading:
     def _user(self, message: MessageBody) -> list[Message]:
         """Convert a message of the user: tool results first, as models expect them, then its other content."""
         results = [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
-        said = [part for block in message.blocks for part in self._parts_of_block(block)]
-        return [*results, Message("user", tuple(said))] if said else results
+        parts = [part for block in message.blocks for part in self._parts_of_block(block)]
+        return [*results, Message("user", tuple(parts))] if parts else results
 
     def _result(self, block: ToolResultBlock) -> Message:
         content = block.content or ""
@@ -193,8 +193,8 @@ class _Reading:
     def _picture(self, source: Base64Source | UrlSource | FileSource) -> Media:
         if isinstance(source, Base64Source):
             return visible_media(source.media_type.lower(), from_base64(source.data, MAX_MEDIA))
-        found = self.fetched[_source(source)]
-        return visible_media(found.mime, found.data)
+        file = self.fetched[_source(source)]
+        return visible_media(file.mime, file.data)
 
     def _document(self, block: DocumentBlock) -> list[Part]:
         """Convert a document: text becomes a part of the message, anything else becomes a file of the turn."""
@@ -206,19 +206,19 @@ class _Reading:
                 text = inner if isinstance(inner, str) else "\n".join(part.text for part in inner)
                 return [_text_of(block, text)]
             case FileSource():
-                given = SubmittedFile(id=source.file_id)
+                file = SubmittedFile(id=source.file_id)
             case Base64Source():
-                given = SubmittedFile(name="", mime=source.media_type.lower(), data=from_base64(source.data, MAX_MEDIA))
+                file = SubmittedFile(name="", mime=source.media_type.lower(), data=from_base64(source.data, MAX_MEDIA))
             case UrlSource():
-                given = self.fetched[_source(source)]
-        if given.data and is_text(given.mime):
-            return [_text_of(block, given.data.decode("utf-8", "replace"))]
-        if not (given.id or given.data):
+                file = self.fetched[_source(source)]
+        if file.data and is_text(file.mime):
+            return [_text_of(block, file.data.decode("utf-8", "replace"))]
+        if not (file.id or file.data):
             raise ValueError("a document is empty")
-        given = given if given.id else replace(given, name=_name(block.title or given.name, given.mime))
-        self.files.append(given)
-        said = f"{block.title or given.name or given.id}: {block.context}" if block.context else ""
-        return [Text(said)] if said else []
+        file = file if file.id else replace(file, name=_name(block.title or file.name, file.mime))
+        self.files.append(file)
+        context = f"{block.title or file.name or file.id}: {block.context}" if block.context else ""
+        return [Text(context)] if context else []
 
     # ------------------------------------------------------------------------------------------------ the model
 
@@ -263,20 +263,20 @@ class _Round:
         """Return the messages of the round. Calls without a result are omitted, because no result can follow any
         more."""
         ran = [call for call in self.ran.values() if call.id in self.results]
-        found = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
+        converted = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
         if self.calls:
-            found.append(assistant("" if ran else self.text, self.calls, "" if ran else self.reasoning))
-        if not found and (self.text or self.reasoning):
-            found.append(assistant(self.text, (), self.reasoning))
-        return found
+            converted.append(assistant("" if ran else self.text, self.calls, "" if ran else self.reasoning))
+        if not converted and (self.text or self.reasoning):
+            converted.append(assistant(self.text, (), self.reasoning))
+        return converted
 
 
 def _answers_without_server_calls(rounds: Sequence[_Round]) -> list[Message]:
     """Return the assistant's text and the calls for the client. Text beside calls of the server's tools is omitted with
     these calls."""
     calls = [call for one in rounds for call in one.calls]
-    told = [one for one in rounds if not (calls and one.ran)]
-    words, thought = "".join(one.text for one in told), "".join(one.reasoning for one in told)
+    answers = [one for one in rounds if not (calls and one.ran)]
+    words, thought = "".join(one.text for one in answers), "".join(one.reasoning for one in answers)
     return _Round(words, thought, calls).messages()
 
 
@@ -303,7 +303,7 @@ def _check_results(messages: Sequence[Message]) -> None:
     for at, message in enumerate(messages):
         if not message.calls:
             continue
-        behind = {said.call_id for said in _results_behind(messages, at)}
+        behind = {result.call_id for result in _results_behind(messages, at)}
         if missing := [call.id for call in message.calls if call.id not in behind]:
             raise ValueError(f"the tool_use {missing[0][:80]} has no tool_result in the next message")
     known = {call.id for message in messages for call in message.calls}
@@ -342,8 +342,8 @@ def _text_of(block: DocumentBlock, text: str) -> Text:
 
 def _frame(tag: str, text: str, **facts: str | None) -> str:
     """Enclose text from other sources in tags that mark its beginning and its end."""
-    told = "".join(f' {name}="{html.escape(fact)}"' for name, fact in facts.items() if fact)
-    return f"<{tag}{told}>\n{text}\n</{tag}>\n"
+    attributes = "".join(f' {name}="{html.escape(fact)}"' for name, fact in facts.items() if fact)
+    return f"<{tag}{attributes}>\n{text}\n</{tag}>\n"
 
 
 def _name(title: str, mime: str) -> str:

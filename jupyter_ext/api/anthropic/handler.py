@@ -36,8 +36,8 @@ from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
-from jupyter_ext.turns.dialect_turn_starter import StartedTurn
 from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
+from jupyter_ext.turns.idempotency import StartedTurn
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
 
@@ -82,24 +82,24 @@ class AnthropicHandler(DialectHandler):
             got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
         except FetchFailed as error:
             raise InvalidRequest(f"A source of this request cannot be fetched: {error.message}") from error
-        found = {url: _to_submitted(fetched) for url, fetched in zip(urls, got, strict=True)}
+        files = {url: _to_submitted(fetched) for url, fetched in zip(urls, got, strict=True)}
         left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
         for source in wanted:
             if source.kind == "file":
-                found[source] = await self._uploaded_file(source.name, left)
-                left -= len(found[source].data)
-        return found
+                files[source] = await self._uploaded_file(source.name, left)
+                left -= len(files[source].data)
+        return files
 
     async def _uploaded_file(self, id: str, left: int) -> SubmittedFile:
         """Return a file of the caller, of at most ``left`` bytes."""
-        found = await self.services.turn_inputs.find(self.caller, id)
-        if found is None:
+        upload = await self.services.turn_inputs.find(self.caller, id)
+        if upload is None:
             raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
-        if found.file.size > MAX_MEDIA:
+        if upload.file.size > MAX_MEDIA:
             raise FileTooLarge(f"A picture of a message can have at most {MAX_MEDIA >> 20} MiB.")
-        if found.file.size > left:
+        if upload.file.size > left:
             raise InvalidRequest(f"messages: {TOO_MUCH}")
-        return SubmittedFile(name=found.file.name, mime=found.file.mime, data=await found.read())
+        return SubmittedFile(name=upload.file.name, mime=upload.file.mime, data=await upload.read())
 
 
 def _to_submitted(fetched: FetchResult) -> SubmittedFile:
@@ -123,9 +123,9 @@ class MessagesHandler(AnthropicHandler):
         thread = await self._thread(body) if body.continues else None
         if thread is not None:
             body = body.model_copy(update={"system": thread.system, "tools": thread.tools})
-        asked = self._turn_request(body, await self.read_conversation(body), thread)
-        self.answerable(asked)
-        call = await self.begin_turn(asked)
+        request = self._turn_request(body, await self.read_conversation(body), thread)
+        self.answerable(request)
+        call = await self.begin_turn(request)
         codec = MessagesCodec(
             body.model,
             call.session,
@@ -181,9 +181,9 @@ class CountTokensHandler(AnthropicHandler):
     async def post(self) -> None:
         body = self.parse(CountBody)
         agent = body.model.startswith(AGENT)
-        said = await self.read_conversation(body)
+        turn_conversation = await self.read_conversation(body)
         self.check_model(body.model)
-        self.reply(estimate_tokens(said.messages, tools_of(body, agent=agent).functions))
+        self.reply(estimate_tokens(turn_conversation.messages, tools_of(body, agent=agent).functions))
 
     def check_model(self, model: str) -> None:
         """Raise UnknownModel if the server does not have the model."""

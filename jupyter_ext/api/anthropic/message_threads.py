@@ -57,8 +57,8 @@ class MessageThreads:
                 return
 
     def get(self, namespace: str, message: str) -> MessageThread | None:
-        found = self._threads.get((namespace, message))
-        return found if found is not None and found.used >= self._clock() - IDLE_S else None
+        thread = self._threads.get((namespace, message))
+        return thread if thread is not None and thread.used >= self._clock() - IDLE_S else None
 
     @property
     def _oldest(self) -> MessageThread:

@@ -266,8 +266,8 @@ class PromptBody(Words):
 
     @property
     def instructions(self) -> str:
-        told = self.system or ""
-        return told if isinstance(told, str) else "\n".join(block.text for block in told)
+        system_prompt = self.system or ""
+        return system_prompt if isinstance(system_prompt, str) else "\n".join(block.text for block in system_prompt)
 
 
 def _ends(stops: list[str]) -> list[str]:

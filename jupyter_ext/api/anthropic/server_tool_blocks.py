@@ -29,10 +29,10 @@ IN_CONTAINER = frozenset({"python", "shell"})
 
 def call_block(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
     """Return the block that announces a call of one of the tools in NAMES."""
-    given = dict(arguments)
-    if name == "shell" and isinstance(given.get("commands"), list):
-        given["command"] = "\n".join(map(str, given.pop("commands")))
-    return {"type": "server_tool_use", "id": id, "name": NAMES[name], "input": given}
+    shown = dict(arguments)
+    if name == "shell" and isinstance(shown.get("commands"), list):
+        shown["command"] = "\n".join(map(str, shown.pop("commands")))
+    return {"type": "server_tool_use", "id": id, "name": NAMES[name], "input": shown}
 
 
 def result(id: str, name: str, end: CallFinished) -> Block:
@@ -66,8 +66,8 @@ def _bash(end: CallFinished) -> Block:
 
 
 def _search_content(end: CallFinished) -> Block | list[Block]:
-    found = _output(end)
-    if found is None:
+    pages = _output(end)
+    if pages is None:
         return {"type": "web_search_tool_result_error", "error_code": "unavailable"}
     return [
         {
@@ -77,19 +77,19 @@ def _search_content(end: CallFinished) -> Block | list[Block]:
             "encrypted_content": _seal(one),
             "page_age": None,
         }
-        for one in found
+        for one in pages
     ]
 
 
 def _fetch_content(end: CallFinished) -> Block:
-    found = _output(end)
-    if not found:
+    pages = _output(end)
+    if not pages:
         return {"type": "web_fetch_tool_result_error", "error_code": "url_not_accessible"}
-    source = {"type": "text", "media_type": "text/plain", "data": str(found[0].get("content", ""))}
-    document = {"type": "document", "source": source, "title": str(found[0].get("title", ""))}
+    source = {"type": "text", "media_type": "text/plain", "data": str(pages[0].get("content", ""))}
+    document = {"type": "document", "source": source, "title": str(pages[0].get("title", ""))}
     return {
         "type": "web_fetch_result",
-        "url": str(found[0].get("url", "")),
+        "url": str(pages[0].get("url", "")),
         "content": document,
         "retrieved_at": None,
     }
@@ -108,15 +108,15 @@ def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
         output = json.loads(end.text)["output"]
     except (ValueError, KeyError, TypeError):
         return None
-    found = output if isinstance(output, list) else [output]
-    return found if all(isinstance(one, dict) for one in found) else None
+    entries = output if isinstance(output, list) else [output]
+    return entries if all(isinstance(one, dict) for one in entries) else None
 
 
 def _seal(one: Mapping[str, Any]) -> str:
     """Encode the text of a result that the model read. It is not encrypted: only the field's name, which is
     Anthropic's, suggests so."""
-    said = {"description": one.get("description", ""), "content": one.get("content", "")}
-    return base64.b64encode(json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
+    content = {"description": one.get("description", ""), "content": one.get("content", "")}
+    return base64.b64encode(json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
 
 
 # ---------------------------------------------------------------------------------------------------- repeated
@@ -184,7 +184,11 @@ def _restore_results(results: Sequence[Any]) -> str:
 def _unseal(sealed: Any) -> dict[str, Any]:
     """Return the content of a result that this server encoded; empty if another server encoded it."""
     try:
-        said = json.loads(base64.b64decode(str(sealed), validate=True))
+        content = json.loads(base64.b64decode(str(sealed), validate=True))
     except (ValueError, binascii.Error):
         return {}
-    return {key: str(said[key]) for key in ("description", "content") if key in said} if isinstance(said, dict) else {}
+    return (
+        {key: str(content[key]) for key in ("description", "content") if key in content}
+        if isinstance(content, dict)
+        else {}
+    )

@@ -1,4 +1,7 @@
-"""Estimates the number of tokens of a request, because no engine can count them without its model. No side effects."""
+"""Estimates the number of tokens of a request from its number of characters.
+
+An exact count needs the tokenizer of the engine's model, and a count must not load a model. No side effects.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ PER_TOOL = 60
 
 
 def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Estimate the tokens from the characters, by ``lengths.CHARS_PER_TOKEN``, rather too many than too few.
-    ``estimated`` in the result marks it as an estimate."""
+    """Estimate the tokens from the characters, by ``token_estimate.CHARS_PER_TOKEN``. The estimate is more often too
+    high than too low. ``estimated`` in the result marks it as an estimate."""
     media = sum(len(message.media) for message in messages)
     declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)
     chars = token_estimate.total_chars(messages) + declared

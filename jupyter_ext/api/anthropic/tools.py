@@ -169,11 +169,11 @@ def _searches(tools: list[ToolBody]) -> list[ToolBody]:
 
 def _web(served: list[ToolBody]) -> Mapping[str, Any] | None:
     """Return the web tools as ``web_search_options``; None if the request has no web tool."""
-    found = [tool for tool in served if SERVED[_server_tool_name(tool)] == "web"]
-    if not found:
+    web_tools = [tool for tool in served if SERVED[_server_tool_name(tool)] == "web"]
+    if not web_tools:
         return None
     options: dict[str, Any] = {}
-    for tool in found:
+    for tool in web_tools:
         if tool.allowed_domains and tool.blocked_domains:
             raise InvalidRequest("A web tool can have allowed_domains or blocked_domains, not both.")
         filters = {"allowed_domains": tool.allowed_domains, "blocked_domains": tool.blocked_domains}

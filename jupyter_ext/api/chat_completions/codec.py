@@ -78,8 +78,8 @@ class ChatCodec:
             case ContextBuilt():
                 self._rounds.append(ChatRound())
             case AnswerLogprobs(tokens):
-                here.logprobs += (told := [token_logprob(token) for token in tokens])
-                yield self._chunk({}, logprobs={"content": told, "refusal": None})
+                here.logprobs += (logprobs := [token_logprob(token) for token in tokens])
+                yield self._chunk({}, logprobs={"content": logprobs, "refusal": None})
             case CallReturned():
                 here.calls.append(call_for_client(body))
                 yield self._chunk({"tool_calls": [{"index": len(here.calls) - 1, **here.calls[-1]}]})

@@ -28,8 +28,8 @@ class ChatCompletionsHandler(OpenAIHandler):
     )
     async def post(self) -> None:
         body = self.parse(ChatBody)
-        asked = await self._read_request(body)
-        call = await self.begin_turn(asked)
+        request = await self._read_request(body)
+        call = await self.begin_turn(request)
         codec = ChatCodec(
             body.model,
             call.session,
@@ -41,8 +41,8 @@ class ChatCompletionsHandler(OpenAIHandler):
     async def _read_request(self, body: ChatBody) -> DialectRequest:
         """Return the request for a turn. Raises InvalidRequest, Unprocessable, and the errors of ``fetch_media``."""
         try:
-            asked = body.to_turn(await self.fetch_media(body.links))
+            request = body.to_turn(await self.fetch_media(body.links))
         except ValueError as error:
             raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
-        self.answerable(asked)
-        return asked
+        self.answerable(request)
+        return request

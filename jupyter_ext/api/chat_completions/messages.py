@@ -137,8 +137,10 @@ class ChatCall(Words):
 
     @property
     def call(self) -> ToolCall:
-        said = self.function.arguments
-        return ToolCall(self.id, self.function.name, parse_arguments(said or "{}") if isinstance(said, str) else said)
+        arguments = self.function.arguments
+        return ToolCall(
+            self.id, self.function.name, parse_arguments(arguments or "{}") if isinstance(arguments, str) else arguments
+        )
 
 
 class ChatMessage(Words):

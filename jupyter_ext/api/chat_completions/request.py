@@ -30,7 +30,13 @@ from jupyter_ext.api.dialects.openai_functions import (
     check_tool_choice,
     specs_of,
 )
-from jupyter_ext.api.dialects.request_extensions import Decoding, Effort, Rounds, WantedFile, require_file_tools
+from jupyter_ext.api.dialects.request_extensions import (
+    Decoding,
+    ReasoningEffort,
+    Rounds,
+    WantedFile,
+    require_file_tools,
+)
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
 MAX_STOPS = 16
@@ -122,7 +128,7 @@ class SamplingFields(Decoding):
     stop: Stop | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    reasoning_effort: Effort | None = None
+    reasoning_effort: ReasoningEffort | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -201,12 +207,12 @@ class ChatBody(SamplingFields):
     def to_turn(self, links: Links) -> DialectRequest:
         """Return the request for a turn. ``links`` are the fetched media of ``self.links``. Raises Unprocessable, and
         ValueError for messages that do not fit together."""
-        said = conversation(self.messages, links, alone=self.session_id is not None)
+        parsed = conversation(self.messages, links, alone=self.session_id is not None)
         choice = self._choice()
-        asked = DialectRequest(
+        request = DialectRequest(
             self.model,
             TurnRequest(
-                messages=said.messages,
+                messages=parsed.messages,
                 permission=self.permission,
                 sampling=self.sampling,
                 max_tool_rounds=self.max_tool_rounds,
@@ -217,13 +223,13 @@ class ChatBody(SamplingFields):
                 web=self.web_search_options,
                 functions=choice.of(specs_of(self._functions)),
             ),
-            groups=self._groups(choice, files=bool(said.files)),
+            groups=self._groups(choice, files=bool(parsed.files)),
             session=self.session_id or "",
-            files=said.files,
+            files=parsed.files,
             streams=self.streams,
             only_groups=choice.allowed is not None,
         )
-        return require_file_tools(asked)
+        return require_file_tools(request)
 
     def _form(self) -> OutputFormat | None:
         return self.form(self.response_format.output if self.response_format else None)

@@ -29,12 +29,12 @@ def kind_of(status: int) -> str:
 def body(status: int, error: Mapping[str, Any], request_id: str) -> dict[str, Any]:
     """Return the body for an error ``{code, message, hint, details}``. Besides Anthropic's ``type`` and ``message``
     it has our ``code`` and ``details``."""
-    told = {
+    description = {
         "type": kind_of(status),
         "message": f"{error.get('message', '')} {error.get('hint', '')}".strip(),
         "code": error.get("code", ""),
         "request_id": request_id,
     }
     if details := error.get("details"):
-        told["details"] = details
-    return {"type": "error", "error": told, "request_id": request_id}
+        description["details"] = details
+    return {"type": "error", "error": description, "request_id": request_id}

@@ -17,8 +17,7 @@ from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
 from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
 from jupyter_ext.turns.dialect_request import DialectRequest
-from jupyter_ext.turns.dialect_turn_starter import StartedTurn
-from jupyter_ext.turns.idempotency import HEADER, REPLAYED, IdempotentStart, KeyEntry, read_key
+from jupyter_ext.turns.idempotency import HEADER, REPLAYED, KeyEntry, StartedTurn, read_key
 from jupyter_ext.turns.turns import LiveTurn
 
 DECIDES_S = 2.0
@@ -61,22 +60,16 @@ class DialectHandler(AgentHandler):
     _gone = False
 
     async def _once(self, asked: DialectRequest) -> StartedTurn:
-        request = self.request
+        request, start = self.request, self.services.dialect_turn_starter.start
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
-        if key is None:
-            return await self.services.turn_starter.start(self.caller, asked)
-
-        async def begin(turn: str) -> IdempotentStart:
-            call = await self.services.turn_starter.start(self.caller, asked, turn)
-            return IdempotentStart(call.turn, {"session": call.session})
-
-        found = await self.services.idempotency.start_once(key, begin)
-        assert found is not None, "a dialect's request begins a turn or raises"
-        self._entry, begun = found
-        self.services.idempotency.add_reader(self._entry)
+        begun = await self.services.idempotency.start_once(key, lambda turn: start(self.caller, asked, turn))
+        assert begun is not None, "a dialect's request begins a turn or raises"
+        if begun.entry is not None:
+            self._entry = begun.entry
+            self.services.idempotency.add_reader(begun.entry)
         if begun.replayed:
             self.set_header(REPLAYED, "true")
-        return StartedTurn(begun.turn, str(begun.facts.get("session", "")), replayed=begun.replayed)
+        return begun
 
     def on_finish(self) -> None:
         super().on_finish()
@@ -112,7 +105,7 @@ class DialectHandler(AgentHandler):
         turn = self._turn
         if turn is not None and turn.running and not self.detached:
             task = asyncio.ensure_future(self.services.turns.cancel(turn, LEFT))
-            self.services.turn_starter.await_on_close(task)
+            self.services.dialect_turn_starter.await_on_close(task)
 
     async def _await_decision(self, turn: LiveTurn) -> None:
         try:

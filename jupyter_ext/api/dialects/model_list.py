@@ -86,7 +86,7 @@ def anthropic_model(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def anthropic_page(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return all models on one page; there are never many."""
-    page = [anthropic_model(told) for told in models]
+    page = [anthropic_model(entry) for entry in models]
     return {
         "data": page,
         "has_more": False,

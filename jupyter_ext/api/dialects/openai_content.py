@@ -96,9 +96,9 @@ class RequestSize:
     @classmethod
     def of(cls, messages: Sequence[Message], files: Sequence[SubmittedFile]) -> RequestSize:
         media = [one for message in messages for one in message.media if one.data is not None]
-        said = sum(len(message.text) + len(message.reasoning) for message in messages)
-        said += sum(len(str(call.arguments)) for message in messages for call in message.calls)
-        return cls(said, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
+        characters = sum(len(message.text) + len(message.reasoning) for message in messages)
+        characters += sum(len(str(call.arguments)) for message in messages for call in message.calls)
+        return cls(characters, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
 
 
 def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = ()) -> None:
@@ -124,7 +124,7 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
     """Return the messages with the names of the functions in their results. ``alone``: results may come first,
     without the conversation. Every other result answers an earlier call, and each of the last calls has a result."""
     names: dict[str, str] = {}
-    found: list[Message] = []
+    named: list[Message] = []
     begins = alone
     for message in messages:
         names |= {call.id: call.name for call in message.calls}
@@ -132,11 +132,11 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
         if message.role == "tool" and message.call_id not in names and not begins:
             raise ValueError("a tool result must have the id of a call in an earlier assistant message")
         known = names.get(message.call_id or "", message.name)
-        found.append(replace(message, name=known) if message.role == "tool" and known else message)
+        named.append(replace(message, name=known) if message.role == "tool" and known else message)
     _complete(messages)
     if messages and messages[-1].role == "assistant":
         raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)
-    return found
+    return named
 
 
 def _complete(messages: Sequence[Message]) -> None:

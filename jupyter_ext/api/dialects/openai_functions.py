@@ -50,7 +50,7 @@ FewValues = BeforeValidator(_few_values)
 
 def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type", "object") != "object":
-        raise ValueError("the parameters of a function must be a schema of an object")
+        raise ValueError("the parameters of a function must be a JSON schema with the type object")
     return schema
 
 

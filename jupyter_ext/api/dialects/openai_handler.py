@@ -40,8 +40,8 @@ class OpenAIHandler(DialectHandler):
         except InvalidRequest as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            said, field = describe_mistake(error.__cause__, _json(self.request.body), model)
-            raise InvalidRequest(said, details={"param": field}) from error.__cause__
+            message, field = describe_mistake(error.__cause__, _json(self.request.body), model)
+            raise InvalidRequest(message, details={"param": field}) from error.__cause__
 
     async def fetch_media(self, urls: Sequence[str]) -> dict[str, Media]:
         """Fetch remote media under the server's egress policy, with one size limit for all of them. Raises
@@ -51,11 +51,11 @@ class OpenAIHandler(DialectHandler):
         runtime = self.services.runtime
         fetcher = Fetcher(runtime.guard, runtime.exits)
         try:
-            found = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")
+            pictures = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")
         except FetchFailed as error:
             raise InvalidRequest(f"A medium of this request cannot be fetched: {error.message}") from error
         try:
-            return {url: visible_media(one.mime, one.data) for url, one in zip(urls, found, strict=True)}
+            return {url: visible_media(one.mime, one.data) for url, one in zip(urls, pictures, strict=True)}
         except ValueError as error:
             raise InvalidRequest(f"A medium of this request cannot be used: {error}.") from error
 
@@ -63,13 +63,13 @@ class OpenAIHandler(DialectHandler):
 def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
     """Describe the first validation errors of a ``body``, without its content, and return the field of the first
     one, such as ``messages[0].content``. The message of an error of the whole body begins with a field of the model."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in found[:3]]
-    more = "" if len(found) <= 3 else f"; and {len(found) - 3} more"
-    path, first = told[0]
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    described = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in errors[:3]]
+    more = "" if len(errors) <= 3 else f"; and {len(errors) - 3} more"
+    path, first = described[0]
     field = path or first.partition(" ")[0]
     known = path or field in model.model_fields
-    return "; ".join(f"{path}: {said}" if path else said for path, said in told) + more, field if known else None
+    return "; ".join(f"{path}: {text}" if path else text for path, text in described) + more, field if known else None
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ def require_file_tools(
 
 # ---------------------------------------------------------------------------------------------------- decoding
 
-Effort = Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
+ReasoningEffort = Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 MAX_BIASED = 1_024
 Bias = Annotated[
@@ -126,15 +126,15 @@ class Decoding(Words):
         structured = self.structured_outputs or StructuredOutputs()
         if structured.structural_tag is not None:
             raise ValueError("structured_outputs has a structural_tag, which no engine of this server supports")
-        found = [
+        forms = [
             *_forms(self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar),
             *_forms(structured.json_, structured.regex, structured.choice, structured.grammar),
             *([OutputFormat("json_object")] if structured.json_object else []),
             *_forms_of(self.grammar),
         ]
-        if len(found) + (said is not None) > 1:
+        if len(forms) + (said is not None) > 1:
             raise ValueError("structured_outputs and its other names (guided_*, grammar) bind one answer: send one")
-        return found[0] if found else said
+        return forms[0] if forms else said
 
 
 def _forms(

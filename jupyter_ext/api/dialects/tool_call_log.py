@@ -80,8 +80,8 @@ class _Call:
         return TYPES.get(self.started.name, CUSTOM)
 
     def add_output(self, body: CallOutput) -> None:
-        said = self.output.get(body.stream, "") + body.text
-        self.output[body.stream] = said[-OUTPUT_CHARS:]
+        text = self.output.get(body.stream, "") + body.text
+        self.output[body.stream] = text[-OUTPUT_CHARS:]
 
 
 class ToolCallLog:
@@ -138,8 +138,8 @@ class ToolCallLog:
 
     def _add_file(self, file: Mapping[str, Any]) -> None:
         bodies = [str(file[key]) for key in BODIES if key in file]
-        kept = file if self._fits(sum(map(len, bodies))) else {key: file[key] for key in file if key not in BODIES}
-        self.files[str(file.get("id", len(self.files)))] = kept
+        entry = file if self._fits(sum(map(len, bodies))) else {key: file[key] for key in file if key not in BODIES}
+        self.files[str(file.get("id", len(self.files)))] = entry
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -213,15 +213,15 @@ def _describe_result(call: _Call, body: CallFinished) -> dict[str, Any]:
             }
         case "shell":
             denied = "exit_code" not in details and body.status != "success"
-            told = {"stderr": body.text, "status": body.status, "timed_out": body.status == "timeout"}
+            failure = {"stderr": body.text, "status": body.status, "timed_out": body.status == "timeout"}
             known = {key: details.get(key) for key in SHELL_RESULT}
             commands = details.get("commands") or call.started.arguments.get("commands")
-            done = {"commands": commands, **(told if denied else known)}
+            done = {"commands": commands, **(failure if denied else known)}
             return {key: value for key, value in done.items() if value != ""}
         case "web_search":
-            found = {"results_count": details.get("results_count"), "sources": details.get("sources")}
+            facts = {"results_count": details.get("results_count"), "sources": details.get("sources")}
             failed = {"status": body.status, "error": body.text} if body.status != "success" else {}
-            return {**_describe_call(call), **found, **failed}
+            return {**_describe_call(call), **facts, **failed}
     return {"content": body.text, **_describe_call(call)}
 
 
@@ -235,13 +235,13 @@ def _film(body: CallFinished) -> dict[str, Any]:
     frames = [frame for picture in pictures for frame in frames_of(picture)]
     if not frames:
         return {}
-    told, room = list[str](), INLINE_BYTES
+    encoded, room = list[str](), INLINE_BYTES
     for frame in frames:
         room -= len(frame) * 4 // 3
         if room < 0:
             break
-        told.append(base64.b64encode(frame).decode("ascii"))
-    return {"video_frames_base64": told, "video_frame_count": len(frames)}
+        encoded.append(base64.b64encode(frame).decode("ascii"))
+    return {"video_frames_base64": encoded, "video_frame_count": len(frames)}
 
 
 def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,9 +268,9 @@ def _arguments(call: _Call) -> str:
 def _content(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> str:
     match call.type:
         case "code_execution":
-            said = [f"{key}: {data[key]}" for key in DONE if data[key]]
+            lines = [f"{key}: {data[key]}" for key in DONE if data[key]]
             alone = [data["result"]] == [data[key] for key in DONE if data[key]]
-            return body.text if alone or not said else "\n".join(said)
+            return body.text if alone or not lines else "\n".join(lines)
         case "shell":
             facts = {key: data[key] for key in SHELL_RESULT if data.get(key) is not None}
             return json.dumps(facts, ensure_ascii=False)

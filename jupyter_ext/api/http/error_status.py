@@ -86,5 +86,5 @@ def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
         kind = todo.pop()
         kinds[kind("").code] = kind
         todo += kind.__subclasses__()
-    found = kinds.get(str(wire.get("code")), AgentKernelError)
-    return found(str(wire.get("message", "")), hint=str(wire.get("hint", "")), details=wire.get("details") or {})
+    error_class = kinds.get(str(wire.get("code")), AgentKernelError)
+    return error_class(str(wire.get("message", "")), hint=str(wire.get("hint", "")), details=wire.get("details") or {})

@@ -16,10 +16,10 @@ def etag(revision: int) -> str:
 
 def read_if_match(handler: AgentHandler) -> int | None:
     """Return the revision in If-Match; None if the client does not send one. Raises InvalidRequest."""
-    given = handler.request.headers.get("If-Match", "*").strip()
-    if given == "*":
+    header = handler.request.headers.get("If-Match", "*").strip()
+    if header == "*":
         return None
-    match = REVISION.fullmatch(given)
+    match = REVISION.fullmatch(header)
     if match is None:
         raise InvalidRequest("If-Match must be the ETag of the session: its revision in quotes.")
     return int(match[1])

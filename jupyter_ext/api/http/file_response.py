@@ -33,10 +33,10 @@ class ByteRange:
 def span(header: str | None, size: int) -> ByteRange | None:
     """Return the range that a Range header requests of ``size`` bytes; None if it cannot be satisfied. Without the
     header, or with several ranges or an invalid one, it is the whole file."""
-    asked = _RANGE.fullmatch((header or "").replace(" ", ""))
-    if asked is None or not any(asked.groups()):
+    match = _RANGE.fullmatch((header or "").replace(" ", ""))
+    if match is None or not any(match.groups()):
         return ByteRange(0, size)
-    first, last = asked.groups()
+    first, last = match.groups()
     if not first:
         return ByteRange(max(0, size - int(last)), size) if size and int(last) else None
     start, end = int(first), min(size, int(last) + 1) if last else size

@@ -101,8 +101,8 @@ class AgentHandler(APIHandler):
         return self.services.kernels.of_token(token) if token else None
 
     def initialize(self, **kwargs: Any) -> None:
-        given = self.request.headers.get("X-Request-ID", "")
-        self.request_id = given if REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(8)}"
+        request_id = self.request.headers.get("X-Request-ID", "")
+        self.request_id = request_id if REQUEST_ID.fullmatch(request_id) else f"req_{secrets.token_hex(8)}"
         self.route = kwargs.get("route", "")
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
@@ -181,9 +181,9 @@ class AgentHandler(APIHandler):
     @allow_unauthenticated
     def options(self, *args: Any, **kwargs: Any) -> None:
         super().options(*args, **kwargs)
-        asked = self.request.headers.get("Access-Control-Request-Headers", "")
-        if HEADER_NAMES.fullmatch(asked) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
-            self.set_header("Access-Control-Allow-Headers", asked)  # another header says which origins are allowed
+        requested = self.request.headers.get("Access-Control-Request-Headers", "")
+        if HEADER_NAMES.fullmatch(requested) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
+            self.set_header("Access-Control-Allow-Headers", requested)  # another header says which origins are allowed
         self.set_header("Allow", allow_header(type(self)))
         self.set_header("Access-Control-Allow-Methods", allow_header(type(self)))
         self.set_status(204)
@@ -257,7 +257,9 @@ class AgentHandler(APIHandler):
             raise Forbidden("Only a person may do this, in the browser.")
         if not token.has_any_scope(enough):
             wanted = " or ".join(sorted(enough | {"all"}))
-            raise Forbidden("The scopes of this token do not include this request.", hint=f"Use a token with {wanted}.")
+            raise Forbidden(
+                "The scopes of this token do not allow this request.", hint=f"Use a token with the scope {wanted}."
+            )
         return Caller(token.namespace(namespace_of(self.services.runtime.settings.namespace, None)), token=token)
 
     def parse(self, model: type[M]) -> M:
@@ -268,7 +270,7 @@ class AgentHandler(APIHandler):
         try:
             return model.model_validate_json(body or b"{}", strict=True)
         except ValidationError as error:
-            raise InvalidRequest(words(error)) from error
+            raise InvalidRequest(json_body.validation_message(error)) from error
 
     def json_body(self) -> bytes:
         """Return the body. Raises HTTPError 415 if its Content-Type is not JSON."""
@@ -418,10 +420,3 @@ def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
         return cast("V", guarded_method)
 
     return decorate
-
-
-def words(error: ValidationError) -> str:
-    """Describe the first validation errors of a body, without the values that were sent."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {mistake['msg']}" for mistake in found[:3]]
-    return "; ".join(told) + ("" if len(found) <= 3 else f"; and {len(found) - 3} more")

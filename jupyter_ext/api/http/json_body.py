@@ -1,6 +1,8 @@
-"""Strict parsing of JSON bodies: everything that two parsers could read differently is refused."""
+"""Strict parsing of JSON bodies: what two parsers could read differently is refused, with a readable reason."""
 
 from __future__ import annotations
+
+from pydantic import ValidationError
 
 from agent_kernel.sessions.export.formats.json_reader import loads
 
@@ -21,3 +23,10 @@ def is_json(content_type: str) -> bool:
     JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind in ("", "application/json", "text/json") or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def validation_message(error: ValidationError) -> str:
+    """Describe the first validation errors of a body, without the values that were sent."""
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    described = [f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {mistake['msg']}" for mistake in errors[:3]]
+    return "; ".join(described) + ("" if len(errors) <= 3 else f"; and {len(errors) - 3} more")

@@ -14,8 +14,8 @@ from tornado.web import Application, RequestHandler
 def load_class(name: str) -> type[Any]:
     """Return the class that ``package.module:Class`` names."""
     module, _, attribute = name.partition(":")
-    found: type[Any] = getattr(importlib.import_module(module), attribute)
-    return found
+    loaded: type[Any] = getattr(importlib.import_module(module), attribute)
+    return loaded
 
 
 @functools.cache

@@ -81,11 +81,9 @@ def endpoint_of(services: Services) -> McpEndpoint:
             runtime=services.runtime,
             access=services.access,
             turns=services.turns,
-            admission=services.turn_admission,
-            kernels=services.kernels,
+            starter=services.turn_starter,
             notebooks=services.notebooks,
             attached_notebooks=services.attached_notebooks,
-            sidecars=services.sidecars,
         )
         return McpEndpoint(tools)
 

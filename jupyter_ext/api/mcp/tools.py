@@ -12,20 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.messages import Message, shorten
-from agent_kernel.core.session import Session, SessionKey
+from agent_kernel.core.session import Session
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read, select_cells
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpOutcome, McpQuestion, McpTurn
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
+from jupyter_ext.notebooks.attached_notebook import AttachedNotebooks
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
-from jupyter_ext.notebooks.kernels import Kernel, Kernels
-from jupyter_ext.notebooks.sidecar_writer import Sidecars
 from jupyter_ext.turns.access import Access
-from jupyter_ext.turns.turn_admission import TurnAdmission
-from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
+from jupyter_ext.turns.idempotency import StartedTurn
+from jupyter_ext.turns.turn_starter import TurnDescription, TurnStarter
+from jupyter_ext.turns.turns import LiveTurn, Turns
 
 ANSWERS = frozenset(DEFAULTS)
 """All kinds of approval by name, so that no answer counts as a refusal after ``approval_timeout_s``; with ``*`` the
@@ -96,20 +95,16 @@ class McpTools:
         runtime: Runtime,
         access: Access,
         turns: Turns,
-        admission: TurnAdmission,
-        kernels: Kernels,
+        starter: TurnStarter,
         notebooks: Notebooks,
         attached_notebooks: AttachedNotebooks,
-        sidecars: Sidecars,
     ) -> None:
         self._runtime = runtime
         self._access = access
         self._turns = turns
-        self._admission = admission
-        self._kernels = kernels
+        self._starter = starter
         self._notebooks = notebooks
         self._attached_notebooks = attached_notebooks
-        self._sidecars = sidecars
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client
@@ -150,33 +145,17 @@ class McpTools:
         return await following.outcome(after)
 
     async def _start(self, given: AgentArguments, caller: Caller) -> LiveTurn:
-        place = await self._notebook(given.notebook) if given.notebook else None
-        kernel = await self._kernel(place, caller) if place else None
-        await self._admission.admit(caller)
-        opened = await self._admission.open_session(caller, given.session, place, given.prompt)
-        async with self._admission.removed_if_refused(caller, opened):
-            return await self._turns.start(await self._order(given, caller, opened.key, kernel, place))
-
-    async def _order(
-        self, given: AgentArguments, caller: Caller, key: SessionKey, kernel: Kernel | None, place: str | None
-    ) -> TurnSpec:
-        request = TurnRequest(
-            given.prompt,
-            answers=ANSWERS,
-            max_tool_rounds=given.max_rounds,
-            model=await self._access.engine(caller, key),
-        )
-        return TurnSpec(
-            key,
+        request = TurnRequest(given.prompt, answers=ANSWERS, max_tool_rounds=given.max_rounds)
+        asked = TurnDescription(
             request,
-            kernel=kernel.id if kernel else "",
-            notebook_dir=self._notebooks.directory(place) if place else None,
-            notebook=self._attach(kernel, place),
-            notice=self._sidecars.problem(caller.namespace, place),
+            session=given.session,
+            notebook=await self._notebook(given.notebook) if given.notebook else "",
             metadata={"client": "mcp"},
             route="mcp",
-            token=caller.token.id if caller.token else "",
         )
+        begun = await self._starter.start(caller, asked)
+        assert isinstance(begun, StartedTurn), "an MCP client accepts no stored answer"
+        return begun.turn
 
     async def _notebook(self, path: str) -> str:
         """Return the checked path of the notebook. Raises InvalidRequest, NotFound."""
@@ -186,17 +165,6 @@ class McpTools:
         if not await self._attached_notebooks.exists(place):
             raise NotFound(f"There is no notebook {place}.")
         return place
-
-    async def _kernel(self, place: str, caller: Caller) -> Kernel | None:
-        """Return the kernel that runs the notebook now, if there is one."""
-        kernel = self._kernels.get(await self._notebooks.kernel_id(place))
-        return kernel if kernel and kernel.namespace == caller.namespace else None
-
-    def _attach(self, kernel: Kernel | None, place: str | None) -> AttachedNotebook | None:
-        """Return the notebook of a turn. If the caller cannot use its kernel, only its file is attached."""
-        if kernel is None and place is not None:
-            return self._attached_notebooks.of_file(place)
-        return self._attached_notebooks.of_turn(kernel, place or "", by_user=True)
 
     # ------------------------------------------------------------------------------------------------ notebooks
 

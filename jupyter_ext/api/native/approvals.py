@@ -21,8 +21,8 @@ KEPT = "An approval can be remembered once, for the session or for the folder; a
 
 def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
     """Return the question as its event shows it, with its session and turn."""
-    asked = waiting.question
-    place = {"session": asked.key.id, "turn": asked.turn, "asked": round(asked.asked, 3)}
+    question = waiting.question
+    place = {"session": question.key.id, "turn": question.turn, "asked": round(question.asked, 3)}
     return {**dataclasses.asdict(waiting.required), **place}
 
 
@@ -30,10 +30,10 @@ class QuestionHandler(AgentHandler):
     async def question(self, approval: str) -> ApprovalQuestion:
         """Return a question that the caller may answer; a kernel or a token may answer those of turns that it
         started. Raises NotFound."""
-        found = await self.services.runtime.approvals.find(self.caller.namespace, approval)
-        if not self.may_answer(found):
+        pending = await self.services.runtime.approvals.find(self.caller.namespace, approval)
+        if not self.may_answer(pending):
             raise NotFound("There is no such approval.")
-        return found
+        return pending
 
     def may_answer(self, question: ApprovalQuestion) -> bool:
         if question.key.namespace != self.caller.namespace:
@@ -47,8 +47,8 @@ class ApprovalsHandler(QuestionHandler):
     @operation("List the questions that wait for a person.", turns.Approvals)
     async def get(self) -> None:
         """The questions that wait, oldest first."""
-        found = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
-        self.reply({"approvals": [waiting_to_json(waiting) for waiting in found]})
+        pending = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
+        self.reply({"approvals": [waiting_to_json(waiting) for waiting in pending]})
 
 
 class ApprovalHandler(QuestionHandler):
@@ -74,8 +74,8 @@ class ApprovalHandler(QuestionHandler):
         except NotFound as error:
             self.reply({"status": "not_found", "error": {**error.to_json(), "request_id": self.request_id}}, 404)
             return
-        said = await self.services.runtime.approvals.answer(self.caller.namespace, approval, answer)
-        outcome = {"decision": said.decision, "remember": said.remember, "message": said.message}
+        decision = await self.services.runtime.approvals.answer(self.caller.namespace, approval, answer)
+        outcome = {"decision": decision.decision, "remember": decision.remember, "message": decision.message}
         self.reply({"status": "resolved", **outcome})
 
 

@@ -14,7 +14,7 @@ from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.engines.local.catalog.catalog import catalog, find_installed, from_hubs
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
-from agent_kernel.engines.model_slot import SlottedEngine
+from agent_kernel.engines.model_slot import unwrap
 from agent_kernel.tools.mcp.source import McpTools
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, plain_and_agent_models
@@ -28,41 +28,41 @@ BEGAN = time.time()
 async def models(runtime: Runtime) -> list[dict[str, Any]]:
     """Return the models in OpenAI's format, the default first; each as a plain model, then each as an agent."""
     on_disk = await asyncio.to_thread(_on_disk, runtime.settings.cache_dir)
-    found: dict[str, ModelFacts] = {}
+    by_id: dict[str, ModelFacts] = {}
     for model in (*_engines(runtime), *on_disk):
-        found.setdefault(model.id, model)
-    return plain_and_agent_models([*found.values()], await _tools(runtime))
+        by_id.setdefault(model.id, model)
+    return plain_and_agent_models([*by_id.values()], await _tools(runtime))
 
 
 async def model(runtime: Runtime, id: str) -> dict[str, Any]:
     """Return one model. Raises UnknownModel."""
-    told = next((one for one in await models(runtime) if one["id"] == id), None)
-    if told is None:
+    entry = next((one for one in await models(runtime) if one["id"] == id), None)
+    if entry is None:
         name = id.removeprefix(AGENT)
         raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="models lists what there is.")
-    return told
+    return entry
 
 
 def _engines(runtime: Runtime) -> list[ModelFacts]:
     engines = runtime.engines
     own = engines.get()
-    found = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
+    entries = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
     for row in engines.describe_configured():
         if row["refused"]:
             continue
-        made = engines.used.get(row["name"])
-        if made is not None:
-            found.append(_of_engine(row["name"], made))
+        engine = engines.used.get(row["name"])
+        if engine is not None:
+            entries.append(_of_engine(row["name"], engine))
             continue
         state = "unloaded" if row["local"] and not row["host"] else "ready"
         info = EngineInfo(row["model"] or row["name"], row["local"], 0, False, state, host=row["host"])
-        found.append(_facts(row["name"], info, {"vision": row.get("vision") or None}))
-    return found
+        entries.append(_facts(row["name"], info, {"vision": row.get("vision") or None}))
+    return entries
 
 
 def _of_engine(name: str, engine: Engine) -> ModelFacts:
     info = engine.info()
-    inner = engine.engine if isinstance(engine, SlottedEngine) else engine
+    inner = unwrap(engine)
     known: dict[str, bool | None] = {"vision": info.vision}
     if isinstance(inner, LocalEngine):
         known = {**_local(inner.tool_protocol), "vision": info.vision or (False if info.state == "ready" else None)}
@@ -74,8 +74,8 @@ def _of_engine(name: str, engine: Engine) -> ModelFacts:
 
 
 def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelFacts:
-    told = info.details.get("capabilities")
-    more = {key: bool(value) for key, value in told.items()} if isinstance(told, dict) else {}
+    reported = info.details.get("capabilities")
+    more = {key: bool(value) for key, value in reported.items()} if isinstance(reported, dict) else {}
     capabilities = {"vision": None, "tools": None, "reasoning": None, "logprobs": None, **known, **more}
     owner = info.host or HERE
     length = info.context_length
@@ -90,13 +90,13 @@ def _local(protocol: str) -> dict[str, bool | None]:
 
 def _on_disk(cache_dir: Path) -> list[ModelFacts]:
     """Blocking: reads the disk."""
-    found: list[ModelFacts] = []
+    models_here: list[ModelFacts] = []
     for name, entry in catalog().items():
         with suppress(ModelBroken):
             if (here := find_installed(name, cache_dir)) is not None:
-                found.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
+                models_here.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
     hubs = [_of_disk(here.name, here.name, here.name.partition("/")[0], here) for here in from_hubs(cache_dir)]
-    return [*found, *hubs]
+    return [*models_here, *hubs]
 
 
 def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:

@@ -19,7 +19,7 @@ from jupyter_ext.api.native.models import current_engine
 from jupyter_ext.api.native.request_schemas import BindingBody
 from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as shapes
-from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, Raw, operation
+from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, WHICH_NOTEBOOK, Raw, operation
 from jupyter_ext.api.schemas.sessions import Session as SessionShape
 from jupyter_ext.auth.confirmation_requests import BindRequest
 from jupyter_ext.notebooks.bindings import KERNEL
@@ -65,10 +65,10 @@ def commands_of(folder: Path) -> str:
     if not path.is_file():
         return "there is none"
     try:
-        found = [f"{server.name} ({server.shown})" for server in read(path).servers]
+        commands = [f"{server.name} ({server.shown})" for server in read(path).servers]
     except InvalidRequest as error:
         return f"it cannot be used: {error.message}"
-    return ", ".join(found) or "it names none"
+    return ", ".join(commands) or "it names none"
 
 
 class BindingHandler(AgentHandler):
@@ -97,10 +97,10 @@ class BindingHandler(AgentHandler):
         """Return what the person should know about the files of this notebook, one line each."""
         if place is None or place.startswith(KERNEL):
             return []
-        found = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
+        sidecar = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
         beside = self.services.sidecars.file(place)
         notes = [
-            sidecar_note(found, beside.main.name if beside else ""),
+            sidecar_note(sidecar, beside.main.name if beside else ""),
             self.services.sidecars.problem(self.caller.namespace, place),
         ]
         cleared = await self.services.cleared_outputs.find_cells(key, place) if key else []
@@ -122,7 +122,7 @@ class BindingHandler(AgentHandler):
         body = self.parse(BindingBody)
         place = await self.find_queried_place()
         if place is None:
-            raise InvalidRequest("Name the notebook (path) or the kernel whose session this shall be.")
+            raise InvalidRequest("The request does not say which notebook is to use the session.", hint=WHICH_NOTEBOOK)
         session = await self.services.runtime.store.info(SessionKey(self.caller.namespace, body.session))
         kernel = self.caller.kernel
         if kernel and not await self.services.access.may_use(self.caller, body.session):
@@ -151,7 +151,7 @@ class BindingHandler(AgentHandler):
         notebooks = self.services.notebooks
         place = await self.find_queried_place()
         if place is None:
-            raise InvalidRequest("Name the notebook (path) or the kernel whose session this is.")
+            raise InvalidRequest("The request does not say which notebook is to be unbound.", hint=WHICH_NOTEBOOK)
         key = await notebooks.bound_session(self.caller.namespace, place)
         unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
         if key is not None and is_private(key.id) and not await notebooks.paths(key):
@@ -247,7 +247,7 @@ class BindConfirmHandler(AgentHandler):
         if bind.folder:
             words |= {"folder": bind.folder, "commands": commands_of(Path(bind.folder))}
         escaped = {name: xhtml_escape(word) for name, word in words.items()}
-        heading, asked = (
+        heading, question = (
             ("Trust a folder", TRUST)
             if bind.folder
             else ("Search all conversations", SEARCH)
@@ -256,6 +256,6 @@ class BindConfirmHandler(AgentHandler):
             if bind.engine
             else ("Use another conversation", SESSION)
         )
-        asked = asked.format(**escaped)
-        html = PAGE.format(heading=heading, asked=asked, rest=rest)
+        question = question.format(**escaped)
+        html = PAGE.format(heading=heading, asked=question, rest=rest)
         self.finish(html, set_content_type="text/html; charset=utf-8")

@@ -13,7 +13,7 @@ from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
 from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import sessions as shapes
-from jupyter_ext.api.schemas.operation import IF_MATCH, PLACE, SESSION, operation
+from jupyter_ext.api.schemas.operation import IF_MATCH, PLACE, SESSION, WHICH_NOTEBOOK, operation
 from jupyter_ext.api.schemas.turns import Versions
 
 BOUND = "To bind it, kernel or path names a notebook, unless a kernel asks."
@@ -79,9 +79,9 @@ class ForkHandler(AgentHandler):
         session = await access.session(self.caller, session_id)
         place = await self.find_queried_place()
         if body.bind and place is None:
-            raise InvalidRequest("Name the notebook (path) or the kernel whose session the fork shall be.")
-        made = private_id() if is_private(session_id) else new_id("session")
-        target = SessionKey(self.caller.namespace, body.id or made)
+            raise InvalidRequest("The request does not say which notebook is to use the fork.", hint=WHICH_NOTEBOOK)
+        fresh_id = private_id() if is_private(session_id) else new_id("session")
+        target = SessionKey(self.caller.namespace, body.id or fresh_id)
         await access.claim_id(self.caller, target.id)
         fork = await self.services.runtime.store.fork(session.key, target, body.turns)
         if body.bind and place is not None:
@@ -101,8 +101,8 @@ class UndoHandler(AgentHandler):
             undone = await undo(self.services.runtime.store, session.key)
         await self.services.sidecars.touch(session.key)
         after = await self.services.access.session(self.caller, session_id)
-        told = dataclasses.asdict(undone) if undone else None
-        self.reply({"undone": told, "session": session_to_json(after)})
+        description = dataclasses.asdict(undone) if undone else None
+        self.reply({"undone": description, "session": session_to_json(after)})
 
 
 class TurnVersionsHandler(AgentHandler):
@@ -113,17 +113,17 @@ class TurnVersionsHandler(AgentHandler):
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         listed = []
         for number, (other, branch) in enumerate(await self.services.turn_versions.list_versions(stored), 1):
-            found = await self.services.access.stored_turn(self.caller, other, stored.key.id)
+            turn = await self.services.access.stored_turn(self.caller, other, stored.key.id)
             listed.append(
                 {
                     "version": number,
                     "turn": other,
                     "branch": branch,
-                    "state": found.state,
-                    "model": found.model,
-                    "opened": found.opened,
-                    "closed": found.closed,
-                    "current": await self._is_current(found.key, other),
+                    "state": turn.state,
+                    "model": turn.model,
+                    "opened": turn.opened,
+                    "closed": turn.closed,
+                    "current": await self._is_current(turn.key, other),
                 }
             )
         self.reply({"session": stored.key.id, "versions": listed})

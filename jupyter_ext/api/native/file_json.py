@@ -13,8 +13,8 @@ from agent_kernel.core.files import File
 def openai_file(file: File, session: str) -> dict[str, Any]:
     """``session`` is one that has the file. The status is always final, because OpenAI's clients wait until a file
     is processed."""
-    told = {"status": "error" if file.error else "processed", "status_details": file.message or None}
-    return _facts(file, session) | {"object": "file", **told, "expires_at": int(file.expires) or None}
+    status = {"status": "error" if file.error else "processed", "status_details": file.message or None}
+    return _facts(file, session) | {"object": "file", **status, "expires_at": int(file.expires) or None}
 
 
 def container_file(file: File, session: str) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, A
 
 
 def anthropic_page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
-    told = page(listed, more=more)
-    del told["object"]
-    return told | {"next_page": told["last_id"] if more else None}
+    listing = page(listed, more=more)
+    del listing["object"]
+    return listing | {"next_page": listing["last_id"] if more else None}
 
 
 def _facts(file: File, session: str) -> dict[str, Any]:

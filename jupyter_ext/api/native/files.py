@@ -99,8 +99,8 @@ class FileAgentHandler(SharedHandler):
         if after and after not in ids and not FILE_ID.fullmatch(after):
             raise InvalidRequest(f"after: {after[:80]!r} is not the id of a file.")
         start = ids.index(after) + 1 if after in ids else 0
-        found, more = files[start : start + limit], len(files) > start + limit
-        return anthropic_page(found, more=more) if self.anthropic else page(found, more=more)
+        listed, more = files[start : start + limit], len(files) > start + limit
+        return anthropic_page(listed, more=more) if self.anthropic else page(listed, more=more)
 
     @property
     def registry(self) -> FileRegistry:

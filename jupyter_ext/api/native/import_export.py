@@ -126,10 +126,10 @@ class ImportHandler(AgentHandler):
             return self.request.body, {}
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("Name the notebook (path) whose sidecar is to be imported.")
-        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
-        if found is None:
+        document: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
+        if document is None:
             raise NotFound("There is no sidecar with a conversation beside this notebook.")
-        return found
+        return document
 
     def _tell(self, come: ImportResult, bound: bool) -> None:
         body = {**session_to_json(come.session), "bound": bound, "preview": dataclasses.asdict(come.preview)}

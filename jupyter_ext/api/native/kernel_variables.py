@@ -44,11 +44,11 @@ class KernelVariablesHandler(AgentHandler):
             self.reply({"variables": [], "problem": OTHER})
             return
         expression = inspection_expression("variables", {"name": name} if name else {})
-        told = await self.services.kernel_jobs.evaluate(kernel.id, expression, LOOK_WITHIN_S)
-        if told.status != "success":
+        result = await self.services.kernel_jobs.evaluate(kernel.id, expression, LOOK_WITHIN_S)
+        if result.status != "success":
             self.reply({"variables": [], "problem": BUSY})
         elif name:
-            found = not told.text.startswith("There is no variable ")
-            self.reply({"variables": [{"name": name, "summary": told.text}] if found else [], "problem": ""})
+            exists = not result.text.startswith("There is no variable ")
+            self.reply({"variables": [{"name": name, "summary": result.text}] if exists else [], "problem": ""})
         else:
-            self.reply({"variables": parse_inspection(told.text), "problem": ""})
+            self.reply({"variables": parse_inspection(result.text), "problem": ""})

@@ -21,7 +21,15 @@ from agent_kernel.core.errors import (
 from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.version import __version__
-from agent_kernel.engines.local.catalog.catalog import catalog, entry, fetchable, find_installed, resolve
+from agent_kernel.engines.local.catalog.catalog import (
+    catalog,
+    entry,
+    entry_here,
+    fetchable,
+    find_installed,
+    is_named,
+    resolve,
+)
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
@@ -86,12 +94,12 @@ class ModelsHandler(SharedHandler):
             self.reply(anthropic_page(listed))
             return
         cache_dir = self.services.runtime.settings.cache_dir
-        found = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
+        entries = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
         self.reply(
             {
                 "object": "list",
                 "data": listed,
-                "models": found,
+                "models": entries,
                 "engines": self.services.runtime.engines.describe_configured(),
                 "engine": engine_to_json(self.services.runtime.engine.info()),
                 "current": await current_engine(self.services, self.caller, await self._session_of_request()),
@@ -168,12 +176,12 @@ def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
     """Return what is known of a model on disk without a network request; empty for a model that runs elsewhere."""
     wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
-        return model_to_json(entry(name), cache_dir) if name in catalog() else {}
+        return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}
     here = find_installed(name, cache_dir)
     if here is None:
         return {}
-    told = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
-    return {"name": name, "state": "ready", "path": str(here.path)} | told
+    facts = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
+    return {"name": name, "state": "ready", "path": str(here.path)} | facts
 
 
 def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
@@ -192,7 +200,7 @@ class ModelPullHandler(AgentHandler):
         space on disk, and only from the configured ``sources``."""
         self.parse(PullBody)
         wanted = HubId.parse(name)
-        pull = self.services.model_pulls.start(str(wanted) if wanted else entry(name).name)
+        pull = self.services.model_downloads.start(str(wanted) if wanted else entry(name).name)
         await self.stream(_lines(pull.follow()))
 
 

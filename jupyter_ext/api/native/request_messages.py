@@ -100,8 +100,10 @@ class CallBody(CarriedBody):
     function: FunctionBody
 
     def call(self) -> ToolCall:
-        said = self.function.arguments
-        return ToolCall(self.id, self.function.name, parse_arguments(said or "{}") if isinstance(said, str) else said)
+        arguments = self.function.arguments
+        return ToolCall(
+            self.id, self.function.name, parse_arguments(arguments or "{}") if isinstance(arguments, str) else arguments
+        )
 
 
 class MessageBody(CarriedBody):

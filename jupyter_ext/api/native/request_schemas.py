@@ -13,13 +13,14 @@ from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media, Message, is_visible_media
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
-from agent_kernel.core.settings import Permission
+from agent_kernel.core.settings import Effort, Permission
 from agent_kernel.permissions import Answer
 from agent_kernel.turn.agent import Note, TurnRequest
 from jupyter_ext.api.dialects.openai_functions import JsonSchema, WebSearchOptions
-from jupyter_ext.api.dialects.request_extensions import Bias, Effort, Penalty
+from jupyter_ext.api.dialects.request_extensions import Bias, Penalty, ReasoningEffort
 from jupyter_ext.api.native.request_messages import MAX_MESSAGES, Base64, MessageBody, read_messages
 from jupyter_ext.api.schemas.operation import ID_PATTERN
+from jupyter_ext.turns.turn_starter import TurnDescription
 
 Letters = Field(min_length=1, max_length=MAX_ID, json_schema_extra={"pattern": ID_PATTERN})
 Id = Annotated[str, Letters, AfterValidator(lambda given: check_id(given, "given id"))]
@@ -57,7 +58,7 @@ class SamplingBody(Body):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Bias = {}
-    reasoning_effort: Effort | None = None
+    reasoning_effort: ReasoningEffort | None = None
 
     def sampling(self) -> Sampling:
         plain = self.model_dump(exclude={"stop", "logit_bias"})
@@ -140,7 +141,8 @@ class TurnBody(Body):
     sandbox.
 
     ``messages`` is the client's conversation, system messages first if there are any; the prompt follows it, or is its
-    last message. ``history``, ``history_limit``, ``page`` and ``ran`` have the same meaning as in TurnRequest.
+    last message. ``history``, ``history_limit``, ``page``, ``ran`` and ``effort`` have the same meaning as in
+    TurnRequest.
     """
 
     prompt: str = ""
@@ -152,6 +154,7 @@ class TurnBody(Body):
     kernel: str = ""
     where: Literal["live", "draft", "sandbox"] | None = None
     permission: Permission = "auto"
+    effort: Effort | Literal[""] = ""
     context: list[NoteBody] = []
     cell: str = ""
     rerun: Literal["append", "ask", "show"] = "append"
@@ -205,18 +208,29 @@ class TurnBody(Body):
             raise InvalidRequest("The path and the body must not name different sessions.")
         return self.model_copy(update={"session": check_id(session)})
 
-    def request(self, epoch: str, engine: str) -> TurnRequest:
-        """Return the request for the turn. ``epoch`` is the kernel's, used for turns whose code runs there; ``engine``
-        is the resolved ``model``."""
-        where = self.where or ("live" if "python" in self.client_tools else "sandbox")
+    def description(self) -> TurnDescription:
+        return TurnDescription(
+            self.request(),
+            model=self.model,
+            session=self.session,
+            kernel=self.kernel,
+            queue=self.queue,
+            rerun=self.rerun,
+            alive=tuple(self.alive),
+            replaces=self.replaces or "",
+            metadata={"client_tools": sorted(self.client_tools)},
+        )
+
+    def request(self) -> TurnRequest:
+        """Return the request for the turn, without an engine and without the epoch of the kernel."""
         return TurnRequest(
             self.prompt,
             media=tuple(Media.of(medium.mime, medium.data) for medium in self.media),
             notes=tuple(Note(note.title, note.text) for note in self.context),
-            where=where,
+            where=self.where or ("live" if "python" in self.client_tools else "sandbox"),
             cell=self.cell,
-            epoch=epoch if where in ("live", "draft") else "",
             permission=self.permission,
+            effort=self.effort,
             answers=frozenset(self.answers),
             remembered=self.remembered,
             denied=frozenset(self.denied),
@@ -227,7 +241,6 @@ class TurnBody(Body):
             tool_choice=self.tool_choice,
             parallel_calls=self.parallel_calls,
             output=self.output.output() if self.output else None,
-            model=engine,
             messages=self._carried,
             history=self.history,
             history_limit=self.history_limit,
@@ -255,7 +268,7 @@ class ToolsBody(Body):
     functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
 
     def request(self) -> TurnRequest:
-        return TurnBody(prompt="?", **{name: getattr(self, name) for name in type(self).model_fields}).request("", "")
+        return TurnBody(prompt="?", **{name: getattr(self, name) for name in type(self).model_fields}).request()
 
 
 class CancelBody(Body):

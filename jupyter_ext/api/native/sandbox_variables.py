@@ -33,8 +33,8 @@ class VariablesHandler(AgentHandler):
         """Return names, types and shapes; ``lost`` says why the earlier variables no longer exist."""
         key = (await self.services.access.session(self.caller, session_id)).key
         sandbox = self.services.runtime.sandbox
-        found = await sandbox.variables(key)
-        listed = [{"name": one.name, "type": one.type, "shape": list(one.shape)} for one in found]
+        variables = await sandbox.variables(key)
+        listed = [{"name": one.name, "type": one.type, "shape": list(one.shape)} for one in variables]
         self.reply({"variables": listed, "lost": sandbox.lost(key)})
 
 
@@ -63,8 +63,8 @@ class RebuildHandler(AgentHandler):
         body = self.parse(RebuildBody)
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime
-        found = await find_rebuild_steps(runtime.store, key)
-        shown = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in found]}
+        steps = await find_rebuild_steps(runtime.store, key)
+        shown = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in steps]}
         if body.dry_run:
             self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
             return
@@ -72,7 +72,7 @@ class RebuildHandler(AgentHandler):
             raise session_busy(running.id)
         self._check_permission()
         timeout_s = runtime.settings.run_timeout_s
-        work = rebuild(runtime.sandbox, key, found, timeout_s=timeout_s, read=await self._read(key))
+        work = rebuild(runtime.sandbox, key, steps, timeout_s=timeout_s, read=await self._read(key))
         self._running = asyncio.create_task(work, name=f"rebuilding {key.id}")
         await asyncio.wait([self._running])
         if not self._running.cancelled():

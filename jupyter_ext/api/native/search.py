@@ -14,7 +14,7 @@ from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import EmptyBody
 from jupyter_ext.api.native.sessions import brief
-from jupyter_ext.api.schemas.operation import PLACE, Parameter, limit, operation
+from jupyter_ext.api.schemas.operation import PLACE, WHICH_NOTEBOOK, Parameter, limit, operation
 from jupyter_ext.api.schemas.server import Granted, Pending
 from jupyter_ext.api.schemas.sessions import Found
 
@@ -48,7 +48,7 @@ class SearchHandler(AgentHandler):
         root, path = await self._notebook()
         query = SessionQuery(
             self.get_argument("q", "", strip=False),
-            limit=min(FOUND if (asked := self.number("limit")) is None else asked, MAX_FOUND),
+            limit=min(FOUND if (wanted_limit := self.number("limit")) is None else wanted_limit, MAX_FOUND),
             role=self.get_argument("role", ""),
             root=root,
             path=path,
@@ -70,7 +70,7 @@ class SearchHandler(AgentHandler):
             return "", ""
         place = await self.services.access.place(self.caller, kernel, path)
         if place is None:
-            raise InvalidRequest("Name the notebook (path) or the kernel to search in.")
+            raise InvalidRequest("The request does not say which notebook to search.", hint=WHICH_NOTEBOOK)
         return self.services.notebooks.root, place
 
     def _moment(self, name: str) -> float | None:

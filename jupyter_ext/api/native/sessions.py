@@ -93,8 +93,8 @@ class SessionsHandler(AgentHandler):
         name = self.get_argument("name", "").casefold()
         place = await self.find_queried_place()
         bound = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
-        found = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
-        named = [session for session in found if name in names_of(session)]
+        sessions = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
+        named = [session for session in sessions if name in names_of(session)]
         listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
         if self.caller.kernel is None:
             for body, session in zip(listed, named, strict=False):
@@ -174,13 +174,13 @@ class SessionHandler(AgentHandler):
         body = self.json_body()
         if is_private(session_id):
             raise InvalidRequest("A private session cannot be replaced: only its notebook can add turns to it.")
-        made = await self.services.access.claim_id(self.caller, session_id)
+        is_new = await self.services.access.claim_id(self.caller, session_id)
         key = SessionKey(self.caller.namespace, session_id)
         try:
             async with self.services.revision_locks.change(key, read_if_match(self), "cleared"):
                 await self._put(key, body)
         except AgentKernelError:
-            if made and self.caller.kernel:
+            if is_new and self.caller.kernel:
                 self.caller.kernel.sessions.discard(session_id)
             raise
         await self.services.sidecars.touch(key)

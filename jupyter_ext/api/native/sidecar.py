@@ -17,7 +17,7 @@ from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as shapes
-from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
+from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, WHICH_NOTEBOOK, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import ARRIVING, sidecar_note
 
@@ -44,19 +44,19 @@ class BesideHandler(AgentHandler):
         """``arrival`` describes the conversation that would be imported; null if there is none, or none that can be
         read."""
         place = await self._place()
-        found = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
+        sidecar = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
         file = self.services.sidecars.file(place)
         saved = await self.services.sidecars.stat(place)
         name = file.main.name if file else ""
         self.reply(
             {
                 "name": name,
-                "kind": found.kind,
-                "told": sidecar_note(found, name),
+                "kind": sidecar.kind,
+                "told": sidecar_note(sidecar, name),
                 "problem": self.services.sidecars.problem(self.caller.namespace, place),
                 "saved": saved.time if saved else None,
                 "size": saved.size if saved else 0,
-                "arrival": await self._arrival(place, found.transcript) if found.kind in ARRIVING else None,
+                "arrival": await self._arrival(place, sidecar.transcript) if sidecar.kind in ARRIVING else None,
             }
         )
 
@@ -77,7 +77,10 @@ class BesideHandler(AgentHandler):
         async with self.services.import_lock:
             document, files = await self._document(place)
             if hashlib.sha256(document).hexdigest() != shown:
-                raise Conflict("The file beside the notebook has changed meanwhile.", hint="Read it again.")
+                raise Conflict(
+                    "The notebook's conversation file has changed since it was read, so it was not imported.",
+                    hint="Read it again with GET, and send the new sha256.",
+                )
             if (await self.services.sidecar_imports.inspect(self.caller.namespace, place)).kind not in ARRIVING:
                 raise Conflict("This conversation is in the store already.")
             come = await import_session(
@@ -95,15 +98,15 @@ class BesideHandler(AgentHandler):
     async def _place(self) -> str:
         place = await self.find_queried_place()
         if place is None or place.startswith(KERNEL):
-            raise InvalidRequest("Name the notebook (path), or a kernel that runs one.")
-        found: str = place
-        return found
+            raise InvalidRequest("The request does not say which notebook is meant.", hint=WHICH_NOTEBOOK)
+        resolved: str = place
+        return resolved
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
-        found: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
-        if found is None:
+        document: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
+        if document is None:
             raise Conflict("There is no sidecar beside this notebook any more.")
-        return found
+        return document
 
     async def _arrival(self, place: str, transcript: Transcript | None) -> Mapping[str, Any] | None:
         """Describe the conversation in exactly the bytes that the hash names, with the reason if it cannot be

@@ -140,8 +140,8 @@ class SkillsHandler(SkillUpload):
     async def get(self) -> None:
         """``source=anthropic`` returns an empty list: no skill of Anthropic is stored here."""
         theirs = self.get_argument("source", "") == "anthropic"
-        found = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)
-        self.reply_list([self.to_json(skill) for skill in found])
+        skills = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)
+        self.reply_list([self.to_json(skill) for skill in skills])
 
     @guard("write", kernels=False)
     @operation(

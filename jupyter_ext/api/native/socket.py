@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest, TurnNotFound
-from jupyter_ext.api.http.handler import Action, AgentHandler, guard, words
+from jupyter_ext.api.http.handler import Action, AgentHandler, guard
+from jupyter_ext.api.http.json_body import validation_message
 from jupyter_ext.api.native.request_schemas import Id, Name
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import namespace_of
@@ -124,9 +125,9 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     async def on_message(self, message: str | bytes) -> None:
         about: dict[str, str] = {}
         try:
-            asked = _parse_message(message)
-            about = {name: value for name, value in asked.model_dump().items() if isinstance(value, str) and value}
-            await self._obey(asked, about)
+            request = _parse_message(message)
+            about = {name: value for name, value in request.model_dump().items() if isinstance(value, str) and value}
+            await self._obey(request, about)
         except PageGone:
             return
         except AgentKernelError as error:
@@ -193,8 +194,8 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             page.hold((kind, id), lambda: services.notifications.watch(target, page, standing.notify))
             undone.callback(page.drop, (kind, id))
             state = await read_watch_state(target, services.runtime, services.turns, services.notebooks)
-            for said in state:
-                await page.outbox.send(said)
+            for state_message in state:
+                await page.outbox.send(state_message)
             standing.release(state)
             undone.pop_all()
 
@@ -258,7 +259,7 @@ def _parse_message(message: str | bytes) -> Asked:
     if isinstance(message, bytes):
         raise InvalidRequest("Messages are JSON text, not bytes.")
     try:
-        asked: Asked = ASKED.validate_json(message)
+        request: Asked = ASKED.validate_json(message)
     except ValidationError as error:
-        raise InvalidRequest(words(error)) from error
-    return asked
+        raise InvalidRequest(validation_message(error)) from error
+    return request

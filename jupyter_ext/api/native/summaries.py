@@ -22,8 +22,8 @@ class CompactHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """The summaries in use on the current branch, oldest first."""
         session = await self.services.access.session(self.caller, session_id)
-        made = await self.services.runtime.store.summaries(session.key)
-        self.reply({"summaries": [fields_to_json(summary, "key") for summary in made]})
+        summaries = await self.services.runtime.store.summaries(session.key)
+        self.reply({"summaries": [fields_to_json(summary, "key") for summary in summaries]})
 
     @guard("execute")
     @operation("Summarise the older turns for the model.", shapes.OneSummary, body=EmptyBody, errors=(404, 409, 507))
@@ -35,9 +35,9 @@ class CompactHandler(AgentHandler):
             raise session_busy(running.id)
         engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
         engine = self.services.turns.meter(engine, key, self.caller.token.id if self.caller.token else "")
-        made = await self.services.runtime.afterwards.compact(key, engine)
+        summary = await self.services.runtime.afterwards.compact(key, engine)
         await self._notify_change(key)
-        self.reply({"summary": fields_to_json(made, "key") if made else None})
+        self.reply({"summary": fields_to_json(summary, "key") if summary else None})
 
     @guard("write")
     @operation("Take the newest summary back.", shapes.OneSummary, errors=(404,))

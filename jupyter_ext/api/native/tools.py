@@ -30,7 +30,7 @@ class ToolsHandler(AgentHandler):
             by_kernel = self.caller.kernel is not None
             served = services.page_tools.tools(self.caller.namespace, kernel.id, by_kernel=by_kernel)
             request = dataclasses.replace(request, client_tools=request.client_tools | served)
-        found = await services.runtime.list_tools(
+        specs = await services.runtime.list_tools(
             bound or SessionKey(self.caller.namespace, new_id("session")),
             request,
             notes.append,
@@ -40,7 +40,7 @@ class ToolsHandler(AgentHandler):
         gate = services.runtime.gate(body.request())
         self.reply(
             {
-                "tools": [_tool_to_json(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in found],
+                "tools": [_tool_to_json(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in specs],
                 "notes": notes,
             }
         )

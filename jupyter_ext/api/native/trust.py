@@ -12,7 +12,7 @@ from agent_kernel.core.trusted_folders import TrustedFolder
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import TrustBody
 from jupyter_ext.api.schemas import server as shapes
-from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, operation
+from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, WHICH_NOTEBOOK, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 
 
@@ -29,8 +29,8 @@ class TrustHandler(AgentHandler):
         trust = self.services.runtime.trust
         known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
         here = await asyncio.to_thread(trust.trusts, folder)
-        told = str(folder) if folder else None
-        self.reply({"folder": told, "trusted": here, "folders": [folder_to_json(one) for one in known]})
+        path = str(folder) if folder else None
+        self.reply({"folder": path, "trusted": here, "folders": [folder_to_json(one) for one in known]})
 
     @guard("write")
     @operation(
@@ -77,7 +77,7 @@ class TrustHandler(AgentHandler):
         place = await self.find_queried_place()
         notebook = "" if place is None or place.startswith(KERNEL) else place
         if not notebook and required:
-            raise InvalidRequest("Name the notebook (path) or the kernel whose folder this is about.")
+            raise InvalidRequest("The request does not say which notebook's folder is meant.", hint=WHICH_NOTEBOOK)
         folder = self.services.notebooks.directory(notebook) if notebook else None
         if folder is not None and not folder.is_relative_to(self.services.notebooks.root):
             raise Forbidden("That folder does not belong to this server.")

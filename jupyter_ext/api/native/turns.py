@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-from agent_kernel.core.errors import Conflict, TurnNotFound
-from agent_kernel.core.events import TurnVersion
-from agent_kernel.core.session import SessionKey
-from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.core.errors import TurnNotFound
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
 from jupyter_ext.api.http.handler import AgentHandler, guard
@@ -25,15 +22,10 @@ from jupyter_ext.api.native.request_schemas import (
 )
 from jupyter_ext.api.schemas import turns as shapes
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
-from jupyter_ext.notebooks.bindings import KERNEL
-from jupyter_ext.notebooks.kernels import Kernel
-from jupyter_ext.turns.idempotency import HEADER, REPLAYED, IdempotentStart, read_key
-from jupyter_ext.turns.regenerate import repeat_request
+from jupyter_ext.turns.idempotency import HEADER, REPLAYED, StartedTurn, read_key
 from jupyter_ext.turns.stored_events import replay
-from jupyter_ext.turns.turn_admission import OpenedSession
-from jupyter_ext.turns.turn_versions import fingerprint, fingerprints
+from jupyter_ext.turns.turn_starter import StoredAnswer
 from jupyter_ext.turns.turn_window import read_window
-from jupyter_ext.turns.turns import TurnSpec
 
 LISTED = 20
 MAX_LISTED = 200
@@ -59,11 +51,7 @@ class TurnsHandler(AgentHandler):
         if session_id is not None:
             body = body.of_session(session_id)
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
-        if key is None:
-            begun = await self._begin(body, "")
-        else:
-            found = await self.services.idempotency.start_once(key, lambda turn: self._begin(body, turn))
-            begun = found[1] if found else None
+        begun = await self.services.idempotency.start_once(key, lambda turn: self._begin(body, turn))
         if begun is None:
             return
         if begun.replayed:
@@ -73,80 +61,19 @@ class TurnsHandler(AgentHandler):
         reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
         self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
 
-    async def _begin(self, body: TurnBody, turn_id: str) -> IdempotentStart | None:
+    async def _begin(self, body: TurnBody, turn_id: str) -> StartedTurn | None:
         """Start the turn; None if a stored answer was shown instead."""
-        caller, admission = self.caller, self.services.turn_admission
-        if body.rerun == "show":  # a stored answer may be used, which counts against no limit
-            admission.check_model(caller, body.model)
-        else:
-            await admission.admit(caller, body.model)
-        if caller.kernel and self.services.kernel_jobs.runs_in(caller.kernel.id):
-            raise Conflict("The agent's code is running in this kernel; it cannot start a turn of its own.")
-        kernel = self.services.access.kernel(caller, body.kernel)
-        place = await self.services.notebooks.place(kernel.id) if kernel else None
-        opened = await admission.open_session(caller, body.session, place, body.request("", "").last_user_text)
-        async with admission.removed_if_refused(caller, opened):
-            return await self._begin_in(opened, body, turn_id, kernel, place)
-
-    async def _begin_in(
-        self, opened: OpenedSession, body: TurnBody, turn_id: str, kernel: Kernel | None, place: str | None
-    ) -> IdempotentStart | None:
-        caller, key = self.caller, opened.key
-        await self.services.turn_inputs.attach(caller, key, body.inputs)
-        engine = await self.services.access.engine(self.caller, key, body.model)
-        notebook = None if place is None or place.startswith(KERNEL) else place
-        request = body.request(kernel.epoch if kernel else "", engine)
-        if kernel:
-            served = self.services.page_tools.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
-            request = dataclasses.replace(request, client_tools=request.client_tools | served)
-        if body.replaces:
-            request = await repeat_request(self.services.runtime.store, key, request, body.replaces)
-        if (
-            body.rerun == "show"
-            and body.page in ("", "none")
-            and await self._reply_stored_answer(key, request, body.alive, notebook)
-        ):
+        begun = await self.services.turn_starter.start(self.caller, body.description(), turn_id)
+        if isinstance(begun, StoredAnswer):
+            self._reply_stored_answer(begun)
             return None
-        again = await self._why_again(key, request) if body.rerun == "show" and request.cell else None
-        order = TurnSpec(
-            key,
-            request,
-            kernel=kernel.id if kernel else "",
-            started_by=caller.started_by,
-            token=caller.token.id if caller.token else "",
-            notebook_dir=self.services.notebooks.directory(notebook) if notebook else None,
-            notebook=self.services.attached_notebooks.of_turn(kernel, place or "", by_user=caller.kernel is None),
-            notice=self.services.sidecars.problem(caller.namespace, notebook),
-            metadata={"client_tools": sorted(body.client_tools)},
-            new_version=body.rerun != "append",
-            replaces=body.replaces or "",
-            id=turn_id,
-        )
-        turn = await self.services.turns.start(order, queue=body.queue)
-        return IdempotentStart(turn, {"created": opened.created, "notebook": notebook, "asked_again": again})
+        return begun
 
-    async def _why_again(self, key: SessionKey, request: TurnRequest) -> dict[str, str] | None:
-        """Return why the cell is asked again; None if it has never been asked."""
-        model = self.services.runtime.engines.get(request.model).info().model
-        asked, parts = fingerprint(request, model), fingerprints(request, model)
-        why = await self.services.turn_versions.explain_rerun(key, request.cell, asked, parts)
-        return {"reason": why[0], "turn": why[1]} if why else None
-
-    async def _reply_stored_answer(
-        self, key: SessionKey, request: TurnRequest, alive: list[str], notebook: str | None
-    ) -> bool:
-        """Answer with the stored turn if it is still valid, without calling a model."""
-        runtime, versions = self.services.runtime, self.services.turn_versions
-        asked = fingerprint(request, runtime.engines.get(request.model).info().model)
-        turn = await versions.find_valid_answer(key, request.cell, asked, alive)
-        session = await runtime.store.info(key)
-        if turn is None or session is None:
-            return False
-        reply = {"turn": turn.id, "session": key.id, "title": session.title, "created": False, "notebook": notebook}
-        version = await versions.describe(turn) or TurnVersion(session.branch, 1, 1, replaces="", kept_on="")
-        reply |= {"private": is_private(key.id), "stored": True}
-        self.reply({**reply, "answered": turn.closed, "version": dataclasses.asdict(version)})
-        return True
+    def _reply_stored_answer(self, stored: StoredAnswer) -> None:
+        turn, session = stored.turn, stored.session
+        reply = {"turn": turn.id, "session": session.key.id, "title": session.title, "created": False}
+        reply |= {"notebook": stored.notebook, "private": is_private(session.key.id), "stored": True}
+        self.reply({**reply, "answered": turn.closed, "version": dataclasses.asdict(stored.version)})
 
 
 class SessionTurnsHandler(TurnsHandler):

@@ -93,13 +93,13 @@ def verbs(routes: Sequence[tuple[str, type[Any]]], prefix: str) -> Iterator[Rout
 def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str, url: str) -> dict[str, Any]:
     """Return the document. ``url`` is the address of the routes, including ``prefix``. The first call takes about a
     second, because it imports all dialects. Raises LookupError for a method without a description."""
-    made = Document(Schemas())
-    found = list(verbs(routes, prefix))
-    for verb in found:
-        made.gather(verb)
-    made.schemas.close()
-    for verb in found:
-        made.add(verb)
+    result = Document(Schemas())
+    methods = list(verbs(routes, prefix))
+    for verb in methods:
+        result.gather(verb)
+    result.schemas.close()
+    for verb in methods:
+        result.add(verb)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -109,9 +109,9 @@ def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str,
             "description": describe_limits(),
         },
         "servers": [{"url": url}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(verb.tag for verb in found)],
-        "paths": made.paths,
-        "components": {"schemas": made.schemas.definitions, "securitySchemes": dict(SECURITY)},
+        "tags": [{"name": tag} for tag in dict.fromkeys(verb.tag for verb in methods)],
+        "paths": result.paths,
+        "components": {"schemas": result.schemas.definitions, "securitySchemes": dict(SECURITY)},
         "x-limits": dict(LIMITS),
     }
 
@@ -125,34 +125,34 @@ class Document:
     paths: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def gather(self, verb: RouteMethod) -> None:
-        told = _operation_of(verb)
-        if told.body is not None and not isinstance(told.body, Raw):
-            self.schemas.want(told.body, sent=True)
-        for reply in (told.reply, *told.also.values(), *told.streams):
+        operation = _operation_of(verb)
+        if operation.body is not None and not isinstance(operation.body, Raw):
+            self.schemas.want(operation.body, sent=True)
+        for reply in (operation.reply, *operation.also.values(), *operation.streams):
             if reply is not None and not isinstance(reply, Raw):
                 self.schemas.want(resolve_type(reply))
-        for parameter in told.query:
+        for parameter in operation.query:
             self.schemas.want(parameter.kind, sent=True)
         self.schemas.want(verb.handler.error_shape)
 
     def add(self, verb: RouteMethod) -> None:
-        told = _operation_of(verb)
+        operation = _operation_of(verb)
         action, kernels = getattr(verb.run, GUARD)
         entry: dict[str, Any] = {
             "operationId": verb.id,
-            "summary": told.says,
+            "summary": operation.says,
             "tags": [verb.tag],
-            "parameters": [*self._of_path(verb), *map(self._parameter, told.query)],
-            "responses": self._responses(verb, told),
+            "parameters": [*self._of_path(verb), *map(self._parameter, operation.query)],
+            "responses": self._responses(verb, operation),
             "security": [{name: []} for name in SECURITY if kernels or name != "kernel"],
             "x-action": action,
         }
         if words := inspect.getdoc(verb.run):
             entry["description"] = re.sub(r"``([^`]*)``", r"`\1`", words)
-        if told.conditions:
-            entry["x-conditions"] = told.conditions
-        if told.body is not None:
-            entry["requestBody"] = self._body(told.body)
+        if operation.conditions:
+            entry["x-conditions"] = operation.conditions
+        if operation.body is not None:
+            entry["requestBody"] = self._body(operation.body)
         example = examples().get(verb.id, {})
         _show(entry, example)
         entry["x-codeSamples"] = [{"lang": "Shell", "source": _command(verb, entry, example)}]
@@ -214,10 +214,10 @@ def resolve_type(reply: Any) -> Any:
 
 
 def _operation_of(verb: RouteMethod) -> Operation:
-    told = verb.operation
-    if told is None:
+    operation = verb.operation
+    if operation is None:
         raise LookupError(f"{verb.method.upper()} {verb.template} has no description: add an operation(...).")
-    return told
+    return operation
 
 
 def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
@@ -238,8 +238,8 @@ def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
 def _event(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of one server-sent event whose ``data`` is JSON, in the notation of OpenAPI 3.2 for streams."""
     text = {"type": "string"}
-    told = {**text, "contentMediaType": JSON, "contentSchema": data}
-    return {"type": "object", "properties": {"event": text, "id": text, "data": told}, "required": ["data"]}
+    schema = {**text, "contentMediaType": JSON, "contentSchema": data}
+    return {"type": "object", "properties": {"event": text, "id": text, "data": schema}, "required": ["data"]}
 
 
 def _command(verb: RouteMethod, entry: Mapping[str, Any], example: Mapping[str, Any]) -> str:

@@ -15,5 +15,5 @@ FILE = Path(__file__).with_name("examples.json")
 def examples() -> Mapping[str, Mapping[str, Any]]:
     """Return the examples by ``operationId``: the ``request`` that was sent, the ``status`` and the ``reply``, which is
     None if it is empty."""
-    found: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    by_operation: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return by_operation

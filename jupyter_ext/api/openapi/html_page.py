@@ -51,7 +51,7 @@ def page(document: Mapping[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}</style></head><body><header><h1>{title}</h1>"
         f'<p class="dim">{escape(info["summary"])} <a href="openapi.json">openapi.json</a></p>'
-        f'<nav aria-label="Groups">{links}</nav></header><main>{_words(info["description"])}'
+        f'<nav aria-label="Groups">{links}</nav></header><main>{_paragraphs(info["description"])}'
         f"<details><summary>Limits</summary><div>{limits}</div></details>"
         f"{groups}{_schemas(document['components']['schemas'])}</main></body></html>\n"
     )
@@ -135,7 +135,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return f"<table><thead><tr>{top}</tr></thead><tbody>{cells}</tbody></table>"
 
 
-def _words(text: str) -> str:
+def _paragraphs(text: str) -> str:
     return "".join(f"<p>{_inline(paragraph)}</p>" for paragraph in text.split("\n\n"))
 
 

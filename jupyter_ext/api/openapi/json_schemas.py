@@ -46,11 +46,11 @@ class Schemas:
             self._wanted[key] = (key[0], key[1], adapter)
 
     def close(self) -> None:
-        made, shared = TypeAdapter.json_schemas(list(self._wanted.values()), ref_template=REFS)
-        found = shared.get("$defs", {})
-        names = _short_names(found)
-        self._made = {key: _rename_references(schema, names) for key, schema in made.items()}
-        for name, schema in sorted(found.items()):
+        schemas, shared = TypeAdapter.json_schemas(list(self._wanted.values()), ref_template=REFS)
+        definitions = shared.get("$defs", {})
+        names = _short_names(definitions)
+        self._made = {key: _rename_references(schema, names) for key, schema in schemas.items()}
+        for name, schema in sorted(definitions.items()):
             self.definitions[names[name]] = {**_rename_references(schema, names), "title": names[name]}
 
     def of(self, kind: Any, *, sent: bool = False) -> dict[str, Any]:
@@ -103,15 +103,15 @@ def _rename_references(schema: Any, names: Mapping[str, str]) -> Any:
         return _reference(schema, names)
     if not isinstance(schema, dict):
         return schema
-    made: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            made[key] = {name: _rename_references(field, names) for name, field in value.items()}
+            renamed[key] = {name: _rename_references(field, names) for name, field in value.items()}
         elif key in VALUES:
-            made[key] = value
+            renamed[key] = value
         elif key != "title":
-            made[key] = _rename_references(value, names)
-    return made
+            renamed[key] = _rename_references(value, names)
+    return renamed
 
 
 def _reference(text: str, names: Mapping[str, str]) -> str:

@@ -49,36 +49,36 @@ async def find_continuation(responses: LiveResponses, caller: Caller, body: Resp
     if body.previous_response_id:
         previous = await _previous(responses, owner, body)
         names = _called_functions(previous)
-        kept = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
-        return Continuation(kept, previous.facts.session, previous.turn, named=True, names=names)
+        remaining = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
+        return Continuation(remaining, previous.facts.session, previous.turn, named=True, names=names)
     if session := body.named or body.session_id:
         return Continuation(items, session, named=True)
-    found = await _newest_response(responses, owner, body.items) if body.kept else None
-    return Continuation(items) if found is None else Continuation(items, found.facts.session)
+    newest = await _newest_response(responses, owner, body.items) if body.kept else None
+    return Continuation(items) if newest is None else Continuation(items, newest.facts.session)
 
 
 async def _previous(responses: LiveResponses, owner: ResponseOwner, body: ResponsesBody) -> StoredResponse:
     id = body.previous_response_id or ""
-    found = await responses.find(owner, id)
-    if found is None:
+    response = await responses.find(owner, id)
+    if response is None:
         raise InvalidRequest(
             f"Previous response with id {id[:100]!r} not found.",
             details={"param": "previous_response_id", "code": "previous_response_not_found"},
         )
-    if body.session_id and body.session_id != found.facts.session:
+    if body.session_id and body.session_id != response.facts.session:
         raise InvalidRequest(
             "The previous response belongs to a different session than session_id.", details={"param": "session_id"}
         )
-    if (resource := await responses.resource(found))["status"] not in ENDED:
+    if (resource := await responses.resource(response))["status"] not in ENDED:
         raise Conflict("The previous response has not ended yet.", hint="Wait for it, or cancel it.")
-    turn = await responses.sessions.turn(owner.namespace, found.turn)
+    turn = await responses.sessions.turn(owner.namespace, response.turn)
     if turn is not None and turn.state == "failed":
         raise InvalidRequest(
             f"Previous response with id {id[:100]!r} has failed: it cannot be continued.",
             hint="Continue from the response before it, and send its input again.",
             details={"param": "previous_response_id"},
         )
-    return dataclasses.replace(found, body=resource)
+    return dataclasses.replace(response, body=resource)
 
 
 def _called_functions(response: StoredResponse) -> dict[str, str]:
@@ -95,8 +95,8 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
     of: dict[str, list[str]] = {}
     for id in wanted:
         of.setdefault(stem_of(id), []).append(id)
-    found: dict[str, AnyItem] = {}
-    said = 0
+    by_id: dict[str, AnyItem] = {}
+    length = 0
     for stem, ids in of.items():
         response = await responses.find(owner, stem) if stem else None
         meant = response.items(ids) if response is not None else {}
@@ -107,11 +107,11 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
                     hint="Send the complete items of responses that were not stored, or were deleted.",
                     details={"param": "input", "code": "item_not_found"},
                 )
-            (found[id],) = items_of([meant[id]])
-            said += wanted[id] * characters(found[id])
-            if said > MAX_TEXT:
+            (by_id[id],) = items_of([meant[id]])
+            length += wanted[id] * characters(by_id[id])
+            if length > MAX_TEXT:
                 raise InvalidRequest(f"input: {TOO_LONG}", details={"param": "input"})
-    return [found[item.id] if isinstance(item, ReferenceItem) else item for item in items]
+    return [by_id[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 
 async def _newest_response(
@@ -120,24 +120,24 @@ async def _newest_response(
     """Return the response that produced the newest of this server's items in the input. A client that keeps its own
     conversation sends such items back."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
-        if id and (found := await responses.find(owner, id)) is not None:
-            return found
+        if id and (response := await responses.find(owner, id)) is not None:
+            return response
     return None
 
 
 async def carry_messages(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
     """Return ``messages`` after the conversation up to a turn, in a form that can be sent to another session. The
     client's instructions stay at the beginning. Raises InvalidRequest if the turn no longer exists."""
-    instructions, said = history_merge.split_instructions(messages)
+    instructions, spoken = history_merge.split_instructions(messages)
     whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None
     if whole is None or before is None:
         raise InvalidRequest("The previous response is not in its session any more.")
     failed = {one.id for one in whole.turns if one.state == "failed"}
     stored = [item.message for item in before if item.turn not in failed and not item.message.hidden]
-    spliced = await asyncio.to_thread(history_merge.splice_append, stored, said)
-    kept = [await _with_bytes(store, key, message) for message in stored[: spliced.kept]]
-    return [*instructions, *kept, *spliced.new]
+    spliced = await asyncio.to_thread(history_merge.splice_append, stored, spoken)
+    carried = [await _with_bytes(store, key, message) for message in stored[: spliced.kept]]
+    return [*instructions, *carried, *spliced.new]
 
 
 async def _with_bytes(store: SessionStore, key: SessionKey, message: Message) -> Message:

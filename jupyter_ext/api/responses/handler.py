@@ -30,7 +30,7 @@ from jupyter_ext.api.responses.resource import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
-from jupyter_ext.turns.dialect_turn_starter import StartedTurn
+from jupyter_ext.turns.idempotency import StartedTurn
 
 LISTED = 20
 MAX_LISTED = 100
@@ -58,10 +58,10 @@ class ResponsesAgentHandler(OpenAIHandler):
 
     async def find_response(self, id: str) -> StoredResponse:
         """Return a response. Raises NotFound, also for a response of another caller."""
-        found = await self.responses.find(owner_of(self.caller), id)
-        if found is None:
+        response = await self.responses.find(owner_of(self.caller), id)
+        if response is None:
             raise NotFound(f"Response with id {id[:100]!r} not found.", details={"param": "response_id"})
-        return found
+        return response
 
 
 class ResponsesHandler(ResponsesAgentHandler):
@@ -80,8 +80,8 @@ class ResponsesHandler(ResponsesAgentHandler):
         self.detached = bool(body.background)
         goes_on = await find_continuation(self.responses, self.caller, body)
         brought = await self._bring(goes_on.items)
-        asked = await self._turn_request(body, goes_on, brought)
-        call = await self._begin(body, goes_on, asked)
+        request = await self._turn_request(body, goes_on, brought)
+        call = await self._begin(body, goes_on, request)
         if call.replayed and body.kept:
             stored = await self.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
@@ -93,8 +93,8 @@ class ResponsesHandler(ResponsesAgentHandler):
             return
         try:
             await self._answer_live(live, streams=bool(body.stream))
-        except Exception:
-            await self.responses.drop(live.stored)  # the client does not know its id yet
+        except Exception:  # of any kind, because it is raised again; the client does not know the id yet
+            await self.responses.drop(live.stored)
             raise
 
     async def _replay(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
@@ -121,13 +121,13 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _turn_request(self, body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
         try:
-            asked = await asyncio.to_thread(_read, body, goes_on, brought)
+            request = await asyncio.to_thread(_read, body, goes_on, brought)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
-        self.answerable(asked)
+        self.answerable(request)
         if goes_on.after and not body.kept:
-            return await self._elsewhere(asked, goes_on)
-        return asked
+            return await self._elsewhere(request, goes_on)
+        return request
 
     async def _elsewhere(self, asked: DialectRequest, goes_on: Continuation) -> DialectRequest:
         """Return the request for a new session that begins with the previous conversation."""
@@ -169,8 +169,8 @@ class ResponsesHandler(ResponsesAgentHandler):
             return redactor.value(body.echo), redactor.value(items)
 
         echo, items = await asyncio.to_thread(redact)
-        told = dataclasses.replace(facts, echo=echo)
-        stored = StoredResponse(owner_of(self.caller), call.turn.id, told, items)
+        echoed = dataclasses.replace(facts, echo=echo)
+        stored = StoredResponse(owner_of(self.caller), call.turn.id, echoed, items)
         is_kept = body.kept and not call.replayed
         return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
@@ -196,29 +196,29 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, SubmittedFile]:
         """Fetch the files one after the other, so that all of them together stay within the limit."""
         fetcher, left = Fetcher(self.services.runtime.guard, self.services.runtime.exits), FILE_BYTES
-        found: dict[str, SubmittedFile] = {}
+        files: dict[str, SubmittedFile] = {}
         for url, part in parts.items():
             got = await fetcher.get(url, dataclasses.replace(FILE, bytes=left), purpose="a file of the request")
             left -= len(got.data)
             name = part.filename or unquote(PurePosixPath(urlsplit(got.url).path).name) or FILE_NAME
-            found[url] = SubmittedFile(name=name, mime=got.mime, data=got.data)
-        return found
+            files[url] = SubmittedFile(name=name, mime=got.mime, data=got.data)
+        return files
 
     async def _picture(self, file_id: str, left: int) -> Media:
         """Return a picture from an uploaded file or from a file that a tool made. A picture of more than ``left`` bytes
         is not read."""
-        found = await self.services.turn_inputs.find(self.caller, file_id)
-        if found is None:
+        stored = await self.services.turn_inputs.find(self.caller, file_id)
+        if stored is None:
             raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
-        if found.file.size > MAX_MEDIA:
+        if stored.file.size > MAX_MEDIA:
             raise InvalidRequest(f"A picture can have at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
-        if found.file.size > left:
+        if stored.file.size > left:
             raise InvalidRequest(
                 f"A request can have at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
             )
-        data = await found.read()
+        data = await stored.read()
         try:
-            return visible_media(found.file.mime, data)
+            return visible_media(stored.file.mime, data)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 

@@ -284,9 +284,9 @@ ITEMS: TypeAdapter[list[AnyItem]] = TypeAdapter(list[Item])
 def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:
     """Yield the images and files that may have to be fetched."""
     for item in items:
-        said = item.content if isinstance(item, MessageItem) else None
-        said = item.output if isinstance(item, FunctionResultItem) else said
-        yield from (part for part in parts(said) if isinstance(part, InputImage | InputFile))
+        content = item.content if isinstance(item, MessageItem) else None
+        content = item.output if isinstance(item, FunctionResultItem) else content
+        yield from (part for part in parts(content) if isinstance(part, InputImage | InputFile))
 
 
 def characters(item: AnyItem) -> int:

@@ -60,8 +60,8 @@ class Reading:
             case FunctionCallItem():
                 self._call(item.call)
             case FunctionResultItem():
-                said, name = self._parts_of_text(item.output), self.names.get(item.call_id)
-                self._add(Message("tool", said, call_id=item.call_id, name=name, status="success"))
+                parts, name = self._parts_of_text(item.output), self.names.get(item.call_id)
+                self._add(Message("tool", parts, call_id=item.call_id, name=name, status="success"))
             case ShellCallItem() if not self.known:
                 self.shell[item.call_id] = ToolCall(item.call_id, "shell", {"commands": item.action.commands})
             case ShellResultItem() if item.call_id in self.shell:
@@ -98,17 +98,17 @@ class Reading:
         """Return the parts, with neighbouring texts joined by an empty line."""
         if isinstance(said, str):
             return (Text(said),) if said else ()
-        found: list[Part] = []
+        parts: list[Part] = []
         texts: list[str] = []
         for part in said:
             if isinstance(part, InputFile):
                 self.files.append(part.to_submitted(self.brought))
             elif isinstance(part, InputImage):
-                found += [*_join(texts), part.medium(self.brought)]
+                parts += [*_join(texts), part.medium(self.brought)]
                 texts = []
             elif text := text_of(part):
                 texts.append(text)
-        return (*found, *_join(texts))
+        return (*parts, *_join(texts))
 
 
 def messages_of(
@@ -177,8 +177,8 @@ def _item_to_store(item: AnyItem, brought: Brought) -> Body:
             }
         case FunctionCallItem():
             namespace = {"namespace": item.namespace} if item.namespace else {}
-            said = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
-            return {"type": item.type, **said, **namespace, "status": "completed"}
+            call = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
+            return {"type": item.type, **call, **namespace, "status": "completed"}
         case FunctionResultItem():
             output = item.output if isinstance(item.output, str) else _parts_to_store(item.output, brought)
             return {"type": item.type, "call_id": item.call_id, "output": output, "status": "completed"}
@@ -200,15 +200,15 @@ def _item_to_store(item: AnyItem, brought: Brought) -> Body:
 def _parts_to_store(said: Said, brought: Brought) -> list[Body]:
     if isinstance(said, str):
         return [{"type": "input_text", "text": said}]
-    found: list[Body] = []
+    stored: list[Body] = []
     for part in said:
         if isinstance(part, InputImage):
-            found.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
+            stored.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
         elif isinstance(part, InputFile):
-            found.append(part.to_store())
+            stored.append(part.to_store())
         else:
-            found.append({"type": "input_text", "text": text_of(part)})
-    return found
+            stored.append({"type": "input_text", "text": text_of(part)})
+    return stored
 
 
 def with_files(bodies: Sequence[Body], ids: Sequence[str]) -> list[Body]:

@@ -123,19 +123,19 @@ class LiveResponses:
     async def find(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
         """Return a response that the owner may fetch and continue, or None. Responses of a deleted session do not exist
         any more."""
-        found = await self.store.get(owner, id)
-        if found is not None and await self.sessions.info(found.key) is None:
-            await self.store.forget(found.key)
+        response = await self.store.get(owner, id)
+        if response is not None and await self.sessions.info(response.key) is None:
+            await self.store.forget(response.key)
             return None
-        return found
+        return response
 
     async def again(self, owner: ResponseOwner, turn: str) -> StoredResponse | None:
         """Return the response of a turn for a request that was repeated with its idempotency key. It exists a moment
         after the turn has started, unless the response is not stored."""
         id = response_id(owner.namespace, turn)
         for _ in range(AGAIN_TRIES):
-            if (found := await self.store.get(owner, id)) is not None:
-                return found
+            if (response := await self.store.get(owner, id)) is not None:
+                return response
             await asyncio.sleep(AGAIN_PAUSE_S)
         return None
 
@@ -166,10 +166,10 @@ class LiveResponses:
                 async for frame in frames:
                     yield frame
             return
-        told = await self.store.frames(stored.owner, stored.id)
-        if not told:
-            _, told = await self._rebuild(await self._newest(stored), wait=True)
-        for frame in told[min(after + 1, max(0, len(told) - LAST)) :]:
+        stored_frames = await self.store.frames(stored.owner, stored.id)
+        if not stored_frames:
+            _, stored_frames = await self._rebuild(await self._newest(stored), wait=True)
+        for frame in stored_frames[min(after + 1, max(0, len(stored_frames) - LAST)) :]:
             yield frame
 
     async def cancel(self, stored: StoredResponse) -> Mapping[str, Any]:
@@ -181,11 +181,11 @@ class LiveResponses:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDS_WITHIN_S):
                     await live.ended.wait()
-        found = await self.resource(stored)
-        if found["status"] not in ENDED:
+        resource = await self.resource(stored)
+        if resource["status"] not in ENDED:
             why = "It is being stopped." if live is not None else "Another server runs it; cancel it there."
             raise Conflict(f"This response has not ended. {why}")
-        return found
+        return resource
 
     async def delete(self, stored: StoredResponse) -> None:
         """Delete the response, after stopping it if it is running. The session is kept, unless it is not listed: such a

@@ -159,13 +159,13 @@ class ShellRun:
 
     def __init__(self, output: Output, call: CallStarted) -> None:
         self._output = output
-        given = call.arguments
-        commands = given.get("commands")
+        arguments = call.arguments
+        commands = arguments.get("commands")
         self._commands = [str(command) for command in commands] if isinstance(commands, list | tuple) else []
         self._action = {
             "commands": self._commands,
-            "max_output_length": given.get("max_output_length"),
-            "timeout_ms": given.get("timeout_ms"),
+            "max_output_length": arguments.get("max_output_length"),
+            "timeout_ms": arguments.get("timeout_ms"),
         }
         self._call = call.call
         environment = {"type": "container_reference", "container_id": output.container}
@@ -269,8 +269,8 @@ def call_for_client(output: Output, call: CallReturned, namespaces: Mapping[str,
 def source_urls(result: CallFinished) -> list[str]:
     """Return the URLs that a search found; if its text was truncated, the domains."""
     try:
-        found = json.loads(result.text)["output"]
-        return [str(one["url"]) for one in found]
+        sources = json.loads(result.text)["output"]
+        return [str(one["url"]) for one in sources]
     except (ValueError, KeyError, TypeError):
         return [f"https://{domain}/" for domain in result.details.get("sources", ())]
 
@@ -316,5 +316,5 @@ def _exit_of(result: CallFinished | None) -> Body:
         code = details.get("exit_code")
         outcome = {"type": "exit", "exit_code": code if isinstance(code, int) else NOT_RUN}
     ran = "stdout" in details
-    said = {"stdout": str(details["stdout"]), "stderr": str(details.get("stderr", ""))} if ran else {}
-    return {"stdout": "", "stderr": "" if ran else result.text, "outcome": outcome} | said
+    streams = {"stdout": str(details["stdout"]), "stderr": str(details.get("stderr", ""))} if ran else {}
+    return {"stdout": "", "stderr": "" if ran else result.text, "outcome": outcome} | streams

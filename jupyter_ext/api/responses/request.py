@@ -24,7 +24,13 @@ from jupyter_ext.api.dialects.openai_functions import (
     check_tool_choice,
     parse_tool_choice,
 )
-from jupyter_ext.api.dialects.request_extensions import Decoding, Effort, Rounds, WantedFile, require_file_tools
+from jupyter_ext.api.dialects.request_extensions import (
+    Decoding,
+    ReasoningEffort,
+    Rounds,
+    WantedFile,
+    require_file_tools,
+)
 from jupyter_ext.api.responses.input_items import AnyItem, Item, MessageItem
 from jupyter_ext.api.responses.output_items import LOGPROBS
 from jupyter_ext.api.responses.tools import Offered, Tool, offer_tools
@@ -61,7 +67,7 @@ class Reasoning(Words):
     """``effort`` is passed to the engine. ``summary`` is only returned in the resource: the reasoning is always shown
     completely."""
 
-    effort: Effort | None = None
+    effort: ReasoningEffort | None = None
     summary: Annotated[str, Field(max_length=20)] | None = None
 
 
@@ -187,12 +193,12 @@ class ResponsesBody(Decoding):
         """Return the request for a turn. ``session`` is the session to continue, after the turn ``after`` if there is
         one; ``spoken`` are the messages without the calls of server tools. If the request allows only some tools, no
         other server tools are available. Raises Unprocessable."""
-        told = [system(self.instructions)] if self.instructions else []
+        instructions = [system(self.instructions)] if self.instructions else []
         offered, choice = self._offered, self._chosen
         groups = [group for kind, group in offered.groups.items() if choice.hosted is None or kind in choice.hosted]
         groups += ["files"] if files else []
         request = TurnRequest(
-            messages=(*told, *messages),
+            messages=(*instructions, *messages),
             after=after,
             permission=self.permission,
             sampling=self._sampling,
@@ -206,7 +212,7 @@ class ResponsesBody(Decoding):
             web=offered.web,
         )
         repeats = tuple(spoken) != tuple(messages)
-        asked = DialectRequest(
+        turn_request = DialectRequest(
             self.model,
             request,
             tuple(dict.fromkeys(groups)),
@@ -215,10 +221,10 @@ class ResponsesBody(Decoding):
             streams=bool(self.stream),
             continuable=self.kept,
             route="responses",
-            own_messages=(*told, *spoken) if repeats else (),
+            own_messages=(*instructions, *spoken) if repeats else (),
             only_groups=choice.allowed is not None,
         )
-        return require_file_tools(asked)
+        return require_file_tools(turn_request)
 
     @property
     def _sampling(self) -> Sampling:

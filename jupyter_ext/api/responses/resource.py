@@ -107,13 +107,13 @@ def usage_of(usage: Mapping[str, float]) -> dict[str, Any] | None:
     """Return the usage in OpenAI's format; reasoning tokens are not counted separately. None if nothing was counted."""
     if not usage:
         return None
-    given, made = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
+    input_tokens, output_tokens = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": int(usage.get("reused_tokens", 0)), "cache_write_tokens": 0},
-        "output_tokens": made,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": given + made,
+        "total_tokens": input_tokens + output_tokens,
     }
 
 

@@ -76,8 +76,8 @@ class StoredResponse:
 
     def items(self, ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the input and output items with these ids; ids without an item are omitted."""
-        said = self.body["output"] if self.body else ()
-        known = {item.get("id"): item for item in (*said, *self.input)}
+        output = self.body["output"] if self.body else ()
+        known = {item.get("id"): item for item in (*output, *self.input)}
         return {id: known[id] for id in ids if id in known}
 
 
@@ -119,8 +119,8 @@ class ResponseStore:
 
     async def sessions(self) -> list[SessionKey]:
         """Return the sessions of all stored responses."""
-        found = [key for database in self._databases for key in await database.read(_sessions)]
-        return [SessionKey(namespace, session) for namespace, session in found]
+        rows = [key for database in self._databases for key in await database.read(_sessions)]
+        return [SessionKey(namespace, session) for namespace, session in rows]
 
     async def forget(self, key: SessionKey) -> None:
         """Delete all responses of a session that no longer exists."""
@@ -140,8 +140,8 @@ class ResponseStore:
 
     async def _first(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
         for database in self._databases:
-            if (found := await database.read(work)) is not None:
-                return found
+            if (result := await database.read(work)) is not None:
+                return result
         return None
 
 
@@ -155,13 +155,13 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _add(connection: sqlite3.Connection, response: StoredResponse, most: int, most_bytes: int) -> None:
-    facts, given = _json(response.facts.to_json()), _json(list(response.input))
+    facts, items = _json(response.facts.to_json()), _json(list(response.input))
     owner, key = response.owner, response.key
     connection.execute(
         f"INSERT OR IGNORE INTO responses ({COLUMNS}, created, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(response.id, owner.namespace, owner.subject, key.id, response.turn, facts, given),
-            *(_json(response.body) if response.body else None, response.facts.created, len(facts) + len(given)),
+            *(response.id, owner.namespace, owner.subject, key.id, response.turn, facts, items),
+            *(_json(response.body) if response.body else None, response.facts.created, len(facts) + len(items)),
         ),
     )
     _evict(connection, owner.namespace, most, most_bytes)
@@ -186,13 +186,13 @@ def _evict(connection: sqlite3.Connection, namespace: str, most: int, most_bytes
 def _finish(
     connection: sqlite3.Connection, id: str, body: Mapping[str, Any], frames: Sequence[bytes], again: bool
 ) -> None:
-    said = _json(body)
+    text = _json(body)
     packed = zlib.compress(b"".join(frames), 1) if frames else b""
-    kept = packed if 0 < len(packed) <= FRAMES_BYTES else None
+    frames_kept = packed if 0 < len(packed) <= FRAMES_BYTES else None
     connection.execute(
         "UPDATE responses SET body = ?, frames = ?, bytes = length(facts) + length(input) + ?"
         " WHERE id = ? AND NOT (? AND body IS NOT NULL)",
-        (said, kept, len(said) + len(kept or b""), id, again),
+        (text, frames_kept, len(text) + len(frames_kept or b""), id, again),
     )
 
 
@@ -200,9 +200,9 @@ def _get(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> Store
     row = _row(connection, COLUMNS, owner, id)
     if row is None:
         return None
-    facts, given, body = row[5:]
+    facts, items, body = row[5:]
     ended = None if body is None else json.loads(body)
-    return StoredResponse(owner, row[4], ResponseFacts.from_json(json.loads(facts)), json.loads(given), ended)
+    return StoredResponse(owner, row[4], ResponseFacts.from_json(json.loads(facts)), json.loads(items), ended)
 
 
 def _frames(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> list[bytes] | None:
@@ -213,8 +213,8 @@ def _frames(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> li
 
 
 def _row(connection: sqlite3.Connection, columns: str, owner: ResponseOwner, id: str) -> Any:
-    found = f"SELECT {columns} FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
-    return connection.execute(found, (id, owner.namespace, owner.subject)).fetchone()
+    query = f"SELECT {columns} FROM responses WHERE id = ? AND namespace = ? AND subject = ?"
+    return connection.execute(query, (id, owner.namespace, owner.subject)).fetchone()
 
 
 def _delete(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> bool:
@@ -224,8 +224,8 @@ def _delete(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> bo
 
 
 def _any_of(connection: sqlite3.Connection, key: SessionKey) -> bool:
-    found = "SELECT 1 FROM responses WHERE namespace = ? AND session = ? LIMIT 1"
-    return connection.execute(found, (key.namespace, key.id)).fetchone() is not None
+    query = "SELECT 1 FROM responses WHERE namespace = ? AND session = ? LIMIT 1"
+    return connection.execute(query, (key.namespace, key.id)).fetchone() is not None
 
 
 def _sessions(connection: sqlite3.Connection) -> list[tuple[str, str]]:

@@ -44,8 +44,8 @@ class FunctionTool(Words):
     @model_validator(mode="after")
     def complete(self) -> FunctionTool:
         if self.function is None:
-            given = {"name": self.name, "description": self.description, "parameters": self.parameters}
-            self.function = Function.model_validate({**given, "strict": self.strict})
+            function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+            self.function = Function.model_validate({**function, "strict": self.strict})
         return self
 
     @property
@@ -122,8 +122,10 @@ class WebTool(Words):
 
     @property
     def options(self) -> Body:
-        given = self.model_dump(exclude={"type"}, exclude_none=True)
-        return {key: value for key, value in given.items() if not (self.preview and key == "external_web_access")}
+        options_given = self.model_dump(exclude={"type"}, exclude_none=True)
+        return {
+            key: value for key, value in options_given.items() if not (self.preview and key == "external_web_access")
+        }
 
     @property
     def echo(self) -> Body:
@@ -208,8 +210,8 @@ TYPES |= {"shell": "shell", **dict.fromkeys((*WEB, *PREVIEW), "web")}
 
 
 def _type(value: Any) -> str | None:
-    said = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return TYPES.get(said, "other") if isinstance(said, str) else None
+    type_name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return TYPES.get(type_name, "other") if isinstance(type_name, str) else None
 
 
 Tool = Annotated[

@@ -52,8 +52,8 @@ class PullEvent(TypedDict):
 def _turn_event(kind: str, body: type[Any]) -> Any:
     """Return the type of one event of a turn with its envelope, named after its body."""
     fields = {"seq": int, "turn": str, "session": str, "round": int, "time": float}
-    made: Any = TypedDict
-    return made(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})
+    typed_dict: Any = TypedDict
+    return typed_dict(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})
 
 
 _KINDS: Any = reduce(or_, (_turn_event(kind, body) for kind, body in EVENT_TYPES.items()))

@@ -88,6 +88,8 @@ def operation_of(method: Any) -> Operation | None:
 
 
 NOTEBOOK_NAMED = "kernel or path names a notebook, unless a kernel asks."
+WHICH_NOTEBOOK = "Add the query parameter path (of a notebook) or kernel (an id) to the URL."
+"""Hint of errors for requests without PLACE."""
 FITS = (
     "What is said fits together: roles and their fields, calls and their results, tools and the choice of them; what a "
     "field holds beyond its type, such as base64, is what it says."

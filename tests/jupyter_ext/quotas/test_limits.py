@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 
 from agent_kernel.core.errors import AgentKernelError, BudgetSpent, EngineBusy, SessionBusy, TooManyRequests
 from agent_kernel.core.events import Queued, TurnFinished
+from agent_kernel.core.messages import user as said
+from agent_kernel.core.protocols import EngineRequest, WaitChunk
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS, Settings
 from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.engines.registry import NamedEngines
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.runtime import Runtime
@@ -380,3 +384,24 @@ def test_limits_of_shared_servers_are_settings() -> None:
 def test_a_limit_that_makes_no_sense_is_refused_by_name(name: str) -> None:
     with pytest.raises(AgentKernelError, match=name):
         Settings(**{name: -1})  # type: ignore[arg-type]
+
+
+async def test_a_position_counts_the_calls_of_other_models_and_never_rises(tmp_path: Path) -> None:
+    """One model of this machine is in memory at a time, so its calls begin before those of the next."""
+    models = {"one": {"model": "one"}, "two": {"model": "two"}}
+    settings = Settings(engine="scripted", store="memory", data_dir=tmp_path, turns_at_once=1, engines=models)
+    slow = {"text": "abcd", "deltas": 4, "delay": 0.02, "loop": True}
+    engines = NamedEngines(settings, ScriptedEngine([slow]), lambda own: ScriptedEngine([slow]))
+    records = open_server_db(None)
+    limits = Limits(settings, TokenSpending(records))
+
+    async def positions(user: str, model: str) -> list[int]:
+        async with aclosing(limits.meter(engines.get(model), user, "").stream(EngineRequest((said("x"),)))) as chunks:
+            return [chunk.position async for chunk in chunks if isinstance(chunk, WaitChunk) and chunk.position]
+
+    asked = (("ada", "one"), ("bob", "one"), ("cleo", "two"), ("dan", "two"))
+    told = await asyncio.gather(*(positions(user, model) for user, model in asked))
+    assert told == [[], [1], [2, 1], [3, 2, 1]]
+    assert limits.waiting == 0
+    await limits.aclose()
+    await records.aclose()

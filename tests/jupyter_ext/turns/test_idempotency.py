@@ -19,7 +19,7 @@ from agent_kernel.sessions.store.database import Database
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.turns import idempotency, idempotency_rows
-from jupyter_ext.turns.idempotency import Idempotency, IdempotentStart, read_key
+from jupyter_ext.turns.idempotency import Idempotency, StartedTurn, read_key
 from jupyter_ext.turns.idempotency_rows import IdempotencyKey, IdempotencyRows
 from jupyter_ext.turns.turns import LiveTurn, Turns
 from tests.jupyter_ext.quotas.test_limits import Server, ended
@@ -42,24 +42,24 @@ class Desk:
         self.idempotency = Idempotency(server.runtime.store, server.turns, rows, server.clock)
         self.begun = 0
 
-    def begin(self, prompt: str = "hello", session: str = "") -> Callable[[str], Awaitable[IdempotentStart | None]]:
-        async def begin(turn: str) -> IdempotentStart:
+    def begin(self, prompt: str = "hello", session: str = "") -> Callable[[str], Awaitable[StartedTurn | None]]:
+        async def begin(turn: str) -> StartedTurn:
             order = self.server.order(prompt, session=session)
             await asyncio.sleep(0)
             if prompt == "refused":
                 raise EngineError("no")
             await self.server.runtime.store.create(order.key)
             self.begun += 1
-            return IdempotentStart(
+            return StartedTurn(
                 await self.server.turns.start(type(order)(order.key, order.request, id=turn)), {"n": self.begun}
             )
 
         return begin
 
-    async def once(self, which: IdempotencyKey, prompt: str = "hello", session: str = "") -> IdempotentStart:
+    async def once(self, which: IdempotencyKey, prompt: str = "hello", session: str = "") -> StartedTurn:
         found = await self.idempotency.start_once(which, self.begin(prompt, session))
         assert found is not None
-        return found[1]
+        return found
 
 
 @asynccontextmanager
@@ -152,7 +152,8 @@ async def test_a_client_that_comes_back_in_time_finds_its_turn_running(
 ) -> None:
     monkeypatch.setattr(idempotency, "GRACE_S", 0.05)
     async with desk(tmp_path) as made:
-        entry, begun = await made.idempotency.start_once(key(), made.begin("hang")) or pytest.fail("it begins")
+        begun = await made.once(key(), "hang")
+        entry = begun.entry or pytest.fail("it came with a key")
         made.idempotency.add_reader(entry)
         made.idempotency.remove_reader(entry)
         made.idempotency.add_reader(entry)
@@ -168,7 +169,8 @@ async def test_a_turn_that_runs_on_without_its_client_is_not_stopped(
 ) -> None:
     monkeypatch.setattr(idempotency, "GRACE_S", 0.01)
     async with desk(tmp_path) as made:
-        entry, begun = await made.idempotency.start_once(key(), made.begin("hang")) or pytest.fail("it begins")
+        begun = await made.once(key(), "hang")
+        entry = begun.entry or pytest.fail("it came with a key")
         made.idempotency.add_reader(entry)
         made.idempotency.remove_reader(entry, stops=False)
         await asyncio.sleep(0.1)

@@ -19,4 +19,4 @@ class MeanwhileHandler(AgentHandler):
         """``since`` is in whole seconds since the epoch; ``kernel`` is the notebook's present kernel."""
         session = await self.services.access.session(self.caller, session_id)
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
-        self.reply(await self.services.missed_events.since(session.key, float(self.number("since") or 0), kernel))
+        self.reply(await self.services.away_summary.since(session.key, float(self.number("since") or 0), kernel))

@@ -9,7 +9,7 @@ from contextlib import ExitStack, aclosing
 
 import pytest
 
-from jupyter_ext.quotas.fair_queue import FairQueue, Ticket
+from agent_kernel.engines.fair_queue import FairQueue, Ticket
 from tests.turns import CancelledAt
 
 

@@ -1,16 +1,21 @@
-"""A fair queue for an engine: its slots go to the users in turn instead of first come, first served."""
+"""The queue before an engine, or before the models of this machine: calls take turns by user."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from bisect import insort
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+
+from agent_kernel.core.protocols import Chunk, Engine, EngineRequest, WaitChunk
 
 NEAR = 10
 """A waiting turn is notified of every position up to this one; further back, only after it moved by a fifth."""
+OF_OTHERS = "others use the engine"
+OTHER_MODEL = "waiting for the model before"
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +27,7 @@ class Ticket:
     queue: FairQueue
     user: str
     number: int
+    engine: Engine | None = None
     served: bool = False
     waits_in_engine: bool = False
     position: int = 0
@@ -51,8 +57,12 @@ class Ticket:
 class FairQueue:
     """``slots`` is the number of concurrent calls of one engine, 0 for no limit. Used in one event loop.
 
-    The position of a call is the number of calls that the engine begins before it, plus 1. Calls that have a slot but
-    wait in the engine's own queue, because it decodes fewer at a time than there are slots, are among those.
+    Engines that share a queue are models of this machine, of which one is in memory at a time: a call for another model
+    waits until the calls before it have ended, and replaces the model. Calls behind it wait too, also those for the
+    model in memory, so that no call waits forever.
+
+    The position of a call is the number of calls that begin before it, plus 1. Calls that have a slot but wait in the
+    engine's own queue, because it decodes fewer at a time than there are slots, are among those.
 
     The next slot goes to the user who holds the fewest slots; among those, to the user who has waited longest since
     their last call ended or since they arrived. The calls of one user are served by the number of their turn, so that a
@@ -60,13 +70,16 @@ class FairQueue:
     much those ask.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int = 0) -> None:
         self._slots = slots
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, list[Ticket]] = {}
         self._places: dict[str, int] = {}
         self._clock = 0
         self._waiting_in_engine = 0
+        self._in_memory: Engine | None = None
+        self._replacing: Ticket | None = None
+        self.numbers = itertools.count(1)
 
     @property
     def waiting(self) -> int:
@@ -77,11 +90,41 @@ class FairQueue:
     def in_use(self) -> int:
         return self._held.total()
 
+    def waiting_for(self, engine: Engine) -> int:
+        """Return the number of calls that this engine has not begun."""
+        begun_late = self._waiting_in_engine if self._in_memory is engine else 0
+        return begun_late + sum(ticket.engine is engine for line in self._waiting.values() for ticket in line)
+
+    async def stream(
+        self,
+        engine: Engine,
+        request: EngineRequest,
+        user: str,
+        number: int,
+        arrived: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of one model call, and before them what it waits for. ``arrived`` is called once the call
+        is in the queue."""
+        with self.ticket(user, number, engine) as ticket:
+            arrived()
+            async with aclosing(ticket.positions()) as positions:
+                async for position in positions:
+                    yield WaitChunk(OF_OTHERS if self._is_full else OTHER_MODEL, position=position)
+            if self._replacing is ticket and (before := self._in_memory) is not None:
+                yield WaitChunk(f"unloading {before.info().model}")
+                await before.aclose()
+                self._in_memory, self._replacing = engine, None
+                self._advance()
+            async with aclosing(engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    ticket.set_waits_in_engine(isinstance(chunk, WaitChunk) and chunk.position > 0)
+                    yield chunk
+
     @contextmanager
-    def ticket(self, user: str, number: int) -> Iterator[Ticket]:
+    def ticket(self, user: str, number: int, engine: Engine | None = None) -> Iterator[Ticket]:
         """Wait in the queue within this context. Leaving it, for any reason, frees the slot or the place in the
         queue."""
-        ticket = Ticket(self, user, number)
+        ticket = Ticket(self, user, number, engine)
         if user not in self._places:
             self._move_to_end(user)
         insort(self._waiting.setdefault(user, []), ticket, key=lambda other: other.number)
@@ -97,6 +140,8 @@ class FairQueue:
 
     def _leave(self, ticket: Ticket) -> None:
         ticket.set_waits_in_engine(False)
+        if self._replacing is ticket:
+            self._replacing = None
         if ticket.served:
             self._held[ticket.user] -= 1
             self._move_to_end(ticket.user)
@@ -107,9 +152,17 @@ class FairQueue:
         self._advance()
 
     def _advance(self) -> None:
-        while self._waiting and (not self._slots or self.in_use < self._slots):
-            self._serve(next(self._in_order()))
+        while (ticket := next(self._in_order(), None)) and self._may_begin(ticket):
+            self._serve(ticket)
         self._number_waiting()
+
+    @property
+    def _is_full(self) -> bool:
+        return bool(self._slots) and self.in_use >= self._slots
+
+    def _may_begin(self, ticket: Ticket) -> bool:
+        fits = not self.in_use or self._in_memory is ticket.engine
+        return fits and not self._is_full and self._replacing is None
 
     def _number_waiting(self) -> None:
         for position, ticket in enumerate(self._in_order(), self._waiting_in_engine + 1):
@@ -118,6 +171,10 @@ class FairQueue:
     def _serve(self, ticket: Ticket) -> None:
         self._remove(ticket)
         self._held[ticket.user] += 1
+        if self._in_memory is None:
+            self._in_memory = ticket.engine
+        elif self._in_memory is not ticket.engine:
+            self._replacing = ticket
         ticket.served = True
         ticket.changed.set()
 

@@ -1,0 +1,265 @@
+"""The one way to start a turn: check that it may start, open its session, choose its engine, store its files, start it.
+
+A route translates its wire request into a ``TurnDescription`` and the result into its wire response. A refused turn
+leaves no new session behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agent_kernel.core.errors import AgentKernelError, Conflict
+from agent_kernel.core.events import TurnVersion
+from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_id
+from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.turn.runtime import Runtime
+from jupyter_ext.auth.callers import Caller
+from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
+from jupyter_ext.notebooks.bindings import KERNEL, new_session_title
+from jupyter_ext.notebooks.kernels import Kernel
+from jupyter_ext.notebooks.page_tools import PageTools
+from jupyter_ext.notebooks.sidecar_writer import Sidecars
+from jupyter_ext.turns.access import Access
+from jupyter_ext.turns.dialect_request import SubmittedFile
+from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions, is_ephemeral
+from jupyter_ext.turns.idempotency import StartedTurn
+from jupyter_ext.turns.regenerate import repeat_request
+from jupyter_ext.turns.turn_input_files import TurnInputs
+from jupyter_ext.turns.turn_versions import TurnVersions, fingerprint, fingerprints
+from jupyter_ext.turns.turns import TurnSpec
+
+LOG_S = 30.0
+"""How long the event log is kept after the end of a turn in a session that is deleted when it is unused."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDescription:
+    """What a route asks for, before anything is looked up on this server.
+
+    ``request`` has no engine and no epoch yet, and its ``inputs`` are ids of files that the caller may use; ``files``
+    are stored in the session and added to them. ``model`` is the engine that the client names; empty or None: the
+    session's choice. The session is ``session`` if it is named, else that of the notebook with the path ``notebook`` or
+    of the kernel with the id ``kernel``, else a new one.
+
+    ``queue``: the turn waits for the other turns of its session; a client that sends the history with every request
+    gets SessionBusy instead, because the other turns would change that history. ``rerun``, ``alive`` and ``replaces``
+    are those of the body that starts a turn of a cell. ``metadata`` is stored with the turn, ``route`` names the route
+    in the metrics.
+    """
+
+    request: TurnRequest
+    model: str | None = None
+    session: str | None = None
+    kernel: str = ""
+    notebook: str = ""
+    files: tuple[SubmittedFile, ...] = ()
+    queue: bool = True
+    rerun: Literal["append", "ask", "show"] = "append"
+    alive: tuple[str, ...] = ()
+    replaces: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    route: str = "turns"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """The session of a turn. ``created``: it was created for this turn. ``of_place``: it is bound to ``place`` (a
+    notebook or a kernel), whose next turn uses it even if this turn is refused. ``kernel`` is that of the turn."""
+
+    key: SessionKey
+    created: bool = False
+    of_place: bool = False
+    place: str | None = None
+    kernel: Kernel | None = None
+
+    @property
+    def notebook(self) -> str | None:
+        """The path of the notebook of the turn."""
+        return None if self.place is None or self.place.startswith(KERNEL) else self.place
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """A stored turn that answers the request; no turn was started."""
+
+    turn: Turn
+    session: Session
+    version: TurnVersion
+    notebook: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarter:
+    """Shared by the native routes, the dialects and MCP. The dialects find the session of a conversation themselves, so
+    they call the steps of ``start`` one by one."""
+
+    runtime: Runtime
+    access: Access
+    inputs: TurnInputs
+    versions: TurnVersions
+    attached_notebooks: AttachedNotebooks
+    page_tools: PageTools
+    sidecars: Sidecars
+    ephemeral_sessions: EphemeralSessions
+
+    async def start(self, caller: Caller, asked: TurnDescription, turn_id: str = "") -> StartedTurn | StoredAnswer:
+        """Start the turn, or return the stored answer that takes its place, which only ``rerun`` ``show`` allows.
+        ``turn_id`` is an id that was reserved for it.
+
+        Raises Conflict, Forbidden, NotFound, UnknownModel, SessionBusy, TooManyRequests, BudgetSpent, EngineBusy,
+        FileNotFound, TurnNotFound, InvalidRequest.
+        """
+        await self.admit(caller, asked.model, may_start=asked.rerun != "show")
+        kernel, place = await self._find_place(caller, asked)
+        opened = await self.open_session(caller, asked.session, asked.request.last_user_text, place)
+        return await self.start_in(dataclasses.replace(opened, kernel=kernel), caller, asked, turn_id)
+
+    async def admit(self, caller: Caller, model: str | None, *, may_start: bool = True) -> None:
+        """Check that a turn may start now, before a session is created for it. Without ``may_start`` only the model is
+        checked: a stored answer counts against no limit, and ``Turns.start`` checks the limits otherwise.
+
+        Raises Forbidden, UnknownModel, TooManyRequests, BudgetSpent, and the error that was passed to
+        ``Turns.stop_accepting``.
+        """
+        if may_start:
+            self.access.turns.check_accepting()
+        if model and self.access.may_choose(caller, model):  # otherwise ``Access.engine`` refuses it
+            self.runtime.engines.get(model)
+        if may_start:
+            await self.access.turns.check_limits(caller.namespace, caller.token.id if caller.token else "")
+
+    async def open_session(
+        self, caller: Caller, session: str | None, prompt: str, place: str | None = None
+    ) -> OpenedSession:
+        """Return the session that is named, else that of the place, else a new one.
+
+        A session that is created gets its title from ``place`` or ``prompt``. Raises Forbidden, InvalidRequest.
+        """
+        if session is None and place is not None:
+            key, created = await self.access.notebooks.ensure_session(caller.namespace, place, self._title(prompt))
+            if caller.kernel:
+                caller.kernel.sessions.add(key.id)
+            return OpenedSession(key, created, of_place=True, place=place)
+        key = SessionKey(caller.namespace, check_id(session) if session else new_id("session"))
+        created = await self.access.claim_id(caller, key.id)
+        if created:
+            await self.runtime.store.create(key, new_session_title(place or KERNEL, self._title(prompt)))
+        elif session:
+            await self.runtime.store.forget(key)
+        return OpenedSession(key, created, place=place)
+
+    async def start_in(
+        self, opened: OpenedSession, caller: Caller, asked: TurnDescription, turn_id: str = ""
+    ) -> StartedTurn | StoredAnswer:
+        """Start the turn in this session, as ``start`` does. A session that was created for the turn is removed if the
+        turn is refused, unless another turn uses it."""
+        try:
+            return await self._start_in(opened, caller, asked, turn_id)
+        except AgentKernelError:
+            if opened.created and not opened.of_place:
+                await self._remove(caller, opened.key)
+            raise
+
+    async def _start_in(
+        self, opened: OpenedSession, caller: Caller, asked: TurnDescription, turn_id: str
+    ) -> StartedTurn | StoredAnswer:
+        request, why = await self._complete(opened, caller, asked), None
+        if asked.rerun == "show":
+            model = self.runtime.engines.get(request.model).info().model
+            same = fingerprint(request, model)
+            if request.page in ("", "none") and (stored := await self._find_answer(opened, request.cell, same, asked)):
+                return stored
+            if request.cell:
+                parts = fingerprints(request, model)
+                why = await self.versions.explain_rerun(opened.key, request.cell, same, parts)
+        turn = await self.access.turns.start(self._spec(opened, caller, asked, request, turn_id), queue=asked.queue)
+        again = {"reason": why[0], "turn": why[1]} if why else None
+        return StartedTurn(turn, {"created": opened.created, "notebook": opened.notebook, "asked_again": again})
+
+    async def _find_place(self, caller: Caller, asked: TurnDescription) -> tuple[Kernel | None, str | None]:
+        """Return the kernel and the place of the turn."""
+        if caller.kernel and self.attached_notebooks.jobs.runs_in(caller.kernel.id):
+            # The turn could wait for the end of the turn whose code starts it.
+            raise Conflict("The agent's code is running in this kernel; it cannot start a turn of its own.")
+        if asked.notebook:
+            return await self.access.kernel_of(caller, asked.notebook), asked.notebook
+        kernel = self.access.kernel(caller, asked.kernel)
+        return kernel, await self.access.notebooks.place(kernel.id) if kernel else None
+
+    async def _complete(self, opened: OpenedSession, caller: Caller, asked: TurnDescription) -> TurnRequest:
+        """Return the request as it is run. Its files are stored last, so that a request that is refused for another
+        reason adds none to a session."""
+        key, kernel, request = opened.key, opened.kernel, asked.request
+        request = dataclasses.replace(request, model=await self.access.engine(caller, key, asked.model))
+        if kernel:
+            served = self.page_tools.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
+            epoch = kernel.epoch if request.where in ("live", "draft") else ""
+            request = dataclasses.replace(request, epoch=epoch, client_tools=request.client_tools | served)
+        if asked.replaces:
+            request = await repeat_request(self.runtime.store, key, request, asked.replaces)
+        await self.inputs.attach(caller, key, asked.request.inputs)
+        added = await self.inputs.add(caller, key, asked.files)
+        return dataclasses.replace(request, inputs=(*request.inputs, *added))
+
+    def _spec(
+        self, opened: OpenedSession, caller: Caller, asked: TurnDescription, request: TurnRequest, turn_id: str
+    ) -> TurnSpec:
+        return TurnSpec(
+            opened.key,
+            request,
+            kernel=opened.kernel.id if opened.kernel else "",
+            started_by=caller.started_by,
+            notebook_dir=self.access.notebooks.directory(opened.notebook) if opened.notebook else None,
+            notebook=self._attach(opened, caller),
+            notice=self.sidecars.problem(caller.namespace, opened.notebook),
+            metadata=asked.metadata,
+            new_version=asked.rerun != "append",
+            replaces=asked.replaces,
+            keep_s=LOG_S if is_ephemeral(opened.key.id) else None,
+            token=caller.token.id if caller.token else "",
+            route=asked.route,
+            id=turn_id,
+        )
+
+    def _attach(self, opened: OpenedSession, caller: Caller) -> AttachedNotebook | None:
+        """Return the notebook of the turn. Without a kernel that the caller may use, only its file is attached."""
+        if opened.kernel is None:
+            return self.attached_notebooks.of_file(opened.notebook) if opened.notebook else None
+        return self.attached_notebooks.of_turn(opened.kernel, opened.place or "", by_user=caller.kernel is None)
+
+    async def _find_answer(
+        self, opened: OpenedSession, cell: str, same: str, asked: TurnDescription
+    ) -> StoredAnswer | None:
+        """Return the stored answer of the cell if it is still valid; ``same`` is the fingerprint of the request."""
+        turn = await self.versions.find_valid_answer(opened.key, cell, same, asked.alive)
+        session = await self.runtime.store.info(opened.key)
+        if turn is None or session is None:
+            return None
+        version = await self.versions.describe(turn) or TurnVersion(session.branch, 1, 1, replaces="", kept_on="")
+        return StoredAnswer(turn, session, version, opened.notebook)
+
+    def _title(self, prompt: str) -> str:
+        return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(prompt))
+
+    async def _remove(self, caller: Caller, key: SessionKey) -> None:
+        if self.access.turns.of_session(key) is not None:
+            return
+        if is_ephemeral(key.id):
+            await self.ephemeral_sessions.forget(key)
+            return
+        try:
+            session = await self.runtime.store.info(key)
+            if session is None or session.turns:
+                return
+            await self.access.private.forget(key)
+        except AgentKernelError as error:  # the client is told why the turn was refused, not this
+            log.warning("a session that was created for a refused turn stays: %s", error)
+            return
+        if caller.kernel is not None:
+            caller.kernel.sessions.discard(key.id)
