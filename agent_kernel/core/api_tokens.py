@@ -113,8 +113,8 @@ class ApiTokenStore:
 
     def list_tokens(self) -> list[ApiToken]:
         """Return the tokens, oldest first; unreadable files are skipped."""
-        found = [self._read(path)[0] for path in self._files()]
-        return sorted((token for token in found if token), key=lambda token: (token.created, token.id))
+        tokens = [self._read(path)[0] for path in self._files()]
+        return sorted((token for token in tokens if token), key=lambda token: (token.created, token.id))
 
     def revoke(self, id: str) -> ApiToken | None:
         """Delete a token and return it if it was readable. Raises NotFound, StoreError."""

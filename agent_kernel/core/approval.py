@@ -17,9 +17,10 @@ UNANSWERED = "not run: the server stopped while this waited for an answer"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Calls of ``tool`` of this ``kind`` run without a question, or never (``deny``).
+    """A stored decision of a user: calls of ``tool`` that are of this ``kind`` run without asking the user again, or,
+    with the decision ``deny``, never run.
 
-    For the kind ``path`` the tool is the path that may be opened: ``read:PATH`` or ``write:PATH``.
+    With the kind ``path``, ``tool`` names a path instead of a tool: ``read:PATH`` or ``write:PATH``.
     """
 
     kind: str

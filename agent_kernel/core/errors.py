@@ -229,10 +229,10 @@ class SandboxUnavailable(AgentKernelError): ...
 
 
 def _tree(root: type[AgentKernelError]) -> dict[str, type[AgentKernelError]]:
-    found = {root("").code: root}
+    classes = {root("").code: root}
     for child in root.__subclasses__():
-        found |= _tree(child)
-    return found
+        classes |= _tree(child)
+    return classes
 
 
 BY_CODE = _tree(AgentKernelError)

@@ -278,15 +278,15 @@ class AnswerChecked:
     @property
     def summary_line(self) -> str:
         """Return a one-line summary for the user; empty if there is nothing to report."""
-        said = [number for number in self.numbers if number["status"] != "given"]
-        texts = [str(number["text"]) for number in said if number["status"] == "open"]
+        facts = [number for number in self.numbers if number["status"] != "given"]
+        texts = [str(number["text"]) for number in facts if number["status"] == "open"]
         if not texts:
             return ""
         more = f" and {len(texts) - MAX_LISTED_NUMBERS} more" if len(texts) > MAX_LISTED_NUMBERS else ""
         were = "was" if len(texts) == 1 else "were"
-        numbers = "number" if len(said) == 1 else "numbers"
+        numbers = "number" if len(facts) == 1 else "numbers"
         return (
-            f"{len(texts)} of {len(said)} {numbers} {were} not computed: {', '.join(texts[:MAX_LISTED_NUMBERS])}{more}"
+            f"{len(texts)} of {len(facts)} {numbers} {were} not computed: {', '.join(texts[:MAX_LISTED_NUMBERS])}{more}"
         )
 
 

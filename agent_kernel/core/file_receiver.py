@@ -170,11 +170,11 @@ class FileReceiver:
         try:
             if b"\0" in chunk:
                 raise UnicodeError
-            said = self._decoder.decode(chunk, final)
+            text = self._decoder.decode(chunk, final)
         except UnicodeError:
             self._decoder = None
         else:
-            self._preview += said[: PREVIEW_CHARS - len(self._preview)]
+            self._preview += text[: PREVIEW_CHARS - len(self._preview)]
 
 
 def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyBudget) -> ReceivedFile:

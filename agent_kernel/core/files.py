@@ -169,8 +169,11 @@ def describe_files(files: Sequence[File]) -> str:
 
 
 def with_body(facts: Mapping[str, Any], data: bytes, *, text: bool) -> dict[str, Any]:
-    """Add the bytes to the JSON of a file: as ``text`` if they are UTF-8 and ``text`` is set, else as
-    ``data_base64``."""
+    """Return ``facts``, the JSON object that describes a file, with the content ``data`` added to it.
+
+    The content is the value of ``text`` if the argument ``text`` is true and ``data`` is valid UTF-8, otherwise the
+    value of ``data_base64``.
+    """
     if text:
         try:
             return {**facts, "text": data.decode()}

@@ -36,7 +36,7 @@ def mark_invisible(text: str) -> str:
 
 def find_invisible(text: str) -> tuple[str, ...]:
     """Return the code points of the invisible characters, each once, in the order of their first use."""
-    return tuple(dict.fromkeys(_code_point(found) for found in INVISIBLE.findall(text.replace("\r\n", "\n"))))
+    return tuple(dict.fromkeys(_code_point(character) for character in INVISIBLE.findall(text.replace("\r\n", "\n"))))
 
 
 def _code_point(char: str) -> str:

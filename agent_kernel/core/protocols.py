@@ -177,7 +177,8 @@ class EngineInfo:
     """State and properties of an engine.
 
     ``context_length`` is in tokens, 0 if unknown. ``state`` is unloaded, loading, ready or failed. ``host`` is the
-    machine that receives the conversation if the engine is not ``local``.
+    machine that receives the conversation if the engine is not ``local``. ``batches`` means that requests that arrive
+    together and begin with the same messages are decoded together, at a fraction of the cost of one after another.
     """
 
     model: str
@@ -187,6 +188,7 @@ class EngineInfo:
     state: str
     details: Mapping[str, Any] = field(default_factory=dict)
     host: str = ""
+    batches: bool = False
 
 
 class Engine(Protocol):

@@ -91,7 +91,7 @@ def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[Wal
     At most ``most`` entries are examined. ``wanted`` decides by name whether to enter a directory or include a file.
     Unreadable entries are skipped.
     """
-    found: list[WalkedFile] = []
+    files: list[WalkedFile] = []
     try:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -100,10 +100,10 @@ def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[Wal
         looked_at = 0
         for one in entries:
             if one is not None:
-                found.append(one)
+                files.append(one)
             elif (looked_at := looked_at + 1) > most:
-                return found, False
-    return found, True
+                return files, False
+    return files, True
 
 
 def _iterate_files(

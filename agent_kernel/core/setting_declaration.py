@@ -20,7 +20,7 @@ OFF = ("false", "0", "off", "no")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """The allowed numbers of a setting. ``text`` completes the sentence "NAME is"."""
+    """The allowed numbers of a setting. ``text`` completes the sentence "NAME must be"."""
 
     text: str
     low: float
@@ -49,7 +49,7 @@ class Setting:
         if self.choices and value not in self.choices:
             raise InvalidRequest(f"{name} must be one of {', '.join(filter(None, self.choices))}, not {value!r}.")
         if self.bound is not None and value not in self.bound:
-            raise InvalidRequest(f"{name} is {self.bound.text}.")
+            raise InvalidRequest(f"{name} must be {self.bound.text}.")
 
     def convert(self, name: str, value: Any) -> Any:
         """Convert the text of a variable, or the value of a trait. Raises InvalidRequest."""

@@ -40,6 +40,7 @@ ReplayMissing = Literal["fail", "tell"]
 SandboxMode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["", "none", "loopback", "full"]
+Effort = Literal["quick", "auto", "thorough"]
 PythonIn = Literal["", "live", "draft", "sandbox"]
 Backend = Literal["", "openvino", "transformers", "generate"]
 Precision = Literal["", "fp32", "bf16", "fp16", "int8", "nf4"]
@@ -80,7 +81,9 @@ class Settings:
     allow_urls: bool = setting(False, "Notebooks may choose the URL of any model server without confirmation.")
     local_only: bool = setting(False, "Keep every conversation on this machine and disable all downloads.")
     model: str = setting(
-        "default", "Model: a catalog name, a path, or an id on a model hub (org/name); for openai_api URL#MODEL."
+        "default",
+        "Model: a catalog name, a path, or an id on a model hub (org/name); for openai_api URL#MODEL. The name default "
+        "stands for the best model of the catalog for which this machine has the memory.",
     )
     script: str = setting("", "JSON file that the scripted engine plays.")
     max_tool_rounds: int = setting(
@@ -190,6 +193,11 @@ class Settings:
     approval_timeout_s: float = setting(
         300.0, "Seconds to wait for an API client's decision before the call is denied; 0: no limit.", bound=FINITE
     )
+    effort: Effort = setting(
+        "auto",
+        "How many programs a question is worth: quick: one; auto: several where one fails; thorough: always several, "
+        "of whose results the most frequent counts.",
+    )
     python_in: PythonIn = setting(
         "",
         "Where python runs if the cell does not say: live (in the user's kernel, after asking), draft (in a copy of it "
@@ -278,7 +286,7 @@ class Settings:
             declared.check(name, getattr(self, name))
         if unknown := {name.strip() for name in self.tools.split(",")} - {*TOOL_GROUPS, "agent", ""}:
             raise InvalidRequest(
-                f"tools are {', '.join(TOOL_GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}."
+                f"tools must be some of {', '.join(TOOL_GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}."
             )
 
     @property

@@ -41,7 +41,7 @@ class StorageLocation:
 def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()) -> list[StorageLocation]:
     """Return the locations that exist. ``bound`` are the store's bindings, which lead to the sidecars of notebooks."""
     data, cache = settings.data_dir, settings.cache_dir
-    found = [
+    locations = [
         StorageLocation("store", data / "sessions.db", "conversations"),
         StorageLocation("store", data / "sessions.db-wal", "conversations, written last"),
         StorageLocation("store", data / "sessions.db-shm", "index of the journal"),
@@ -60,16 +60,16 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         StorageLocation("environments", data / "environments", "libraries of model workers", private=False),
     ]
     if settings.transcripts.lower() not in ("", *OFF):
-        found.append(StorageLocation("transcripts", Path(settings.transcripts).expanduser(), "live transcripts"))
-    found += [
+        locations.append(StorageLocation("transcripts", Path(settings.transcripts).expanduser(), "live transcripts"))
+    locations += [
         StorageLocation("sidecar", path, "a conversation, beside its notebook") for path in existing_sidecars(bound)
     ]
-    found += [
+    locations += [
         StorageLocation("cache", cache / "models", "models", private=False),
         StorageLocation("cache", cache / "openvino", "models as they were built", private=False),
         StorageLocation("cache", cache / "transformers", "models as they were converted", private=False),
     ]
-    return [place for place in found if place.exists]
+    return [place for place in locations if place.exists]
 
 
 def _backups(data: Path) -> list[Path]:

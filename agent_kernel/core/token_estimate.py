@@ -17,8 +17,8 @@ PER_MESSAGE = 24
 
 def message_chars(message: Message) -> int:
     """Return the characters of a message, including calls and template; media are counted separately."""
-    said = len(message.text) + len(message.reasoning)
-    return said + sum(len(str(call.arguments)) for call in message.calls) + PER_MESSAGE
+    chars = len(message.text) + len(message.reasoning)
+    return chars + sum(len(str(call.arguments)) for call in message.calls) + PER_MESSAGE
 
 
 def total_chars(messages: Iterable[Message]) -> int:

@@ -41,11 +41,11 @@ class TrustStore:
 
     def folders(self) -> list[TrustedFolder]:
         """Return the folders by path. An unreadable file counts as empty."""
-        found = []
+        listed = []
         for name, entry in self._read().items():
             files = {str(file): str(digest) for file, digest in dict(entry.get("files", {})).items()}
-            found.append(TrustedFolder(Path(name), float(entry.get("since", 0.0)), files))
-        return sorted(found, key=lambda folder: folder.path)
+            listed.append(TrustedFolder(Path(name), float(entry.get("since", 0.0)), files))
+        return sorted(listed, key=lambda folder: folder.path)
 
     def trusts(self, folder: Path | None) -> bool:
         """Return whether the folder or one above it is trusted. Blocking: reads the disk."""
@@ -67,26 +67,26 @@ class TrustStore:
             raise InvalidRequest(f"{folder} is not a directory.")
         if real == Path(real.anchor):
             raise InvalidRequest("Trust a directory of your own, not the whole machine.")
-        made = TrustedFolder(
+        trusted = TrustedFolder(
             real, time.time(), {name: digest for name in WATCHED if (digest := file_digest(real / name))}
         )
         with self._lock():
             body = self._read()
-            body[str(real)] = {"since": made.since, "files": dict(made.files)}
+            body[str(real)] = {"since": trusted.since, "files": dict(trusted.files)}
             self._write(body)
-        return made
+        return trusted
 
     def remove(self, folder: Path) -> bool:
         """Remove a folder from the list, and return whether the list contained that folder itself; a folder above it
         does not count."""
         with self._lock():
             body = self._read()
-            found = {str(folder), os.path.realpath(folder)} & set(body)
-            for name in found:
+            names = {str(folder), os.path.realpath(folder)} & set(body)
+            for name in names:
                 del body[name]
-            if found:
+            if names:
                 self._write(body)
-        return bool(found)
+        return bool(names)
 
     def _lock(self) -> FileLock:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolSpec, Variable
-from agent_kernel.core.settings import Permission
+from agent_kernel.core.settings import Effort, Permission
 
 History: TypeAlias = Literal["auto", "append", "replay"]
 """How the messages of a request relate to the stored ones: all are new, or they repeat the conversation."""
@@ -37,7 +37,8 @@ class TurnRequest:
 
     Where it comes from: ``cell`` is the notebook cell, ``epoch`` names one life of the kernel, and ``answers`` are the
     kinds of calls for which the client can ask a person (``*`` = all). ``model`` selects an engine if the server has
-    several; an Agent that was constructed with an engine ignores it.
+    several; an Agent that was constructed with an engine ignores it. ``effort`` says how many programs are compared
+    before one is used (empty: as the server is configured).
 
     Conversation: ``messages`` is the conversation that the client carries. ``prompt`` follows it, or is empty if
     ``messages`` ends with the prompt. ``history`` says how ``messages`` relates to the store: ``append`` means that all
@@ -80,6 +81,7 @@ class TurnRequest:
     parallel_calls: bool = True
     output: OutputFormat | None = None
     model: str = ""
+    effort: Effort | Literal[""] = ""
     messages: tuple[Message, ...] = ()
     history: History = "auto"
     history_limit: int | None = None
@@ -101,4 +103,4 @@ class TurnRequest:
     @property
     def last_user_text(self) -> str:
         """The text of the last user message."""
-        return self.prompt or next((said.text for said in reversed(self.messages) if said.role == "user"), "")
+        return self.prompt or next((message.text for message in reversed(self.messages) if message.role == "user"), "")

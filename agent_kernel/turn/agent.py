@@ -32,6 +32,7 @@ from agent_kernel.core.messages import Media, Message, Part, Usage, tool_result
 from agent_kernel.core.protocols import Engine, EngineRequest, Tool, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate, Turn, new_id
+from agent_kernel.core.settings import Effort
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate
@@ -53,8 +54,11 @@ from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_state import ActiveTurn
 from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
+from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
 
 log = logging.getLogger(__name__)
+SAMPLES = 7
+"""Programs that are sampled beside the likeliest one."""
 CHECKED_AT_ONCE = 20_000
 """Characters whose numbers are checked on the event loop; longer texts are checked in a thread."""
 MAX_NOTES = 100
@@ -136,6 +140,7 @@ class Agent:
         self._files = services.files
         self._notebook = notebook or TurnNotebook()
         self._imported = ""
+        self._effort: Effort = options.get("effort", "auto")
         self._check_numbers = options.get("check_numbers", True)
 
     async def run(self, request: TurnRequest | str) -> TurnResult:
@@ -242,10 +247,11 @@ class Agent:
             tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
             theirs = frozenset(spec.name for spec in toolbox.of_caller)
             request = self._build_request(turn, await self._with_media(turn, view), tools)
-            calls, handed = await model_call(self._engine, request, turn, theirs, self._writer.redactor)
+            place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
+            engine = await self._engine_for(turn, toolbox, place)
+            calls, handed = await model_call(engine, request, turn, theirs, self._writer.redactor)
             if turn.rounds == 0:
                 self._tell_unseen(turn)
-            place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
             if calls:
                 turn.rounds += 1
                 async with aclosing(toolbox.run(calls, place, turn.emit)) as results:
@@ -301,6 +307,19 @@ class Agent:
             parallel_calls=request.parallel_calls,
             output=request.output,
         )
+
+    async def _engine_for(self, turn: ActiveTurn, toolbox: Toolbox, place: RoundPosition) -> Engine:
+        """Return the engine for the next model call: one that samples several programs, where the effort of the turn
+        asks for them and they can be tried. With the effort ``auto`` that is where the request demands a program, and
+        after a program has failed, and only if the engine decodes samples together."""
+        effort, info = turn.request.effort or self._effort, self._engine.info()
+        failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
+        demanded = turn.rounds == 0 and turn.request.tool_choice == PYTHON
+        if effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches):
+            try_programs = await toolbox.program_trials(place, turn.emit)
+            if try_programs is not None:
+                return VotingEngine(self._engine, try_programs, turn.note_vote, SAMPLES)
+        return self._engine
 
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:
         """Load the bytes of earlier media that the model is shown; the store keeps them separately from the items."""

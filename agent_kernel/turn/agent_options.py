@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from agent_kernel.core.protocols import FileKeeper
+from agent_kernel.core.settings import Effort
 from agent_kernel.tools.base.callbacks import Callback
 from agent_kernel.tools.base.notebook_access import NotebookAccess
 from agent_kernel.tools.base.tool_source import ToolSource
@@ -26,7 +27,7 @@ class AgentOptions(TypedDict, total=False):
     disables tools. ``metadata`` is stored with every turn. ``input_hook`` decides what the model sees of a conversation
     and what is stored of a request (``turn/input_hook.py``). ``history_limit`` is the maximum number of earlier items
     that the model sees (None: all that fit). ``observers`` are notified about the session. ``check_numbers`` states for
-    the numbers of an answer which of them come from a tool.
+    the numbers of an answer which of them come from a tool. ``effort`` applies to requests that state none.
     """
 
     tool_callbacks: Mapping[str, Callback] | None
@@ -36,6 +37,7 @@ class AgentOptions(TypedDict, total=False):
     history_limit: int | None
     observers: Observers | Sequence[Observer]
     check_numbers: bool
+    effort: Effort
 
 
 @dataclass(frozen=True, slots=True)

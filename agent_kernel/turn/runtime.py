@@ -299,6 +299,7 @@ class Runtime:
             observers=self.observers,
             max_tool_rounds=self.settings.max_tool_rounds,
             check_numbers=self.settings.checked_numbers == "on",
+            effort=self.settings.effort,
         )
 
     def gate(self, request: TurnRequest) -> Gate:

@@ -20,11 +20,14 @@ from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody, FileProduced
 from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
 from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
+from agent_kernel.core.program_outcome import ProgramOutcome
 from agent_kernel.core.protocols import RESULT_CHARS, CallPreparer, FileKeeper, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.seams.program_trials import ProgramTrials
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate
 from agent_kernel.permissions.path_grants import ApprovedPaths
 from agent_kernel.permissions.policy import FOREIGN
+from agent_kernel.turn.voting_engine import Try
 from agent_kernel.turn.work_time import WorkTime
 
 SAME_FAILURES = 2
@@ -96,6 +99,21 @@ class Toolbox:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def program_trials(self, place: RoundPosition, emit: Emit) -> Try | None:
+        """Return the function that tries programs where Python runs; None if that is not possible there, or not without
+        asking a person."""
+        tool = self._tools.get("python")
+        context = ToolContext(place.key, place.turn, place.round, ToolCall("", "python", {}), emit, place.ordinal)
+        if tool is None or not await self._gate.allows_unasked(tool.spec, context):
+            return None
+        if not isinstance(tool, ProgramTrials):
+            return None
+
+        async def try_programs(programs: Sequence[str], names: Sequence[str]) -> list[ProgramOutcome]:
+            return await tool.try_programs(programs, names, context)
+
+        return try_programs
 
     def _shares_state(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.events import CallStarted, Emit, EventBody
+from agent_kernel.core.events import CallStarted, Emit, EventBody, Notice
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.turn_request import TurnRequest
@@ -15,6 +15,7 @@ from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.history import PreparedTurn
 from agent_kernel.turn.number_check import record as kept
 from agent_kernel.turn.number_check.check import CheckedNumber
+from agent_kernel.turn.program_vote import Vote
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_writer import OpenTurn
 from agent_kernel.turn.work_time import WorkTime
@@ -46,6 +47,7 @@ class ActiveTurn:
     stopped: str = ""
     returned: list[str] = field(default_factory=list)
     numbers: tuple[CheckedNumber, ...] | None = None
+    votes: list[Vote] = field(default_factory=list)
     started: set[str] = field(default_factory=set)
     """Names of the tools of which a call has started."""
     time: WorkTime = field(default_factory=WorkTime)
@@ -59,6 +61,7 @@ class ActiveTurn:
             "finish": self.finish,
             **({"stopped": self.stopped} if self.stopped else {}),
             **({"returned": self.returned} if self.returned else {}),
+            **({"votes": [vote.record for vote in self.votes]} if self.votes else {}),
             **self.calls.record,
             **self.changes.record,
             **self.asides.record,
@@ -84,6 +87,10 @@ class ActiveTurn:
         self.changes.note(body)
         self.asides.note(body)
         self.announce(body)
+
+    def note_vote(self, vote: Vote) -> None:
+        self.votes.append(vote)
+        self.emit(Notice("info", vote.sentence))
 
     async def begin(self, prepared: PreparedTurn) -> None:
         """Store the first messages of the turn. What the model sees and what is stored may differ."""

@@ -42,3 +42,18 @@ def test_zero_tool_rounds_can_be_set() -> None:
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=name.lower() + "|" + name):
         Settings.from_env({f"AGENT_KERNEL_{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("compaction_threshold", 80.0, "compaction_threshold must be a share of the model's tokens, 0.1 to 1."),
+        ("max_tool_rounds", -1, "max_tool_rounds must be 0 (no tools) or more."),
+        ("tools", "python, abacus", "tools must be some of python, "),
+        ("titles", "mine", "titles must be one of "),
+    ],
+)
+def test_the_message_of_a_refused_value_is_the_requirement(name: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Settings.from_env({}, **{name: value})
+    assert str(caught.value).startswith(message)

@@ -105,11 +105,11 @@ class Guard:
         if not 0 < port < 65_536:
             raise InvalidRequest(f"{port} is not a port number.")
         listed = any(entry.names(host, port) for entry in self._parse_allowed_host)
-        found = await self._addresses(host, port)
-        for address in found:
+        addresses = await self._addresses(host, port)
+        for address in addresses:
             if problem := self._problem(address, port, listed):
                 raise Forbidden(f"{host} may not be fetched from: {problem}.", hint=_HINT, details={"host": host})
-        return FetchTarget(host, port, tuple(str(address) for address in found))
+        return FetchTarget(host, port, tuple(str(address) for address in addresses))
 
     def _problem(self, address: Address, port: int, listed: bool) -> str:
         """Return why the address is forbidden; empty if it is allowed. All addresses of a name must be allowed."""
@@ -131,20 +131,22 @@ class Guard:
         try:
             async with asyncio.timeout(RESOLVE_S), self._lookups:
                 texts = await self._resolve(host, port)
-            found = [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
+            addresses = [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
         except TimeoutError:
             raise FetchFailed(f"{host} cannot be found: no answer within {RESOLVE_S:g} s.") from None
         except (OSError, ValueError) as error:
             raise FetchFailed(f"{host} cannot be found: {getattr(error, 'strerror', None) or error}.") from None
-        if not found:
+        if not addresses:
             raise FetchFailed(f"{host} cannot be found.")
-        return found
+        return addresses
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses from the system's resolver, in its order."""
-    found = await run_in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host")
-    return [str(sockaddr[0]) for *_, sockaddr in found]
+    entries = await run_in_own_thread(
+        lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host"
+    )
+    return [str(sockaddr[0]) for *_, sockaddr in entries]
 
 
 def normalize_host(host: str) -> str:
@@ -212,8 +214,8 @@ def _parse_address(host: str) -> Address | None:
 def _parse_allowed_host(entry: str) -> AllowedHost:
     """Parse ``name``, ``*.name``, ``10.0.0.0/8`` or ``[fd00::1]:8080``. Raises InvalidRequest for anything else."""
     text, port = entry.strip().lower(), 0
-    if found := re.fullmatch(r"(\[.*\]|[^:]*):(\d{1,5})", text):
-        text, port = found[1], int(found[2])
+    if match := re.fullmatch(r"(\[.*\]|[^:]*):(\d{1,5})", text):
+        text, port = match[1], int(match[2])
     text = text.strip("[]")
     try:
         return AllowedHost(network=ipaddress.ip_network(text), port=port)

@@ -25,20 +25,24 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from agent_kernel.core.program_outcome import MAX_VARIABLES
 from agent_kernel.core.wire.framing import FrameError, parse_object
 from agent_kernel.notebook.draft import draft_supervisor as draft_keeper
 from agent_kernel.notebook.draft import fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft.draft_supervisor import ChildEnds, close
 from agent_kernel.notebook.kernel.changed_names import StrongMark
+from agent_kernel.notebook.kernel.content_digest import content_digest
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 
 MAX_FILES = 256
 """Number of file descriptors whose offsets are restored after a failed call."""
+NO_TRIAL = {"status": "error", "text": "This draft cannot be copied, so nothing can be tried in it.", "kept": True}
+"""The answer to a trial that was not run, because it could not be undone. The draft is as it was."""
 REFUSALS = {1, 13, 30}
 """The error numbers EPERM, EACCES and EROFS."""
 NO_FRONT_END = "a draft has no connection to the notebook: widgets, input and comms need your kernel"
@@ -119,8 +123,8 @@ class DraftChannel:
 
 
 def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> None:
-    """Run code until the kernel ends. The process forks before each call. When the call fails, this process ends and
-    the fork continues from the state before the call."""
+    """Run code until the kernel ends. The process forks before each call. When the call fails, or is only a trial, this
+    process ends and the fork continues from the state before the call."""
     fallback: Fallback | None = None
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # the interrupt arrived after the end of the code
@@ -134,12 +138,18 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
             if fallback is not None and fallback.woke:
                 fallback = None
                 continue
+            trial = call.get("trial") is True
+            if trial and fallback is None:
+                channel.send(frames.json_frame(frames.DONE, NO_TRIAL))
+                continue
             answer = _run_code(shell, str(call["code"]), channel)
-            failed = answer["status"] != "success"
-            if fallback is not None and not failed:
+            if trial:
+                answer["contents"] = _describe_contents(shell, answer, call["names"])
+            undone = trial or answer["status"] != "success"
+            if fallback is not None and not undone:
                 fallback.drop()
             channel.send(frames.json_frame(frames.DONE, answer))
-            if failed:
+            if undone:
                 return
 
 
@@ -239,6 +249,16 @@ def _run_code(shell: Any, code: str, channel: DraftChannel) -> dict[str, Any]:
         "changed": outcome.changes.changed,
         "deleted": outcome.changes.deleted,
     }
+
+
+def _describe_contents(shell: Any, answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """Return digests of the variables that existed before and were changed, and of those of ``names`` that are new."""
+    described = {*answer["changed"], *(set(answer["new"]) & set(names))}
+    return {name: _digest(shell.user_ns.get(name)) for name in sorted(described)[:MAX_VARIABLES]}
+
+
+def _digest(value: object) -> str:
+    return content_digest(value) or content_digest([value])
 
 
 def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:

@@ -11,11 +11,13 @@ import base64
 import binascii
 import contextlib
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.core.messages import shorten
+from agent_kernel.core.program_outcome import ProgramOutcome
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
@@ -26,6 +28,10 @@ from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
 
 IDLE_S = 1800.0
+TRIAL_S = 10.0
+"""Time limit of one program that is tried."""
+TRIALS_S = 30.0
+"""Time limit of all programs that are tried together."""
 STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
 NO_OUTPUT = "(no output)"
@@ -118,6 +124,41 @@ class Drafts:
             self._forget_ended()
             self._restart_idle_timer()
         return self._record(turn, code, answer, heard)
+
+    def try_programs(self, programs: Iterable[str], names: Sequence[str]) -> list[ProgramOutcome]:
+        """Run each program on the present state of the copy and undo it. Returns what they did, in order, as far as
+        TRIALS_S seconds and the copy last. Nothing is displayed. Raises KeyboardInterrupt."""
+        outcomes: list[ProgramOutcome] = []
+        deadline = time.monotonic() + TRIALS_S
+        with self._lock, interruptible() as interrupt:
+            for program in programs:
+                remaining = min(TRIAL_S, deadline - time.monotonic())
+                if remaining <= 0:
+                    break
+                try:
+                    answer = self._ensure_process().run(
+                        self.prepare_code(program),
+                        lambda stream, text: None,
+                        lambda shown: None,
+                        remaining,
+                        stopped=interrupt.is_set,
+                        trial_names=names,
+                    )
+                except DraftEnded as error:
+                    self._forget_ended()
+                    outcomes.append(ProgramOutcome("error", str(error)))
+                    if not error.restored:
+                        break
+                except KeyboardInterrupt:
+                    self._forget_ended()
+                    raise
+                else:
+                    outcomes.append(_program_outcome(answer))
+                    if answer.get("lost") is True:
+                        self._forget_ended()
+                        break
+            self._restart_idle_timer()
+        return outcomes
 
     def find_calls(self, names: Iterable[str]) -> list[DraftedCall]:
         """Return the calls that made or changed ``names``, and the calls these depend on, in order."""
@@ -242,6 +283,12 @@ def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
         named,
         bundle.get("update") is True and bool(named),
     )
+
+
+def _program_outcome(answer: Mapping[str, Any]) -> ProgramOutcome:
+    text, figures = shorten(_text(answer, "text"), RESULT_CHARS), len(_media(answer.get("media")))
+    body = {"status": answer.get("status"), "text": text, "figures": figures, "variables": answer.get("contents")}
+    return ProgramOutcome.from_json(body)
 
 
 def _names(value: Any) -> tuple[str, ...]:

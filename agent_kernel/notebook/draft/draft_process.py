@@ -14,7 +14,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -113,15 +113,19 @@ class DraftProcess:
         timeout_s: float = TIMEOUT_S,
         *,
         stopped: Callable[[], bool] = lambda: False,
+        trial_names: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Run code and return its result. ``beside`` in it is output that did not pass through Python's streams.
 
-        After a failed call the draft is in the state before it. Where that state could not be kept, the draft has
-        ended and ``lost`` is True. Raises DraftEnded when the process ended during the call. A keyboard interrupt
-        ends the call. ``stopped`` reports an interrupt as well, because a KeyboardInterrupt raised in a finalizer
-        gets lost."""
+        After a failed call the draft is in the state before it. ``trial_names`` makes the call a trial, after which the
+        draft is in that state too, whether the code failed or not; the result describes the contents of the variables
+        of these names. Where the state could not be kept, the draft has ended and ``lost`` is True. Raises DraftEnded
+        when the process ended during the call. A keyboard interrupt ends the call. ``stopped`` reports an interrupt as
+        well, because a KeyboardInterrupt raised in a finalizer gets lost."""
         try:
-            request = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
+            request: dict[str, Any] = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
+            if trial_names is not None:
+                request |= {"trial": True, "names": list(trial_names)}
             frames.write_all(self._ends.requests, frames.json_frame(frames.RUN, request))
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except FrameError as error:
@@ -141,8 +145,8 @@ class DraftProcess:
         except BaseException:
             self.end()
             raise
-        failed = answer.get("status") != "success"
-        return {**answer, "lost": failed and not self._restore()}
+        undone = answer.get("kept") is not True and (trial_names is not None or answer.get("status") != "success")
+        return {**answer, "lost": undone and not self._restore()}
 
     def end(self) -> None:
         """Kill the draft and everything it started, and remove its files. Does nothing if it has ended."""

@@ -29,23 +29,23 @@ ALPHABETS_WITH_SPACES = 0x2E80
 """Letters from this code point on (Chinese, Japanese, Korean) follow numbers without a space."""
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-ORDINALS = _words("st nd rd th er ère re e ème eme nde de ste º ª ° o a й я е го ый ая ое")
-PERCENT = _words("percent prozent procent процент процента процентов pct")
+ORDINALS = _word_set("st nd rd th er ère re e ème eme nde de ste º ª ° o a й я е го ый ая ое")
+PERCENT = _word_set("percent prozent procent процент процента процентов pct")
 SCALES = (
-    (_words("k K tsd thousand thousands tausend mille mil tys тыс 千"), (1e3,)),
-    (_words("万 萬 만"), (1e4,)),
-    (_words("lakh lakhs"), (1e5,)),
-    (_words("m M mn mln mio million millions millionen millón millones milione milioni"), (1e6,)),
-    (_words("milhão milhões miljoen miljoner млн"), (1e6,)),
-    (_words("crore crores"), (1e7,)),
-    (_words("亿 億 억"), (1e8,)),
-    (_words("bn B G mrd milliarde milliarden milliard milliards miljard miliardi млрд"), (1e9,)),
-    (_words("billion billions billionen"), (1e9, 1e12)),
-    (_words("T tn trillion trillions bio"), (1e12,)),
+    (_word_set("k K tsd thousand thousands tausend mille mil tys тыс 千"), (1e3,)),
+    (_word_set("万 萬 만"), (1e4,)),
+    (_word_set("lakh lakhs"), (1e5,)),
+    (_word_set("m M mn mln mio million millions millionen millón millones milione milioni"), (1e6,)),
+    (_word_set("milhão milhões miljoen miljoner млн"), (1e6,)),
+    (_word_set("crore crores"), (1e7,)),
+    (_word_set("亿 億 억"), (1e8,)),
+    (_word_set("bn B G mrd milliarde milliarden milliard milliards miljard miliardi млрд"), (1e9,)),
+    (_word_set("billion billions billionen"), (1e9, 1e12)),
+    (_word_set("T tn trillion trillions bio"), (1e12,)),
 )
 BY_WORD = {word: scales for words, scales in SCALES for word in words}
 

@@ -2,9 +2,10 @@
 
 ``python driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, memory_mb, stop_at}`` and prints
 ``{unsafe, ran, live, left, processes}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one
-draft as long as it lives; ``processes`` how many the draft consists of before it ends;
-``live`` the values of expressions in the kernel itself afterwards; ``left`` what should be gone. Code that prints
-``stop_at`` is stopped as by an interrupt of which only the flag is left.
+draft as long as it lives; code that begins with TRIAL is only tried, and has the contents of its variables as well.
+``processes`` is how many the draft consists of before it ends; ``live`` the values of expressions in the kernel itself
+afterwards; ``left`` what should be gone. Code that prints ``stop_at`` is stopped as by an interrupt of which only the
+flag is left.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from agent_kernel.notebook.draft import fork_safety, hang_detector, jail
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
 
+TRIAL = "# try\n"
+
 
 def ran(draft: DraftProcess, code: str, timeout_s: float, stop_at: str) -> list[Any]:
     printed: list[str] = []
@@ -31,13 +34,19 @@ def ran(draft: DraftProcess, code: str, timeout_s: float, stop_at: str) -> list[
 
     try:
         told = draft.run(
-            code, lambda stream, text: printed.append(text), lambda shown: None, timeout_s, stopped=stopped
+            code,
+            lambda stream, text: printed.append(text),
+            lambda shown: None,
+            timeout_s,
+            stopped=stopped,
+            trial_names=["made"] if code.startswith(TRIAL) else None,
         )
     except KeyboardInterrupt:
         return ["interrupted", "", "".join(printed), time.monotonic() - started]
     except DraftEnded as error:
         return ["ended", str(error), "".join(printed), time.monotonic() - started]
-    return [told["status"], told["text"], "".join(printed), time.monotonic() - started]
+    facts = [told["status"], told["text"], "".join(printed), time.monotonic() - started]
+    return [*facts, told["contents"]] if code.startswith(TRIAL) else facts
 
 
 def main() -> None:
@@ -67,8 +76,16 @@ def main() -> None:
 def below(pid: int) -> list[int]:
     """All descendants that have not ended."""
     children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == pid]
-    living = [child for child in children if ") Z " not in Path(f"/proc/{child}/stat").read_text()]
+    living = [child for child in children if lives(child)]
     return living + [found for child in children for found in below(child)]
+
+
+def lives(pid: int) -> bool:
+    """False too for a process that has ended since it was listed."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def parent_of(pid: str) -> int:

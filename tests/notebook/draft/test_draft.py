@@ -74,6 +74,8 @@ SCRIPT = [
     *python("print the town", "print(town)"),
     *python("print the town", "print(town)"),
     *python("ask first", "asked_for = 1"),
+    *python("compare programs", "print(7)", *["lost = 1\nprint(9)"] * 4, "print(8)", "1 / 0", "print(9.0)"),
+    *python("compare and make best", "best = 1", *["best = 3"] * 6, "other = 3"),
     *python("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
 ]
@@ -193,6 +195,21 @@ async def test_a_call_after_one_that_failed_half_way_sees_what_was_before_it(not
     assert ran.asked == [KEEP.format("total_mm")]
     assert "inplace" not in ran.cards[-1], "what failed is not run for real"
     assert await value(notebook, "total_mm") == "6"
+
+
+async def test_of_several_programs_the_one_that_most_agree_with_runs_and_is_shown(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --effort thorough\ncompare programs", [])
+    assert len(ran.cards) == 1
+    assert "print(9)" in ran.cards[0]
+    assert "5 of 8 programs that were tried gave this result." in ran.plain
+    assert (await told(notebook))[-1] == "9"
+    assert await value(notebook, "lost") == "not there"
+
+
+async def test_programs_that_show_nothing_are_compared_by_what_they_make(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --effort thorough\nsave it as best: compare and make best", ["y"])
+    assert ran.asked == [KEEP.format("best")]
+    assert await value(notebook, "best") == "3"
 
 
 async def test_a_call_that_ends_its_process_takes_nothing_of_earlier_calls_with_it(notebook: Notebook) -> None:

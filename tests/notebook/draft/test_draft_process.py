@@ -322,6 +322,30 @@ def test_a_failed_call_leaves_nothing_of_itself_in_the_draft(place: Path, user: 
     assert "sleep 27182" not in listed
 
 
+def test_programs_that_are_tried_leave_nothing_of_themselves_whether_they_fail_or_not(
+    place: Path, user: int | None
+) -> None:
+    tries = [
+        "df['c'] = 0\nrandom.random()\nmade = [1, 2]\nprint('tried')",
+        "calls.append(2)\nmade = [1, 2]\nother = 3",
+        "del df\n1 / 0",
+        "import os\nos._exit(3)",
+        "import subprocess\nsubprocess.Popen(['sleep', '27183'])\nmade = (x for x in 'ab')",
+    ]
+    look = "print(list(df), calls, random.random(), 'made' in globals(), 'other' in globals())"
+    told = drafted(place, CHAIN, "calls.append(1)", *(f"# try\n{code}" for code in tries), look, look, user=user)
+    first, second, failed, ended, last = told["ran"][2:7]
+    assert (first[0], first[1], first[2]) == ("success", "tried", "tried\n")
+    assert first[4]["made"] == second[4]["made"] != ""
+    assert set(first[4]) == {"df", "made"}
+    assert set(second[4]) == {"calls", "made"}
+    assert (failed[0], ended[:2], last[4]) == ("error", ["ended", "it ended itself"], {"made": ""})
+    assert told["ran"][7][1] == "['a'] [1] 0.23796462709189137 False False"
+    assert told["left"] == []
+    assert told["processes"] <= 3
+    assert "sleep 27183" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
 def test_many_calls_in_a_chain_of_bounded_depth(place: Path, user: int | None) -> None:
     """Calls that succeed build on each other, calls that fail leave nothing, and no process is left of either."""
     codes = ["n = 0", *["n += 1", "n += 100; n / 0", "import os; n += 100; os._exit(1)"] * 20, "n"]

@@ -1,0 +1,52 @@
+"""What a program did when it was tried, as a kernel reports it to its server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agent_kernel.core.messages import Status
+
+TRIAL_TOOL = "python_trials"
+"""The name of the call by which a server asks a kernel to try programs. No model is offered it."""
+MAX_VARIABLES = 20
+"""Maximum number of variables whose contents are compared."""
+MAX_CHARS = 200
+"""Limit for the name of a variable and for a digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOutcome:
+    """What one program did when it was tried.
+
+    ``text`` is its output as a model would read it, ``figures`` the number of pictures that it showed, and
+    ``variables`` digests of the contents of variables that it created or changed (empty for contents that have none).
+    """
+
+    status: Status
+    text: str = ""
+    figures: int = 0
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Any) -> ProgramOutcome:
+        """Read what a draft or a kernel sent, which is not trusted: what has another type or is too long is left
+        out."""
+        values = body if isinstance(body, Mapping) else {}
+        status, text, figures, variables = (values.get(name) for name in ("status", "text", "figures", "variables"))
+        named = variables.items() if isinstance(variables, Mapping) else ()
+        return cls(
+            "success" if status == "success" else "error",
+            text if isinstance(text, str) else "",
+            figures if isinstance(figures, int) else 0,
+            {name: digest for name, digest in itertools.islice(named, MAX_VARIABLES) if _is_short(name, digest)},
+        )
+
+
+def _is_short(*texts: object) -> bool:
+    return all(isinstance(text, str) and len(text) <= MAX_CHARS for text in texts)

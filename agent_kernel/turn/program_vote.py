@@ -1,0 +1,151 @@
+"""The vote among programs for the same question: programs whose outcomes agree form a group, and the largest wins.
+
+Execution-based voting: MBR-exec (arXiv 2204.11454), CodeT (arXiv 2207.10397). The functions have no side effects.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_kernel.core.messages import shorten
+from agent_kernel.core.program_outcome import ProgramOutcome
+
+OTHER_CHARS = 200
+"""Limit for the other result in the sentence about a close vote."""
+NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
+"""A number as a program prints it. ``number_check.number_parser`` reads prose of any language, where ``1.234`` may be a
+thousand, and leaves out dates, which count here."""
+WORD = re.compile(r"[^\W\d_][\w'-]*")
+FOOTER = re.compile(
+    r"^(?:Name: .*|dtype: \S+|Length: .*|\[\d+ rows x \d+ columns\]|Out\[\d+\]:|\(no output\))$", re.MULTILINE
+)
+"""Lines that pandas and agent-kernel add to a value."""
+DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
+"""A numpy number as its repr shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedProgram:
+    code: str
+    outcome: ProgramOutcome
+
+    @property
+    def ran(self) -> bool:
+        return self.outcome.status == "success"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """``winner`` is the index of the program to use, ``agree`` the size of its group among the ``tried`` programs.
+    ``other`` is the output of the next group, ``other_agree`` its size."""
+
+    winner: int
+    agree: int
+    tried: int
+    other: str = ""
+    other_agree: int = 0
+
+    @property
+    def is_close(self) -> bool:
+        return bool(self.other_agree) and self.agree <= 2 * self.other_agree
+
+    @property
+    def sentence(self) -> str:
+        """What a person is told."""
+        if self.agree == self.tried:
+            return f"All {self.tried} programs that were tried gave this result."
+        text = f"{self.agree} of {self.tried} programs that were tried gave this result."
+        if self.is_close:
+            text += f" {self.other_agree} gave another: {shorten(' '.join(self.other.split()), OTHER_CHARS)}"
+        return text
+
+    @property
+    def record(self) -> dict[str, int]:
+        """What is stored with the turn."""
+        return {"agree": self.agree, "tried": self.tried, "other_agree": self.other_agree}
+
+
+def vote(programs: Sequence[TriedProgram]) -> Vote | None:
+    """Return the result of the vote; None if no program ran without an error.
+
+    ``programs`` are ordered by likelihood, and ties go to the first. A program that shows and changes nothing loses
+    against every group that does.
+    """
+    groups: list[list[int]] = []
+    views = [OutcomeView(one) for one in programs]
+    for index, one in enumerate(programs):
+        if not one.ran:
+            continue
+        group = next((group for group in groups if views[group[0]].agrees(views[index])), None)
+        if group is None:
+            groups.append([index])
+        else:
+            group.append(index)
+    if not groups:
+        return None
+    best, *others = sorted(groups, key=lambda group: (views[group[0]].is_empty, -len(group)))
+    if not others:
+        return Vote(best[0], len(best), len(programs))
+    return Vote(best[0], len(best), len(programs), programs[others[0][0]].outcome.text, len(others[0]))
+
+
+class OutcomeView:
+    """What of an outcome counts: its numbers and words in order, figures, and the contents of variables. Words that one
+    of two programs contains as text are labels, which do not count."""
+
+    def __init__(self, program: TriedProgram) -> None:
+        outcome = program.outcome
+        text = FOOTER.sub("", DISPLAY.sub(r"\1", outcome.text))
+        literals = " ".join(_literals(program.code))
+        labels = {match[0] for match in NUMBER.finditer(literals)}
+        self.numbers = [match[0] for match in NUMBER.finditer(text) if match[0] not in labels]
+        self.words = [word.lower() for word in WORD.findall(text)]
+        self.labels = {word.lower() for word in WORD.findall(literals)}
+        self.figures = outcome.figures
+        self.variables = dict(outcome.variables)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.numbers or self.words or self.figures or self.variables)
+
+    def agrees(self, other: OutcomeView) -> bool:
+        labels = self.labels | other.labels
+        return (
+            self.figures == other.figures
+            and len(self.numbers) == len(other.numbers)
+            and all(map(_same_number, self.numbers, other.numbers))
+            and [word for word in self.words if word not in labels] == [w for w in other.words if w not in labels]
+            and self.variables == other.variables
+        )
+
+
+def _same_number(first: str, second: str) -> bool:
+    """Whether two numbers are equal when both are rounded to the decimals of the one that has fewer."""
+    one, two = _value(first), _value(second)
+    if one == two:
+        return True
+    decimals = min(_decimals(first), _decimals(second))
+    return math.isclose(round(one, decimals), round(two, decimals), rel_tol=1e-9, abs_tol=1.01 * 10.0**-decimals / 2)
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", "").replace("−", "-"))
+
+
+def _decimals(number: str) -> int:
+    mantissa, _, exponent = number.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return max(0, digits - int(exponent or 0))
+
+
+def _literals(code: str) -> list[str]:
+    """Return the texts that the program itself contains, which it may print as labels."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]

@@ -1,0 +1,139 @@
+"""An engine that answers with the program that most of several sampled programs agree with.
+
+The likeliest program comes first. Further ones are sampled from the same conversation, all at once, so that an engine
+that decodes in batches computes the shared prompt once. Each is tried without effect, and the vote decides which of
+them the reply calls. A reply that calls no Python, or several tools, passes unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.messages import Message, ToolCall, Usage
+from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
+from agent_kernel.turn.program_vote import TriedProgram, Vote, vote
+
+PYTHON = "python"
+TEMPERATURE = 0.7
+"""Of the samples. With it, a vote over greedy and 8 samples got 29 of 37 tasks right where greedy got 25 (0.5B)."""
+NAME = re.compile(r"[^\W\d]\w*")
+MAX_NAMES = 100
+Try: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[list[ProgramOutcome]]]
+"""Tries programs: (programs, names of variables whose content counts) -> outcomes."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VotingEngine:
+    """``engine`` for one model call, with ``samples`` further programs. ``report`` is told how the vote ended."""
+
+    engine: Engine
+    try_programs: Try
+    report: Callable[[Vote], None]
+    samples: int
+
+    def info(self) -> EngineInfo:
+        return self.engine.info()
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of one model call. Raises EngineError."""
+        calls: list[CallChunk] = []
+        end = EndChunk("stop", Usage())
+        async with aclosing(self.engine.stream(request)) as chunks:
+            async for chunk in chunks:
+                match chunk:
+                    case CallChunk():
+                        calls.append(chunk)
+                    case EndChunk():
+                        end = chunk
+                    case _:
+                        yield chunk
+        if len(calls) == 1 and _code(calls[0].call):
+            yield WaitChunk(f"comparing {self.samples + 1} programs")
+            calls[0], spent = await self._best(request, calls[0])
+            end = replace(end, usage=end.usage + spent)
+        for call in calls:
+            yield call
+        yield end
+
+    async def aclose(self) -> None:
+        """Do nothing: the engine belongs to others."""
+
+    async def _best(self, request: EngineRequest, first: CallChunk) -> tuple[CallChunk, Usage]:
+        """Return the call to make, and what the samples cost."""
+        replies = await self._sample(without_failed_call(request))
+        spent = sum((usage for _, usage in replies), Usage())
+        failed = set(failed_programs(request.messages))
+        codes = [_code(first.call), *(code for code, _ in replies)]
+        programs = [code for code in codes if code.strip() and code not in failed]
+        distinct = list(dict.fromkeys(programs))
+        if len(programs) < 2:
+            return first, spent
+        names = dict.fromkeys(NAME.findall(_question(request.messages)))
+        outcomes = dict(zip(distinct, await self.try_programs(distinct, list(names)[:MAX_NAMES]), strict=False))
+        tried = [TriedProgram(code, outcomes[code]) for code in programs if code in outcomes]
+        decided = vote(tried)
+        if decided is None:
+            return first, spent
+        self.report(decided)
+        winner = tried[decided.winner].code
+        return CallChunk(replace(first.call, arguments={**first.call.arguments, "code": winner})), spent
+
+    async def _sample(self, request: EngineRequest) -> list[tuple[str, Usage]]:
+        """Return (code, usage) of the samples; a sample without a program has no code."""
+        return await asyncio.gather(*(self._sample_one(request, seed) for seed in range(1, self.samples + 1)))
+
+    async def _sample_one(self, request: EngineRequest, seed: int) -> tuple[str, Usage]:
+        sampling = replace(request.sampling, temperature=TEMPERATURE, seed=seed)
+        code, usage = "", Usage()
+        try:
+            async with aclosing(self.engine.stream(replace(request, sampling=sampling, tool_choice=PYTHON))) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, CallChunk):
+                        code = code or _code(chunk.call)
+                    elif isinstance(chunk, EndChunk):
+                        usage = chunk.usage
+        except AgentKernelError as error:  # the likeliest program is there, and a sample more or less does not matter
+            log.info("a program could not be sampled: %s", error)
+        return code, usage
+
+
+def without_failed_call(request: EngineRequest) -> EngineRequest:
+    """Return the request as it was before the last call, if that call failed: a sample that sees a failed program
+    repeats it."""
+    messages = list(request.messages)
+    while messages and messages[-1].role == "tool" and messages[-1].status == "error":
+        messages.pop()
+    if len(messages) == len(request.messages) or not messages or messages[-1].role != "assistant":
+        return request
+    return replace(request, messages=tuple(messages[:-1]))
+
+
+def failed_programs(messages: Sequence[Message]) -> list[str]:
+    """Return the code of the calls of this turn that ended with an error."""
+    errors = {message.call_id for message in messages if message.role == "tool" and message.status == "error"}
+    calls = [call for message in _turn(messages) for call in message.calls]
+    return [_code(call) for call in calls if call.id in errors]
+
+
+def _turn(messages: Sequence[Message]) -> Sequence[Message]:
+    last = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
+    return messages[last + 1 :]
+
+
+def _question(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if message.role == "user" and not message.hidden), "")
+
+
+def _code(call: ToolCall) -> str:
+    code = call.arguments.get("code") if call.name == PYTHON else None
+    return code if isinstance(code, str) else ""

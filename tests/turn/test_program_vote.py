@@ -1,0 +1,98 @@
+"""Which of several programs wins: groups by what they show and change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.turn.program_vote import OutcomeView, TriedProgram, vote
+
+
+def ran(text: str, code: str = "", figures: int = 0, **variables: str) -> TriedProgram:
+    return TriedProgram(code, ProgramOutcome("success", text, figures, variables))
+
+
+FAILED = TriedProgram("1 / 0", ProgramOutcome("error", "ZeroDivisionError: division by zero"))
+
+
+def agree(one: TriedProgram, other: TriedProgram) -> bool:
+    return OutcomeView(one).agrees(OutcomeView(other))
+
+
+def test_the_largest_group_wins_and_the_first_of_it_is_used() -> None:
+    decided = vote([ran("7"), ran("9"), ran("9.0"), ran("9")])
+    assert decided is not None
+    assert (decided.winner, decided.agree, decided.tried) == (1, 3, 4)
+    assert (decided.other, decided.other_agree) == ("7", 1)
+
+
+def test_a_tie_goes_to_the_likelier_program() -> None:
+    decided = vote([ran("7"), ran("9"), ran("9"), ran("7")])
+    assert decided is not None
+    assert decided.winner == 0
+
+
+def test_programs_that_fail_have_no_vote() -> None:
+    decided = vote([FAILED, FAILED, ran("9")])
+    assert decided is not None
+    assert (decided.winner, decided.agree, decided.tried) == (2, 1, 3)
+    assert vote([FAILED, FAILED]) is None
+
+
+def test_a_program_that_shows_and_changes_nothing_loses_against_one_that_does() -> None:
+    decided = vote([ran("(no output)"), ran("(no output)"), ran("9")])
+    assert decided is not None
+    assert decided.winner == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ran("605.3333333333334"), ran("605.33")),
+        (ran("605.3"), ran("605.3333333333334")),
+        (ran("np.float64(4.5)"), ran("4.5")),
+        (ran("1,204"), ran("1204")),
+        (ran("Mean: 4.5", "print('Mean:', x)"), ran("4.5", "print(x)")),
+        (ran("The answer is Sencha", "print(f'The answer is {tea}')"), ran("Sencha", "print(tea)")),
+        (ran("a    1\nb    2\nName: rain, dtype: int64"), ran("a    1\nb    2\ndtype: int64")),
+        (ran("(no output)", x="d1"), ran("(no output)", x="d1")),
+    ],
+)
+def test_outcomes_agree_within_rounding_and_without_labels(one: TriedProgram, other: TriedProgram) -> None:
+    assert agree(one, other)
+    assert agree(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ran("605.3"), ran("605.4")),
+        (ran("12"), ran("13")),
+        (ran("1 2"), ran("2 1")),
+        (ran("1 2"), ran("1")),
+        (ran("Sencha"), ran("Assam")),
+        (ran("a 1\nb 2"), ran("b 1\na 2")),
+        (ran("", figures=1), ran("", figures=0)),
+        (ran("(no output)", x="d1"), ran("(no output)", x="d2")),
+        (ran("-4"), ran("4")),
+    ],
+)
+def test_outcomes_that_say_something_else_do_not_agree(one: TriedProgram, other: TriedProgram) -> None:
+    assert not agree(one, other)
+    assert not agree(other, one)
+
+
+@given(st.lists(st.sampled_from(["7", "9", "Ada", "(no output)"]), min_size=1, max_size=9))
+def test_the_winner_is_never_in_a_smaller_group_than_another_outcome(texts: list[str]) -> None:
+    decided = vote([ran(text) for text in texts])
+    assert decided is not None
+    shown = [text for text in texts if text != "(no output)"] or texts
+    assert decided.agree == max(map(shown.count, shown))
+    assert texts.index(texts[decided.winner]) == decided.winner
+
+
+@given(st.text(max_size=200), st.text(max_size=50))
+def test_any_output_agrees_with_itself(text: str, code: str) -> None:
+    assert agree(ran(text, code), ran(text, code))

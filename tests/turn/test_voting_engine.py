@@ -1,0 +1,201 @@
+"""Several programs for one question: which one the turn runs, what it costs, and when only one is sampled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.errors import EngineError
+from agent_kernel.core.events import EventBody, Notice, TurnFinished
+from agent_kernel.core.messages import Status
+from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.protocols import Chunk, EngineInfo, EngineRequest, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.settings import Effort
+from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn.agent import SAMPLES, Agent, TurnRequest
+from tests.turns import KEY, SCHEMA, python, stored
+
+Script = Sequence[Mapping[str, Any]]
+
+
+class Copies:
+    """Runs Python in a namespace; programs are tried in copies of it."""
+
+    spec = ToolSpec("python", "Runs code.", SCHEMA, kind="python.draft", where="draft")
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {}
+        self.ran: list[str] = []
+        self.tried: list[list[str]] = []
+        self.names: list[str] = []
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        self.ran.append(arguments["code"])
+        status, text = execute(arguments["code"], self.namespace)
+        return ToolOutput(text, status)
+
+    async def try_programs(
+        self, programs: Sequence[str], names: Sequence[str], context: ToolContext
+    ) -> list[ProgramOutcome]:
+        self.tried.append(list(programs))
+        self.names = list(names)
+        return [ProgramOutcome(*execute(program, dict(self.namespace))) for program in programs]
+
+
+def execute(code: str, namespace: dict[str, Any]) -> tuple[Status, str]:
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+    except Exception as error:  # noqa: BLE001  the program of a test may raise anything
+        return "error", f"{type(error).__name__}: {error}"
+    return "success", printed.getvalue() or "(no output)"
+
+
+def rounds(*codes: str, text: str = "Done.") -> Script:
+    return [*({"calls": [python(code)]} for code in codes), {"text": text}]
+
+
+async def ask(
+    script: Script, effort: Effort | None = None, *, batches: bool = True, gate: Gate | None = None, prompt: str = "Go."
+) -> tuple[Copies, list[EventBody], ScriptedEngine]:
+    tool, bodies = Copies(), list[EventBody]()
+    engine = ScriptedEngine(script, batches=batches)
+    store = MemoryStore()
+    one = Agent(store, engine, KEY, [tool], gate=gate or Gate(Approvals(), answers=frozenset("*")))
+    result = await one.turn(TurnRequest(prompt, effort=effort or ""), bodies.append)
+    assert result.error is None
+    called = [call.arguments["code"] for message in await stored(store) for call in message.calls]
+    assert called == tool.ran
+    return tool, bodies, engine
+
+
+def notices(bodies: Sequence[EventBody]) -> list[str]:
+    return [body.text for body in bodies if isinstance(body, Notice)]
+
+
+async def test_the_program_that_most_agree_with_runs_and_is_stored() -> None:
+    samples = ["print(9)", "print(9.0)", "print(8)", "print(9)", "print(7)", "1 / 0", "print(9)"]
+    tool, bodies, _ = await ask(rounds("print(7)", *samples), "thorough")
+    assert tool.ran == ["print(9)"]
+    assert notices(bodies) == ["4 of 8 programs that were tried gave this result. 2 gave another: 7"]
+
+
+async def test_programs_of_one_result_are_said_to_agree() -> None:
+    _, bodies, _ = await ask(rounds("print(7)", *["print(7)"] * SAMPLES), "thorough")
+    assert notices(bodies) == [f"All {SAMPLES + 1} programs that were tried gave this result."]
+
+
+async def test_equal_programs_are_tried_once() -> None:
+    tool, _, _ = await ask(rounds("print(7)", *["print(7)", "print(8)"] * 3, "print(7)"), "thorough")
+    assert tool.tried == [["print(7)", "print(8)"]]
+
+
+async def test_with_quick_effort_one_program_is_sampled() -> None:
+    tool, _, engine = await ask(rounds("1 / 0", "print(7)"), "quick")
+    assert (tool.ran, tool.tried, len(engine.requests)) == (["1 / 0", "print(7)"], [], 3)
+
+
+async def test_by_default_several_are_sampled_only_after_a_program_failed() -> None:
+    tool, _, engine = await ask(rounds("print(7)"))
+    assert (tool.ran, tool.tried, len(engine.requests)) == (["print(7)"], [], 2)
+    tool, _, engine = await ask(rounds("1 / 0", "print(x)", *["print(7)"] * SAMPLES))
+    assert tool.ran == ["1 / 0", "print(7)"]
+
+
+async def test_a_program_that_failed_is_not_tried_again() -> None:
+    tool, _, _ = await ask(rounds("1 / 0", "print(7)", *["1 / 0"] * 3, *["print(8)"] * 4))
+    assert tool.tried == [["print(7)", "print(8)"]]
+    assert tool.ran == ["1 / 0", "print(8)"]
+
+
+async def test_samples_do_not_see_the_failed_program() -> None:
+    _, _, engine = await ask(rounds("1 / 0", "print(7)", *["print(7)"] * SAMPLES))
+    again, *samples = engine.requests[1 : 2 + SAMPLES]
+    assert [message.role for message in again.messages][-2:] == ["assistant", "tool"]
+    for number, sample in enumerate(samples, 1):
+        assert sample.messages[-1].role == "user"
+        assert (sample.sampling.seed, sample.sampling.temperature, sample.tool_choice) == (number, 0.7, "python")
+
+
+async def test_an_engine_that_decodes_one_request_at_a_time_is_asked_once_unless_the_request_wants_more() -> None:
+    tool, _, _ = await ask(rounds("1 / 0", "print(7)"), batches=False)
+    assert tool.tried == []
+    tool, _, _ = await ask(rounds("print(7)", *["print(8)"] * SAMPLES), "thorough", batches=False)
+    assert tool.ran == ["print(8)"]
+
+
+async def test_if_every_program_fails_the_likeliest_one_runs() -> None:
+    tool, bodies, _ = await ask(rounds("1 / 0", "[][1]", *["{}[1]"] * SAMPLES))
+    assert tool.ran == ["1 / 0", "[][1]"]
+    assert notices(bodies) == []
+
+
+async def test_a_text_is_no_program_and_passes_as_it_comes() -> None:
+    tool, bodies, engine = await ask([{"text": "Hello there.", "deltas": 3}], "thorough")
+    assert (tool.tried, len(engine.requests)) == ([], 1)
+    assert sum(body.type == "text.delta" for body in bodies) == 3
+
+
+async def test_where_a_call_would_be_asked_about_nothing_is_tried() -> None:
+    asking = Gate(Approvals(), "ask", answers=frozenset("*"), ask=lambda required: True)
+    tool, _, _ = await ask(rounds("print(7)"), "thorough", gate=asking)
+    assert (tool.ran, tool.tried) == (["print(7)"], [])
+
+
+async def test_the_names_in_the_question_count_as_results() -> None:
+    tool, _, _ = await ask(
+        rounds("x = 1", *["x = 2"] * SAMPLES), "thorough", prompt="Make x_1 from {df}, please: naïve 2nd."
+    )
+    assert tool.names == ["Make", "x_1", "from", "df", "please", "naïve", "nd"]
+
+
+async def test_the_tokens_of_all_samples_are_counted() -> None:
+    _, quick, _ = await ask(rounds("print(7)"), "quick")
+    _, thorough, _ = await ask(rounds("print(7)", *["print(8)"] * SAMPLES), "thorough")
+    spent = [
+        next(body.usage["prompt_tokens"] for body in bodies if isinstance(body, TurnFinished))
+        for bodies in (quick, thorough)
+    ]
+    assert spent[1] > 3 * spent[0]
+
+
+class FailingSamples(ScriptedEngine):
+    """Every request but the first greedy ones fails."""
+
+    def info(self) -> EngineInfo:
+        return EngineInfo("failing", True, 32_768, vision=False, state="ready", batches=True)
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        if request.sampling.seed is not None:
+            raise EngineError("The cache is full.")
+        async for chunk in super().stream(request):
+            yield chunk
+
+
+async def test_samples_that_fail_leave_the_likeliest_program() -> None:
+    tool = Copies()
+    one = Agent(MemoryStore(), FailingSamples(rounds("print(7)")), KEY, [tool], effort="thorough")
+    result = await one.run("Go.")
+    assert (result.text, tool.ran, tool.tried) == ("Done.", ["print(7)"], [])
+
+
+async def test_a_cancelled_turn_cancels_its_samples() -> None:
+    script = [*rounds("print(7)")[:1], *({"text": "x", "delay": 30.0} for _ in range(SAMPLES))]
+    one = Agent(MemoryStore(), ScriptedEngine(script), KEY, [Copies()], effort="thorough")
+    task = asyncio.create_task(one.run("Go."))
+    await asyncio.sleep(0.1)
+    others = asyncio.all_tasks() - {task, asyncio.current_task()}
+    assert len(others) >= SAMPLES
+    task.cancel("enough")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0)
+    assert not (asyncio.all_tasks() & others)
