@@ -19,11 +19,11 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks
 from agent_kernel.notebook.draft import child, fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftProcess
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
-from tests.benchmarks.notebook_tasks import Task, tasks
 
 ADDRESS = re.compile(r"0x[0-9a-f]+|Out\[\d+\]|in \d+\.\d+ s")
 
@@ -179,7 +179,8 @@ def main() -> None:
     elif sys.argv[1] == "chain":
         print("\n" + json.dumps(of_chain(shell, int(sys.argv[2]), int(sys.argv[3]))))
     else:
-        found = [of_task(shell, task) for task in tasks() if task.solution and not task.is_chat]
+        tasks = load_tasks(TASK_SETS / "notebook.toml")
+        found = [of_task(shell, task) for task in tasks if task.solution and not task.is_chat]
         print("\n" + json.dumps(found))
 
 

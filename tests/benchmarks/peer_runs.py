@@ -10,12 +10,15 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.messages import Message, assistant, system, user
 from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
-from tests.benchmarks.notebook_tasks import Found, Outcome, Task, wrong
+from agent_kernel.evaluation.answer_check import Observation, reason_wrong
+from agent_kernel.evaluation.task import Task
+from agent_kernel.evaluation.task_result import TaskResult, TaskTurn
 
 PEER = Path(__file__).with_name("smolagents_peer.py")
 MAX_STEPS = 6
@@ -28,12 +31,12 @@ SPEAKERS = {"system": system, "user": user, "assistant": assistant}
 
 async def outcomes(
     engine: Engine, python: str, tasks: Sequence[Task], at_once: int = 6, tags: str = ""
-) -> list[Outcome]:
+) -> list[TaskResult]:
     """``python`` has smolagents. ``tags``: its ``code_block_tags``, empty = as it comes. A chat task need not be
     without code: this agent can only answer by code."""
     free = asyncio.Semaphore(at_once)
 
-    async def one(task: Task) -> Outcome:
+    async def one(task: Task) -> TaskResult:
         async with free:
             result = await outcome(engine, python, task, tags)
         print(f"{result.seconds:6.0f} s {task.name}: {result.wrong or 'right'}", file=sys.__stderr__, flush=True)
@@ -42,17 +45,19 @@ async def outcomes(
     return await asyncio.gather(*[one(task) for task in tasks])
 
 
-async def outcome(engine: Engine, python: str, task: Task, tags: str = "") -> Outcome:
+async def outcome(engine: Engine, python: str, task: Task, tags: str = "") -> TaskResult:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         body = await _conversation(engine, python, Path(folder), task, tags)
     seconds = time.monotonic() - started
     if "failed" in body:
-        return Outcome(task, f"the agent failed: {body['failed']}", seconds)
-    found = Found(body["answers"][-1], (), body["holds"], body["draws"])
-    why = wrong(task, found, code_is_chat=True)
+        why = f"the agent failed: {body['failed']}"
+        return TaskResult(task.name, task.kind, task.held_out, why, seconds, broken=True)
+    why = reason_wrong(task, Observation(body["answers"][-1], (), body["holds"], body["draws"]), code_is_chat=True)
     read, written = body["tokens"]
-    return Outcome(task, why, seconds, read, written, body["steps"], False, tuple(body["turns"]))
+    turns = [TaskTurn(*said) for said in zip(body["turns"], body["answers"], strict=True)]
+    turns[-1] = replace(turns[-1], usage={"prompt_tokens": read, "completion_tokens": written})
+    return TaskResult(task.name, task.kind, task.held_out, why, seconds, turns=tuple(turns))
 
 
 async def _conversation(engine: Engine, python: str, folder: Path, task: Task, tags: str) -> dict[str, Any]:

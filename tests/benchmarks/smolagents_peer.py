@@ -66,7 +66,8 @@ def main() -> None:
 
     task = json.loads(sys.stdin.readline())
     os.environ["MPLBACKEND"] = "Agg"
-    drawn, variables = _module("tests/benchmarks/drawn.py"), _module("agent_kernel/notebook/kernel/variable_summary.py")
+    figures = _module("agent_kernel/evaluation/figure_data.py")
+    variables = _module("agent_kernel/notebook/kernel/variable_summary.py")
     namespace: dict[str, Any] = {}
     exec(task["setup"], namespace)
     model = Served(ask)
@@ -93,7 +94,7 @@ def main() -> None:
         "tokens": model.tokens,
         "turns": told,
         "holds": _holds(task["holds"], state) if task["holds"] else None,
-        "draws": _draws(task["draws"], drawn.still_open(), state) if task["draws"] else None,
+        "draws": _draws(task["draws"], figures.open_figures(), state) if task["draws"] else None,
     }
     out.write(json.dumps(body) + "\n")
     out.flush()

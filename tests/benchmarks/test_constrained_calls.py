@@ -42,7 +42,7 @@ class Figures:
         )
 
 
-@pytest_asyncio.fixture(params=["default", "tiny"])
+@pytest_asyncio.fixture(params=["coder-0.5b", "tiny"])
 async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine, None]:
     made = LocalEngine(request.param, Settings.from_env().cache_dir)
     yield made
@@ -72,7 +72,7 @@ async def called(engine: LocalEngine, case: Case, seed: int, figures: Figures) -
                     said += getattr(chunk, "text", "")
 
 
-@pytest.mark.model("default", "tiny")
+@pytest.mark.model("coder-0.5b", "tiny")
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 async def test_calls_end_by_themselves_and_those_that_do_fit(

@@ -25,7 +25,7 @@ from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(1800)]
 CACHE = Settings.from_env().cache_dir
-MODELS = [pytest.param(name, marks=pytest.mark.model(name)) for name in ("tiny", "default")]
+MODELS = [pytest.param(name, marks=pytest.mark.model(name)) for name in ("tiny", "coder-0.5b")]
 TURNS, TOKENS, RUNS = 20, 3_900, 5
 TTFT_RATIO = 10.0
 THROUGHPUT = {4: 2.8, 8: 4.0}

@@ -12,7 +12,7 @@ from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Samp
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
-MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
+MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "coder-0.5b")
 PYTHON = ToolSpec("python", "", {}, kind="python.sandbox")
 PROMPT = "Note number {0}: the mean of column a{0} is {0}.5 and its maximum is {0}9. Say in one sentence what I noted."
 TURNS, RUNS, RATIO = 10, 3, 1.3
@@ -41,7 +41,7 @@ async def turn(engine: LocalEngine, messages: list[Message]) -> EndChunk:
             return first
 
 
-@pytest.mark.model("default")
+@pytest.mark.model("coder-0.5b")
 @pytest.mark.slow
 async def test_the_tenth_turn_starts_as_fast_as_the_second(capsys: pytest.CaptureFixture[str]) -> None:
     engine = LocalEngine(MODEL, Settings.from_env().cache_dir)

@@ -24,7 +24,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
-MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
+MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "coder-0.5b")
 PEER = Path(__file__).with_name("llama_peer.py")
 SENTENCE = "The mean of column a is 12.5 and the maximum of column b is 99, and both were checked twice. "
 NEW, RUNS, SESSIONS = 48, 3, 8
@@ -118,7 +118,7 @@ def theirs(python: str, file: Path, tmp_path: Path) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.model("default")
+@pytest.mark.model("coder-0.5b")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_the_engine_keeps_up_with_llama_cpp(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from agent_kernel.engines.local.worker.backends import backend_for
 from agent_kernel.turn.context import INSTRUCTIONS
 
 PROMPTS = Path(__file__).with_name("margin_prompts.toml")
-MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
+MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "coder-0.5b")
 BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
 TRIED = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0)
 NEAR = 3
@@ -49,7 +49,7 @@ def conversation(prompt: Mapping[str, Any], facts: Mapping[str, str]) -> list[Me
     return [system(INSTRUCTIONS), *earlier, *note, user(prompt["text"])]
 
 
-@pytest.mark.model("default")
+@pytest.mark.model("coder-0.5b")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[str]) -> None:

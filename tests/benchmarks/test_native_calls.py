@@ -30,7 +30,7 @@ from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe
 from agent_kernel.engines.local.worker.backends import backend_for
 from agent_kernel.turn.context import INSTRUCTIONS
 
-MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "default")
+MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "coder-0.5b")
 BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
 STRICT = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
@@ -138,7 +138,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-@pytest.mark.model("default")
+@pytest.mark.model("coder-0.5b")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_lenient_reading_finds_the_calls_that_strict_reading_loses(capsys: pytest.CaptureFixture[str]) -> None:

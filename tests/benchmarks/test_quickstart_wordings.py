@@ -19,7 +19,7 @@ from tests.benchmarks.quickstart import called, in_order, table, tried, wordings
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.model("default"),
+    pytest.mark.model("coder-0.5b"),
     pytest.mark.slow,
     pytest.mark.timeout(1800),
 ]
@@ -28,7 +28,7 @@ TEXTS = wordings()
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine() -> AsyncGenerator[LocalEngine, None]:
-    made = LocalEngine("default", Settings.from_env().cache_dir)
+    made = LocalEngine("coder-0.5b", Settings.from_env().cache_dir)
     yield made
     await made.aclose()
 

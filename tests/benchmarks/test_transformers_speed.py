@@ -46,7 +46,7 @@ FOUR_OVER_ONE = 3.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 MODELS = [
     pytest.param("tiny", marks=pytest.mark.model("tiny")),
-    pytest.param("default", marks=pytest.mark.model("default")),
+    pytest.param("coder-0.5b", marks=pytest.mark.model("coder-0.5b")),
 ]
 
 

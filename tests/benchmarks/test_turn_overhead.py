@@ -19,7 +19,7 @@ import pytest
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest
 from agent_kernel.engines.scripted import ScriptedEngine
-from demo.server import jupyter_server
+from jupyter_ext.headless.server_process import jupyter_server
 
 CALLS = 5
 DELTAS = 500

@@ -1,54 +1,81 @@
-"""What was drawn, as numbers: figures told as plain values, so that a test can tell a right picture from a wrong one.
+"""What a figure draws, as numbers and texts, so that a check can tell a right picture from a wrong one.
 
 Standard library and matplotlib only, and self-contained: its source also runs where the agent's code runs.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import struct
 import sys
+from collections.abc import Iterator
 from typing import Any
+
+MARK = "FigureData"
+"""The key of the text in the metadata of a PNG that holds what the PNG draws."""
 
 SHOWN: list[dict[str, Any]] = []
 """Every figure that was rendered since ``watch``."""
 
 
 def watch() -> None:
-    """From now on, whatever is rendered is told in SHOWN."""
+    """From now on, append what every rendered figure draws to SHOWN."""
     import matplotlib.figure
 
     render = matplotlib.figure.Figure.savefig
 
     def savefig(self: Any, *args: Any, **kwargs: Any) -> None:
         render(self, *args, **kwargs)
-        SHOWN.append(told(self))
+        SHOWN.append(describe(self))
 
     setattr(matplotlib.figure.Figure, "savefig", savefig)  # noqa: B010  an assignment is no method to mypy
 
 
-def carry(key: str) -> None:
-    """From now on, every PNG that is rendered carries what it draws as text under ``key``."""
-    import json
-
+def mark_figures() -> None:
+    """From now on, store what a figure draws in the metadata of every PNG that is rendered of it."""
     import matplotlib.backend_bases
 
     render = matplotlib.backend_bases.FigureCanvasBase.print_figure
 
     def print_figure(self: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("format", "png") == "png":
-            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), key: json.dumps(told(self.figure))}
+            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), MARK: json.dumps(describe(self.figure))}
         return render(self, filename, *args, **kwargs)
 
     setattr(matplotlib.backend_bases.FigureCanvasBase, "print_figure", print_figure)  # noqa: B010  as above
 
 
-def still_open() -> list[dict[str, Any]]:
-    """Figures of pyplot that nobody has closed."""
+def open_figures() -> list[dict[str, Any]]:
+    """Return what the figures of pyplot draw that nobody has closed."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    return [told(pyplot.figure(number)) for number in pyplot.get_fignums()] if pyplot else []
+    return [describe(pyplot.figure(number)) for number in pyplot.get_fignums()] if pyplot else []
 
 
-def told(figure: Any) -> dict[str, Any]:
+def read_mark(png: str) -> dict[str, Any] | None:
+    """Return what a PNG, in Base64, says that it draws; None if it says nothing."""
+    try:
+        for kind, body in _chunks(base64.b64decode(png)):
+            name, _, text = body.partition(b"\0")
+            if kind == b"tEXt" and name == MARK.encode():
+                found: dict[str, Any] = json.loads(text.decode("latin-1"))
+                return found
+    except (binascii.Error, ValueError):
+        pass
+    return None
+
+
+def describe(figure: Any) -> dict[str, Any]:
     return {"axes": [_axes(axes) for axes in figure.axes]}
+
+
+def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 8
+    while at + 8 <= len(png):
+        size, kind = struct.unpack_from(">I4s", png, at)
+        yield kind, png[at + 8 : at + 8 + size]
+        at += 12 + size
 
 
 def _axes(axes: Any) -> dict[str, Any]:

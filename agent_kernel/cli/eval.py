@@ -1,0 +1,286 @@
+"""``agent-kernel eval``: measures how often the agent is right on a set of tasks, and compares two such runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent_kernel.cli.command import Command, cache_argument, group, json_argument, settings_of
+from agent_kernel.cli.output import Column, printable, show
+from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.core.settings import SETTINGS
+from agent_kernel.core.version import __version__
+from agent_kernel.evaluation.comparison import Comparison, compare
+from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
+from agent_kernel.evaluation.result_file import EvaluationRun
+from agent_kernel.evaluation.runner import CELL_S, CellSettings, NotebookFailed, run_tasks, warm_up
+from agent_kernel.evaluation.summary import summarize
+from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks, task_set_names
+from agent_kernel.evaluation.task_result import TaskResult
+
+PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
+COMPARED_OPTIONS = ("model", "engine", "protocol", "effort", "place")
+"""Options that decide what is measured; a resumed run must have the same."""
+OF_ANOTHER_KERNEL = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+"""Variables of a kernel that must not reach the server, if the command runs in one."""
+NO_LIMIT = "--ZMQChannelsWebsocketConnection.limit_rate=False"
+"""A figure over the limit would be dropped, and a right picture judged wrong."""
+STOPPING = (signal.SIGTERM, signal.SIGHUP)
+"""They stop the run as Ctrl-C does: otherwise its server would go on, with a model in memory."""
+TABLE = {
+    "kind": Column("KIND"),
+    "right": Column("RIGHT", right=True),
+    "tasks": Column("OF", right=True),
+    "seconds": Column("MEDIAN S", right=True),
+    "prompt_tokens": Column("PROMPT", right=True),
+    "completion_tokens": Column("COMPLETION", right=True),
+    "programs": Column("PROGRAMS", right=True),
+    "failed_programs": Column("FAILED", right=True),
+    "votes": Column("VOTES", right=True),
+    "votes_agree": Column("AGREED", right=True),
+    "votes_tried": Column("OF TRIED", right=True),
+}
+
+
+# ------------------------------------------------------------------------------------------------------------------ run
+
+
+def run_arguments(parser: argparse.ArgumentParser) -> None:
+    sets = ", ".join(task_set_names())
+    parser.add_argument("tasks", help=f"a task set: {sets}, a TOML file, or a directory in DABench's public layout")
+    parser.add_argument("--model", default="", help="the model that answers, as %%%%agent --model takes it")
+    parser.add_argument("--engine", choices=SETTINGS["engine"].choices or None, help=SETTINGS["engine"].help)
+    parser.add_argument("--protocol", choices=SETTINGS["tool_protocol"].choices, help=SETTINGS["tool_protocol"].help)
+    parser.add_argument(
+        "--in", dest="place", choices=PLACES, default="", help="where Python runs (default: as configured)"
+    )
+    parser.add_argument("--effort", choices=SETTINGS["effort"].choices, default="", help=SETTINGS["effort"].help)
+    parser.add_argument("--at-once", type=_count, default=1, metavar="N", help="tasks that run together (default: 1)")
+    parser.add_argument("--repeat", type=_count, default=1, metavar="N", help="run each task N times")
+    parser.add_argument("--only", type=_names, default=(), metavar="NAME,...", help="only these tasks")
+    half = parser.add_mutually_exclusive_group()
+    half.add_argument("--held-out", action="store_true", help="only tasks that are held out of tuning")
+    half.add_argument("--tuned", action="store_true", help="only tasks that are not held out")
+    parser.add_argument("--cell-timeout", type=float, default=CELL_S, metavar="S", help="longest time of one cell")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE.json", help="result file (default: in the cache directory)"
+    )
+    parser.add_argument("--resume", type=Path, metavar="FILE.json", help="continue this result: skip the tasks it has")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+    cache_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Return 0 when every task has a result. A Ctrl-C leaves the results so far in the file."""
+    tasks = _chosen_tasks(args)
+    outcome = _start(args)
+    path = args.output or args.resume or _default_path(args)
+    left = _remaining(tasks, args.repeat, outcome)
+    outcome.write(path)
+    print(f"{len(left)} of {len(tasks) * args.repeat} tasks to run; results go to {path}", file=sys.stderr, flush=True)
+    if left:
+        try:
+            asyncio.run(_measure(args, left, outcome, path))
+        except asyncio.CancelledError:  # by a signal of STOPPING
+            raise KeyboardInterrupt from None
+    if args.json:
+        print(json.dumps(outcome.to_json(), indent=2, ensure_ascii=False))
+    else:
+        show(summarize(outcome.results), TABLE, as_json=False)
+    return 0
+
+
+async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outcome: EvaluationRun, path: Path) -> None:
+    # They load tornado, nbformat and Jupyter's client, which no other command needs.
+    from jupyter_ext.headless.sandbox_inspection import OPTIONS
+    from jupyter_ext.headless.server_process import ServerFailed, jupyter_server
+    from jupyter_ext.headless.task_notebooks import TaskNotebooks
+
+    this = asyncio.current_task()
+    assert this is not None
+    for number in STOPPING:
+        asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+    done, before, started = 0, outcome.seconds, time.monotonic()
+
+    def take(result: TaskResult) -> None:
+        nonlocal done
+        done += 1
+        outcome.results = [one for one in outcome.results if one.key != result.key] + [result]
+        outcome.seconds = before + time.monotonic() - started
+        outcome.write(path)
+        print(f"[{done}/{len(tasks)}] {describe(result)}", file=sys.stderr, flush=True)
+
+    settings = CellSettings(args.model, args.place, args.effort, seconds=args.cell_timeout)
+    with tempfile.TemporaryDirectory(prefix="agent-kernel-eval-") as directory:
+        root = Path(directory) / "notebooks"
+        root.mkdir()
+        log = Path(directory) / "server.log"
+        try:
+            options = [*OPTIONS, *_server_options(args)]
+            async with jupyter_server(root, log, env=_environment(), options=options) as server:
+                notebooks = TaskNotebooks(server)
+                if await notebooks.loads_model(args.model):
+                    print("loading the model ...", file=sys.stderr, flush=True)
+                    await warm_up(notebooks.open, settings)
+                outcome.facts = {**outcome.facts, "engine": await notebooks.engine()}
+                await run_tasks(tasks, notebooks.open, settings, take, args.at_once)
+        except (ServerFailed, NotebookFailed, TimeoutError) as error:
+            raise EngineError(str(error) or f"The model took more than {settings.seconds:.0f} s to load.") from error
+
+
+def describe(result: TaskResult) -> str:
+    """Return the line of a task. Of a task that is held out it does not show what the right answer is."""
+    words = "right" if result.is_right else "wrong"
+    if result.wrong and not result.held_out:
+        words = f"wrong: {printable(result.wrong)}"
+    if result.broken:
+        words = printable(result.wrong)
+    tokens = f"{result.prompt_tokens}+{result.completion_tokens} tokens"
+    failed = f", {result.failed_programs} of {len(result.programs)} programs failed" if result.failed_programs else ""
+    votes = "".join(f", {vote.agree} of {vote.tried} agreed" for vote in result.votes)
+    return f"{result.label}: {words} ({result.seconds:.1f} s, {tokens}{failed}{votes})"
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the server: the caller's, so that settings and keys of engines are as usual."""
+    return {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_KERNEL}
+
+
+def _server_options(args: argparse.Namespace) -> list[str]:
+    """Return the settings of the command line. They win over the environment and the user's configuration files."""
+    chosen = {
+        "engine": args.engine,
+        "tool_protocol": args.protocol,
+        "cache_dir": args.cache_dir and args.cache_dir.absolute(),
+        # Who types a URL as --model has decided already where the conversation goes.
+        "allow_urls": "True" if "://" in args.model else "",
+        "transcripts": "off",
+    }
+    return [NO_LIMIT, *(f"--AgentKernel.{name}={value}" for name, value in chosen.items() if value)]
+
+
+def _chosen_tasks(args: argparse.Namespace) -> list[Task]:
+    tasks = _load(args.tasks)
+    if unknown := set(args.only) - {task.name for task in tasks}:
+        raise InvalidRequest(f"{args.tasks} has no task named {min(unknown)!r}.")
+    tasks = [task for task in tasks if not args.only or task.name in args.only]
+    if args.held_out or args.tuned:
+        tasks = [task for task in tasks if task.held_out == args.held_out]
+    if not tasks:
+        raise InvalidRequest(f"{args.tasks} has no such tasks.")
+    return tasks
+
+
+def _load(named: str) -> list[Task]:
+    if named in task_set_names():
+        return load_tasks(TASK_SETS / f"{named}.toml")
+    path = Path(named)
+    if path.is_dir():
+        if not (path / QUESTIONS).exists():
+            raise InvalidRequest(f"{path} has no {QUESTIONS}, so it is no DABench directory.")
+        return load_dabench(path)
+    if not path.exists():
+        names = ", ".join(task_set_names())
+        raise InvalidRequest(f"There is no task set {named!r}.", hint=f"Name one of {names}, or give a path.")
+    return load_tasks(path)
+
+
+def _start(args: argparse.Namespace) -> EvaluationRun:
+    """Return the run that is continued, or a new one. Raises InvalidRequest if the one to continue measured something
+    else."""
+    options = {name: getattr(args, name) or "" for name in COMPARED_OPTIONS}
+    name = args.tasks if args.tasks in task_set_names() else Path(args.tasks).stem
+    if args.resume is None:
+        facts = {"version": __version__, "started": datetime.now(UTC).isoformat(timespec="seconds")}
+        return EvaluationRun(name, options, {**facts, "at_once": args.at_once})
+    earlier = EvaluationRun.read(args.resume)
+    changed = [key for key, value in options.items() if earlier.options.get(key, "") != value]
+    if changed or earlier.task_set != name:
+        what = ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
+        raise InvalidRequest(f"{args.resume} was measured with: {what}.", hint="Resume it with the same options.")
+    return earlier
+
+
+def _remaining(tasks: Sequence[Task], repeat: int, outcome: EvaluationRun) -> list[tuple[Task, int]]:
+    done = {one.key for one in outcome.results if not one.broken}
+    rounds = [(task, repetition) for repetition in range(1, repeat + 1) for task in tasks]
+    return [(task, repetition) for task, repetition in rounds if (task.name, repetition) not in done]
+
+
+def _default_path(args: argparse.Namespace) -> Path:
+    name = f"{Path(args.tasks).stem}-{datetime.now().strftime('%Y%m%d-%H%M%S')}.json"
+    return settings_of(args).cache_dir / "evaluations" / name
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError("must be a number of 1 or more")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+# -------------------------------------------------------------------------------------------------------------- compare
+
+
+def compare_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("first", type=Path, metavar="A.json", help="result of a run")
+    parser.add_argument("second", type=Path, metavar="B.json", help="result of another run of the same tasks")
+    json_argument(parser)
+
+
+def compare_runs(args: argparse.Namespace) -> int:
+    """Print the comparison by half and of all tasks that both runs have. Return 0."""
+    first, second = EvaluationRun.read(args.first).results, EvaluationRun.read(args.second).results
+    halves = {"tuned": False, "held out": True}
+    rows = {
+        name: compare([a for a in first if a.held_out == half], [b for b in second if b.held_out == half])
+        for name, half in halves.items()
+    }
+    whole = compare(first, second)
+    if not whole.tasks:
+        raise InvalidRequest(f"{args.first} and {args.second} have no task in common.")
+    if args.json:
+        print(json.dumps({**whole.to_json(), "halves": {name: row.to_json() for name, row in rows.items()}}, indent=2))
+        return 0
+    for name, row in [*rows.items(), ("all", whole)]:
+        if row.tasks:
+            print("\n".join(_comparison_lines(name, row)))
+    return 0
+
+
+def _comparison_lines(name: str, comparison: Comparison) -> list[str]:
+    (first, second), (first_s, second_s) = comparison.right, comparison.seconds
+    first_tokens, second_tokens = comparison.completion_tokens
+    lines = [
+        f"{name}: {first} and {second} of {comparison.tasks} right; "
+        f"only B {len(comparison.better)}, only A {len(comparison.worse)}, sign test p = {comparison.p_value:.3g}",
+        f"  median seconds {first_s:g} and {second_s:g}, "
+        f"median completion tokens {first_tokens:g} and {second_tokens:g}",
+    ]
+    if name == "all":
+        lines += [f"  only B right: {', '.join(comparison.better)}"] if comparison.better else []
+        lines += [f"  only A right: {', '.join(comparison.worse)}"] if comparison.worse else []
+        if comparison.only_first or comparison.only_second:
+            lines.append(f"  not compared: {comparison.only_first} results of A, {comparison.only_second} of B")
+    return lines
+
+
+EVAL = group(
+    "eval",
+    "measure how often the agent is right on a set of tasks (run, the default), and compare two runs",
+    Command("run", "run a task set in notebooks of a server of its own", run_arguments, run),
+    Command("compare", "compare two results task by task, with a sign test", compare_arguments, compare_runs),
+    default="run",
+)

@@ -1,0 +1,87 @@
+"""Compares two runs of the same tasks: who was right where, and whether that can be chance.
+
+The sign test looks only at tasks that one run got right and the other wrong. If the runs were equally good, each of
+them would be as likely to be either's; ``p_value`` is how likely a split at least as uneven is then (two-sided, exact).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.evaluation.task_result import TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Over the tasks that both runs have, each repetition of its own. ``better`` and ``worse`` are labels of the tasks
+    that only the second, or only the first, run got right. Seconds and tokens are medians of each run."""
+
+    tasks: int
+    both_right: int
+    both_wrong: int
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    seconds: tuple[float, float]
+    completion_tokens: tuple[float, float]
+    only_first: int
+    only_second: int
+
+    @property
+    def right(self) -> tuple[int, int]:
+        return self.both_right + len(self.worse), self.both_right + len(self.better)
+
+    @property
+    def p_value(self) -> float:
+        return sign_test(len(self.better), len(self.worse))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tasks": self.tasks,
+            "right": list(self.right),
+            "both_right": self.both_right,
+            "both_wrong": self.both_wrong,
+            "better": list(self.better),
+            "worse": list(self.worse),
+            "p_value": self.p_value,
+            "median_seconds": list(self.seconds),
+            "median_completion_tokens": list(self.completion_tokens),
+            "only_in_first": self.only_first,
+            "only_in_second": self.only_second,
+        }
+
+
+def sign_test(better: int, worse: int) -> float:
+    """Return the probability that of ``better + worse`` fair coins at most min(better, worse) fall on one side, or on
+    the other; 1 without coins."""
+    coins, few = better + worse, min(better, worse)
+    tail = sum(math.comb(coins, heads) for heads in range(few + 1)) / (1 << coins)
+    return min(1.0, 2 * tail)
+
+
+def compare(first: Sequence[TaskResult], second: Sequence[TaskResult]) -> Comparison:
+    """Pair the results by task and repetition. The numbers of tasks that only one run has are in the result."""
+    earlier = {one.key: one for one in first}
+    later = {one.key: one for one in second}
+    pairs = [(one, later[key]) for key, one in earlier.items() if key in later]
+    return Comparison(
+        tasks=len(pairs),
+        both_right=sum(a.is_right and b.is_right for a, b in pairs),
+        both_wrong=sum(not a.is_right and not b.is_right for a, b in pairs),
+        better=tuple(b.label for a, b in pairs if b.is_right and not a.is_right),
+        worse=tuple(a.label for a, b in pairs if a.is_right and not b.is_right),
+        seconds=(_median([a.seconds for a, _ in pairs]), _median([b.seconds for _, b in pairs])),
+        completion_tokens=(
+            _median([a.completion_tokens for a, _ in pairs]),
+            _median([b.completion_tokens for _, b in pairs]),
+        ),
+        only_first=len(earlier) - len(pairs),
+        only_second=len(later) - len(pairs),
+    )
+
+
+def _median(values: Sequence[float]) -> float:
+    return round(statistics.median(values), 2) if values else 0.0

@@ -1,0 +1,63 @@
+"""The JSON file of a run. It is written after each task, complete or not at all, so that a run that was stopped can be
+resumed from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.evaluation.task_result import TaskResult
+from agent_kernel.sessions.atomic_file import write_synced
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class EvaluationRun:
+    """One run of a task set. ``options`` are what was asked for; two runs with the same options repeat each other.
+    ``facts`` describe where it ran. ``seconds`` is the time of all tasks together."""
+
+    task_set: str
+    options: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    results: list[TaskResult] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "task_set": self.task_set,
+            "options": dict(self.options),
+            "facts": dict(self.facts),
+            "seconds": round(self.seconds, 1),
+            "right": sum(one.is_right for one in self.results),
+            "tasks": [one.to_json() for one in self.results],
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the file at once or not at all. Raises InvalidRequest where it cannot be written."""
+        data = json.dumps(self.to_json(), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_synced(path.with_name(f".{path.name}.partial"), data, mode=0o644).replace(path)
+        except OSError as error:
+            raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from error
+
+    @classmethod
+    def read(cls, path: Path) -> EvaluationRun:
+        """Raises InvalidRequest for a file that cannot be read or is no result of ``agent-kernel eval``."""
+        try:
+            body = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidRequest(f"{path} cannot be read: {error}.") from error
+        if not isinstance(body, dict) or body.get("format") != FORMAT:
+            raise InvalidRequest(f"{path} is no result of agent-kernel eval, or one of another version.")
+        try:
+            results = [TaskResult.from_json(task) for task in body["tasks"]]
+            return cls(body["task_set"], body["options"], body["facts"], results, body["seconds"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"{path} is no complete result of agent-kernel eval: {error!r}.") from error

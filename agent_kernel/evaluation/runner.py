@@ -1,0 +1,279 @@
+"""Runs tasks as a person does: ``%%agent`` cells in a notebook of their own, every question answered with yes.
+
+The namespace is judged where the code ran: in the kernel, in the draft and in the sandbox. Whichever holds what was
+asked for is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent_kernel.core.messages import Message
+from agent_kernel.evaluation import figure_data
+from agent_kernel.evaluation.answer_check import Observation, reason_wrong
+from agent_kernel.evaluation.task import CHECKS, Task
+from agent_kernel.evaluation.task_result import SUCCESS, Program, TaskResult, TaskTurn
+from agent_kernel.notebook.draft.server_request import OUTCOME, draft_request
+
+CELL_S = 600.0
+YES = "y"
+FIGURE_DATA = Path(figure_data.__file__)
+MARK_FIGURES = """
+import sys as _sys, types as _types
+_figure_data = _types.ModuleType("figure_data")
+exec({source!r}, _figure_data.__dict__)
+_figure_data.mark_figures()
+"""
+HOLDS = "the check holds"
+JUDGE = """
+try:
+    print({holds!r} if bool({expression}) else "no")
+except Exception as _problem:
+    print("no")
+"""
+WARM_UP = Task("warm-up", "chat", ("Hello!",))
+OWN_CELL = "%agent in\n"
+"""A cell that begins with a command of the agent leaves the draft alive."""
+PNG = "image/png"
+
+
+class Cell(Protocol):
+    """A cell that ran: ``status`` is ok, error or aborted, ``outputs`` are nbformat outputs, ``questions`` are those
+    that the person answered."""
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def outputs(self) -> Sequence[Mapping[str, Any]]: ...
+
+    @property
+    def questions(self) -> Sequence[str]: ...
+
+
+class TaskNotebook(Protocol):
+    """A notebook with a kernel in a directory of its own. Each method raises NotebookFailed if server or kernel
+    end."""
+
+    async def run_cell(self, code: str, answer: str) -> Cell: ...
+
+    async def stored(self) -> Mapping[str, Any]:
+        """Return the items and turns of the conversation, as ``GET sessions/{id}/items`` does."""
+        ...
+
+    async def run_in_sandbox(self, code: str) -> str:
+        """Run code in the sandbox of the conversation, and return its standard output."""
+        ...
+
+
+class NotebookFailed(Exception):
+    """The server or the kernel of a notebook ended, or refused a request."""
+
+
+OpenNotebook = Callable[[Task], AbstractAsyncContextManager[TaskNotebook]]
+
+
+@dataclass(frozen=True, slots=True)
+class CellSettings:
+    """Options of every ``%%agent`` cell; an empty one is left out. ``seconds`` is the longest time of a cell."""
+
+    model: str = ""
+    place: str = ""
+    effort: str = ""
+    seconds: float = CELL_S
+
+    @property
+    def line(self) -> str:
+        options = {"--in": self.place, "--model": self.model, "--effort": self.effort}
+        return " ".join(["%%agent", *(f"{flag} {value}" for flag, value in options.items() if value)])
+
+
+async def run_tasks(
+    tasks: Sequence[tuple[Task, int]],
+    open_notebook: OpenNotebook,
+    settings: CellSettings,
+    take: Callable[[TaskResult], None],
+    at_once: int = 1,
+) -> None:
+    """Run each task and repetition, ``at_once`` of them at a time, and hand each result to ``take`` as it is there. A
+    cancellation ends the running ones without a result. Raises what ``take`` raises."""
+    waiting = iter(tasks)
+
+    async def work() -> None:
+        for task, repetition in waiting:
+            take(await run_task(task, repetition, open_notebook, settings))
+
+    try:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(at_once, len(tasks))):
+                workers.create_task(work())
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+async def warm_up(open_notebook: OpenNotebook, settings: CellSettings) -> None:
+    """Let the model answer once, so that no task is charged for loading it. Raises NotebookFailed, TimeoutError."""
+    async with open_notebook(WARM_UP) as notebook, asyncio.timeout(settings.seconds):
+        cell = await notebook.run_cell(f"{settings.line}\n{WARM_UP.prompts[0]}", YES)
+        if error := _error(cell):
+            raise NotebookFailed(f"the model does not answer: {error}")
+
+
+async def run_task(
+    task: Task, repetition: int, open_notebook: OpenNotebook, settings: CellSettings = CellSettings()
+) -> TaskResult:
+    """Run one task in a fresh notebook and judge it. A server, kernel or cell that ends without an answer makes a
+    broken result."""
+    attempt = _Attempt(task, settings)
+    holds = draws = None
+    try:
+        async with open_notebook(task) as notebook:
+            await attempt.run(notebook)
+            holds = await attempt.holds(notebook) if task.holds else None
+            draws = attempt.draws() if task.draws else None
+    except NotebookFailed as error:
+        why = f"broken: {error}"
+    except TimeoutError:
+        why = f"broken: a cell took more than {settings.seconds:.0f} s"
+    else:
+        why = attempt.failure() or reason_wrong(task, attempt.observation(holds, draws))
+    marks = {name: value for name in CHECKS if (value := getattr(task, name)) not in (None, "", (), {})}
+    return TaskResult(
+        name=task.name,
+        kind=task.kind,
+        held_out=task.held_out,
+        wrong=why,
+        seconds=attempt.seconds,
+        repetition=repetition,
+        broken=why.startswith("broken: "),
+        turns=tuple(attempt.turns),
+        marks=marks,
+        holds=holds,
+        draws=draws,
+    )
+
+
+class _Attempt:
+    """One attempt at a task: what its cells did so far."""
+
+    def __init__(self, task: Task, settings: CellSettings) -> None:
+        self._task = task
+        self._settings = settings
+        self._figures: list[Mapping[str, Any]] = []
+        self._started = time.monotonic()
+        self.turns: list[TaskTurn] = []
+        self.seconds = 0.0
+
+    async def run(self, notebook: TaskNotebook) -> None:
+        """Run setup and prompts. Raises NotebookFailed, TimeoutError."""
+        if self._task.draws:
+            mark = MARK_FIGURES.format(source=await asyncio.to_thread(FIGURE_DATA.read_text, encoding="utf-8"))
+            await self._prepare(notebook, mark)
+            if self._settings.place == "sandbox":
+                await notebook.run_in_sandbox(mark)
+        await self._prepare(notebook, self._task.setup)
+        self._started, seen = time.monotonic(), 0
+        for prompt in self._task.prompts:
+            cell = await self._cell(notebook, f"{self._settings.line}\n{prompt}")
+            self.seconds = time.monotonic() - self._started
+            stored = await notebook.stored()
+            messages = [Message.from_json(item["message"]) for item in stored["items"][seen:]]
+            seen = len(stored["items"])
+            turn = stored["turns"][-1] if stored["turns"] else {}
+            self.turns.append(_turn_result(prompt, cell, messages, turn))
+            self._figures = _figures(cell)
+
+    async def holds(self, notebook: TaskNotebook) -> bool:
+        """Whether the expression is true in the kernel, the draft or the sandbox of the last turn; False where it
+        raises."""
+        judge = JUDGE.format(holds=HOLDS, expression=self._task.holds)
+        if _holds(_text(await self._cell(notebook, OWN_CELL + judge))):
+            return True
+        where = self.turns[-1].where
+        if where == "sandbox":
+            return _holds(await notebook.run_in_sandbox(judge))
+        if where == "draft":
+            return _holds(_text(await self._cell(notebook, draft_request("judge", judge))))
+        return False
+
+    def draws(self) -> bool:
+        """Whether the expression is true of a figure of the last turn. It was written by the author of the task, not
+        by the model."""
+        return any(_is_true(self._task.draws, figure) for figure in self._figures)
+
+    def failure(self) -> str:
+        """Return why the last turn gave no answer, or ""."""
+        last = self.turns[-1]
+        return f"the turn ended: {last.error.splitlines()[-1]}" if last.error and not last.answer else ""
+
+    def observation(self, holds: bool | None, draws: bool | None) -> Observation:
+        last = self.turns[-1]
+        shown = next((program.output for program in reversed(last.programs) if program.status == SUCCESS), "")
+        return Observation(last.answer, tuple(program.code for program in last.programs), holds, draws, shown)
+
+    async def _cell(self, notebook: TaskNotebook, code: str) -> Cell:
+        async with asyncio.timeout(self._settings.seconds):
+            return await notebook.run_cell(code, YES)
+
+    async def _prepare(self, notebook: TaskNotebook, code: str) -> None:
+        if code:
+            cell = await self._cell(notebook, code)
+            if cell.status != "ok":
+                raise NotebookFailed(f"the setup failed: {_error(cell)}")
+
+
+def _turn_result(prompt: str, cell: Cell, messages: Sequence[Message], turn: Mapping[str, Any]) -> TaskTurn:
+    results = {message.call_id: message for message in messages if message.role == "tool"}
+    programs = [
+        Program(str(call.arguments["code"]), result.status or "" if result else "", result.text if result else "")
+        for message in messages
+        for call in message.calls
+        if "code" in call.arguments
+        for result in [results.get(call.id)]
+    ]
+    return TaskTurn(
+        prompt=prompt,
+        answer=next((message.text for message in reversed(messages) if message.role == "assistant"), ""),
+        programs=tuple(programs),
+        notes=tuple(message.text for message in messages if message.hidden),
+        questions=tuple(cell.questions),
+        error=_error(cell),
+        state=str(turn.get("state", "")),
+        where=str(turn.get("where", "")),
+        model=str(turn.get("model", "")),
+        usage=dict(turn.get("usage", {})),
+        record=dict(turn.get("record", {})),
+    )
+
+
+def _figures(cell: Cell) -> list[Mapping[str, Any]]:
+    pictures = [output.get("data", {}).get(PNG) for output in cell.outputs]
+    return [found for png in pictures if png and (found := figure_data.read_mark(png)) is not None]
+
+
+def _is_true(expression: str, figure: Mapping[str, Any]) -> bool:
+    return bool(eval(expression, {"math": math, "figure": figure}))
+
+
+def _holds(printed: str) -> bool:
+    """Only a whole line counts: a traceback may repeat the code of the judge, which has the words in it."""
+    return any(line.strip() == HOLDS for line in printed.splitlines())
+
+
+def _text(cell: Cell) -> str:
+    """Return what a cell printed, or the text of a draft's result."""
+    printed = [str(output.get("text", "")) for output in cell.outputs if output["output_type"] == "stream"]
+    outcomes = [output["data"][OUTCOME]["text"] for output in cell.outputs if OUTCOME in output.get("data", {})]
+    return "\n".join([*printed, *outcomes])
+
+
+def _error(cell: Cell) -> str:
+    errors = [f"{output['ename']}: {output['evalue']}" for output in cell.outputs if output["output_type"] == "error"]
+    return "\n".join(errors)

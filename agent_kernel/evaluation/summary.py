@@ -1,0 +1,40 @@
+"""The figures of a run, by kind of task and by half: the tuned tasks and those held out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from agent_kernel.evaluation.task_result import TaskResult
+
+ALL = "all"
+
+
+def summarize(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
+    """Return a row for each kind, in the order of the tasks, one for each half if there are two, and one for all."""
+    kinds = dict.fromkeys(one.kind for one in results)
+    rows = [_row(kind, [one for one in results if one.kind == kind]) for kind in kinds]
+    tuned, held_out = ([one for one in results if one.held_out is half] for half in (False, True))
+    if tuned and held_out:
+        rows += [_row("tuned", tuned), _row("held out", held_out)]
+    return [*rows, _row(ALL, results)]
+
+
+def _row(name: str, results: Sequence[TaskResult]) -> dict[str, Any]:
+    """Seconds are the median; tokens, programs and votes are sums over all tasks of the row. Programs that were only
+    tried for a vote are in ``votes_tried``, and of them ``votes_agree`` gave the result that was used."""
+    votes = [vote for one in results for vote in one.votes]
+    return {
+        "kind": name,
+        "right": sum(one.is_right for one in results),
+        "tasks": len(results),
+        "seconds": round(statistics.median([one.seconds for one in results]), 1) if results else 0.0,
+        "prompt_tokens": sum(one.prompt_tokens for one in results),
+        "completion_tokens": sum(one.completion_tokens for one in results),
+        "programs": sum(len(one.programs) for one in results),
+        "failed_programs": sum(one.failed_programs for one in results),
+        "votes": len(votes),
+        "votes_agree": sum(vote.agree for vote in votes),
+        "votes_tried": sum(vote.tried for vote in votes),
+    }

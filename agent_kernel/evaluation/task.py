@@ -1,0 +1,117 @@
+"""The tasks of an evaluation, and the TOML files that hold them."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.core.errors import InvalidRequest
+
+TASK_SETS = Path(__file__).with_name("task_sets")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Questions for a notebook, and what makes the answer to the last of them right.
+
+    ``setup`` runs in the kernel first, and ``files`` are copied beside the notebook. The checks: ``number`` to
+    ``decimals`` places (0: exactly), where the numbers of ``also`` may stand beside it; ``says`` and ``never``,
+    patterns that the answer must all have and must not have; ``holds``, an expression over the namespace afterwards;
+    ``draws``, an expression over ``figure``, one figure that was shown (see ``figure_data``); ``values``, the values
+    that the answer gives as ``@name[value]``. A task of the kind chat is right only where no code ran for its last
+    prompt. ``solution`` is code that solves it (what a chat answer may say), by which the checks are checked."""
+
+    name: str
+    kind: str
+    prompts: tuple[str, ...]
+    solution: tuple[str, ...] = ()
+    held_out: bool = False
+    setup: str = ""
+    number: float | None = None
+    decimals: int = 0
+    also: tuple[float, ...] = ()
+    says: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    holds: str = ""
+    draws: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+
+    @property
+    def is_chat(self) -> bool:
+        return self.kind == "chat"
+
+
+REQUIRED = {one.name for one in fields(Task) if one.default is MISSING and one.default_factory is MISSING}
+CHECKS = ("number", "says", "never", "holds", "draws", "values")
+TEXTS = ("name", "kind", "setup", "holds", "draws")
+LISTS: Mapping[str, tuple[type, ...]] = {
+    "prompts": (str,),
+    "solution": (str,),
+    "also": (int, float),
+    "says": (str,),
+    "never": (str,),
+}
+OF_FILES = {one.name for one in fields(Task)} - {"files"}
+"""Fields that a task may have in a TOML file."""
+
+
+def task_set_names() -> list[str]:
+    """Return the names of the task sets that come with agent-kernel."""
+    return sorted(path.stem for path in TASK_SETS.glob("*.toml"))
+
+
+def load_tasks(path: Path) -> list[Task]:
+    """Return the tasks of a TOML file. Raises InvalidRequest for a file that cannot be read, an unknown field, a field
+    that is missing or has another type, two tasks of one name, and a task without a check."""
+    try:
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"The task set {path} cannot be read: {error}.") from error
+    entries = body.get("task")
+    if set(body) != {"task"} or not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise InvalidRequest(f"The task set {path} must consist of [[task]] tables.")
+    return check_names([_parse_task(entry, path) for entry in entries], path)
+
+
+def check_names(tasks: list[Task], path: Path) -> list[Task]:
+    """Return ``tasks``. Raises InvalidRequest where two of them have one name, or where there is none."""
+    if twice := [name for name, count in Counter(task.name for task in tasks).items() if count > 1]:
+        raise InvalidRequest(f"The task set {path} has several tasks named {twice[0]!r}.")
+    if not tasks:
+        raise InvalidRequest(f"The task set {path} has no tasks.")
+    return tasks
+
+
+def _parse_task(entry: Mapping[str, Any], path: Path) -> Task:
+    where = f"The task {str(entry.get('name', '?'))!r} of {path}"
+    if unknown := set(entry) - OF_FILES:
+        raise InvalidRequest(f"{where} has the unknown field {min(unknown)!r}.")
+    if missing := REQUIRED - set(entry):
+        raise InvalidRequest(f"{where} lacks the field {min(missing)!r}.")
+    for name, value in entry.items():
+        if not _is_of_type(name, value):
+            raise InvalidRequest(f"{where}: {name} has the wrong type: {type(value).__name__}.")
+    if not any(entry.get(name) not in (None, "", [], {}) for name in CHECKS):
+        raise InvalidRequest(f"{where} has no check: one of {', '.join(CHECKS)}.")
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return Task(**given)
+
+
+def _is_of_type(name: str, value: Any) -> bool:
+    if name in TEXTS:
+        return isinstance(value, str)
+    if name in LISTS:
+        return isinstance(value, list) and all(isinstance(one, LISTS[name]) for one in value)
+    if name == "values":
+        return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+    if name == "held_out":
+        return isinstance(value, bool)
+    if name == "decimals":
+        return type(value) is int and value >= 0
+    return type(value) in (int, float) and math.isfinite(value)

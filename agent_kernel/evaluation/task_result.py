@@ -1,0 +1,130 @@
+"""The outcome of one task, with everything that a reader needs to judge it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SUCCESS = "success"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program that the agent ran; ``status`` and ``output`` are those of its tool result (an empty status: it has
+    none)."""
+
+    code: str
+    status: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResult:
+    """A comparison of programs in a draft: of ``tried`` programs ``agree`` gave the result that was used."""
+
+    agree: int
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTurn:
+    """One turn of a task.
+
+    ``notes`` are messages that the model saw and a person did not, ``questions`` are those that the person was asked,
+    ``error`` is the error of the cell. ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the
+    stored turn; the record has its notices, decisions and, where programs were compared, what they said."""
+
+    prompt: str
+    answer: str
+    programs: tuple[Program, ...] = ()
+    notes: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    error: str = ""
+    state: str = ""
+    where: str = ""
+    model: str = ""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def votes(self) -> tuple[VoteResult, ...]:
+        return tuple(VoteResult(vote["agree"], vote["tried"]) for vote in self.record.get("votes", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The outcome of a task: ``wrong`` says why it is not right, "" = right. ``broken`` means that no answer was there
+    to judge, since the server, the kernel or the time ended: a resumed run tries it again. ``seconds`` is from the
+    first prompt to the last answer, without setup and checks. ``marks`` are what makes the answer right, as the task
+    says it; ``holds`` and ``draws`` are whether its expressions held."""
+
+    name: str
+    kind: str
+    held_out: bool
+    wrong: str
+    seconds: float
+    repetition: int = 1
+    broken: bool = False
+    turns: tuple[TaskTurn, ...] = ()
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    holds: bool | None = None
+    draws: bool | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What identifies it within a run."""
+        return self.name, self.repetition
+
+    @property
+    def label(self) -> str:
+        return self.name if self.repetition == 1 else f"{self.name} ({self.repetition})"
+
+    @property
+    def is_right(self) -> bool:
+        return not self.wrong
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every program of all its turns."""
+        return tuple(program for turn in self.turns for program in turn.programs)
+
+    @property
+    def votes(self) -> tuple[VoteResult, ...]:
+        return tuple(vote for turn in self.turns for vote in turn.votes)
+
+    @property
+    def failed_programs(self) -> int:
+        return sum(program.status != SUCCESS for program in self.programs)
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self._sum("prompt_tokens")
+
+    @property
+    def completion_tokens(self) -> int:
+        return self._sum("completion_tokens")
+
+    def _sum(self, name: str) -> int:
+        return int(sum(turn.usage.get(name, 0) for turn in self.turns))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {
+            "seconds": round(self.seconds, 2),
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "programs": len(self.programs),
+            "failed_programs": self.failed_programs,
+            "votes": [asdict(vote) for vote in self.votes],
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> TaskResult:
+        """Read the output of ``to_json``. Raises TypeError, KeyError or ValueError for another body."""
+        given = {name: value for name, value in body.items() if name in cls.__slots__}
+        return cls(**{**given, "turns": tuple(_read_turn(turn) for turn in body["turns"])})
+
+
+def _read_turn(body: Mapping[str, Any]) -> TaskTurn:
+    lists = {name: tuple(body[name]) for name in ("notes", "questions")}
+    return TaskTurn(**{**body, **lists, "programs": tuple(Program(**program) for program in body["programs"])})

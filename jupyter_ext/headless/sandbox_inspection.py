@@ -1,0 +1,50 @@
+"""A server extension that runs code in the sandbox of a session without a model. Only servers that
+``server_process.jupyter_server`` starts with OPTIONS load it: it is no route of agent-kernel's API.
+
+An evaluation marks figures with it before a turn, and judges the variables and files that the turn left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_kernel.core.protocols import Work
+from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.native.request_schemas import Body
+
+ROUTE = "agent-kernel-inspection/sandbox"
+OPTIONS = (f"--ServerApp.jpserver_extensions={{'jupyter_ext': True, '{__name__}': True}}",)
+"""Options of the server's command line that load this extension besides ours."""
+CODE_S = 60.0
+
+
+class CodeBody(Body):
+    """``notebook``: path of the notebook to whose session the sandbox belongs; the session is made if there is none."""
+
+    notebook: str
+    code: str
+
+
+class SandboxCodeHandler(AgentHandler):
+    @guard("execute", kernels=False)
+    async def post(self) -> None:
+        """Run the code where the notebook's next turn will run its own. Reply with its status, its standard output
+        and its error."""
+        body = self.parse(CodeBody)
+        notebooks, runtime = self.services.notebooks, self.services.runtime
+        place = await self.services.access.place(self.caller, "", body.notebook)
+        assert place is not None
+        key, _ = await notebooks.ensure_session(self.caller.namespace, place)
+        directory = notebooks.directory(place)
+        # With the same readable paths as a turn of this notebook: the pool then takes the same process for both.
+        read = [directory] if directory else []
+        result = await runtime.sandbox.run(key, Work(body.code, timeout_s=CODE_S), read=read)
+        self.reply({"status": result.status, "stdout": result.stdout, "error": result.error})
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": __name__}]
+
+
+def _load_jupyter_server_extension(serverapp: Any) -> None:
+    serverapp.web_app.add_handlers(".*$", [(f"{serverapp.base_url}{ROUTE}", SandboxCodeHandler)])

@@ -1,0 +1,140 @@
+"""A temporary Jupyter server on a free loopback port, stopped with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
+
+START_S = 60.0
+"""A cold import of Jupyter on a slow disk takes seconds; after a minute it is considered stuck."""
+STOP_S = 20.0
+CALL_S = 120.0
+MESSAGE_CHARS = 500
+
+
+class ServerFailed(Exception):
+    """The server ended, did not answer in time, or refused a request. Where it did not start, the message ends with
+    the last lines of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryServer:
+    """``folder`` holds its notebooks."""
+
+    url: str
+    token: str
+    folder: Path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"token {self.token}"}
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the JSON answer of a route such as ``api/kernels``; None without a body. Raises ServerFailed."""
+        try:
+            response = await self._fetch(method, path, body)
+        except (HTTPClientError, OSError) as error:
+            raise ServerFailed(f"{method} {path}: {error}") from error
+        if response.code >= 400:
+            text = response.body.decode(errors="replace")[:MESSAGE_CHARS]
+            raise ServerFailed(f"{method} {path}: status {response.code}: {text}")
+        return json.loads(response.body) if response.body else None
+
+    async def status(self, path: str) -> int:
+        """Return the HTTP status of a GET. Raises OSError where nothing listens."""
+        return (await self._fetch("GET", path, None)).code
+
+    async def _fetch(self, method: str, path: str, body: Any) -> HTTPResponse:
+        request = HTTPRequest(
+            self.url + path,
+            method,
+            headers={**self.headers, "Content-Type": "application/json"},
+            body=None if body is None else json.dumps(body),
+            allow_nonstandard_methods=True,
+            request_timeout=CALL_S,
+        )
+        return await AsyncHTTPClient().fetch(request, raise_error=False)
+
+
+@asynccontextmanager
+async def jupyter_server(
+    folder: Path,
+    log: Path,
+    python: str = sys.executable,
+    env: Mapping[str, str] = os.environ,
+    options: Sequence[str] = (),
+) -> AsyncIterator[TemporaryServer]:
+    """Serve ``folder``, with ``options`` added to the command line. Sessions are stored in ``folder/.data``, so that a
+    run never continues an earlier one. Raises ServerFailed."""
+    port = free_port()
+    server = TemporaryServer(f"http://127.0.0.1:{port}/", secrets.token_hex(24), folder)
+    command = [python, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    # The directory of the data as an option too: one in the user's configuration files would win over the environment.
+    command += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
+    command += [f"--AgentKernel.data_dir={folder / '.data'}", *options]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    own = {"JUPYTER_TOKEN": server.token, "AGENT_KERNEL_DATA_DIR": str(folder / ".data")}
+    with log.open("wb") as sink:
+        # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the server in order.
+        process = await asyncio.create_subprocess_exec(
+            *command, env={**env, **own}, stdout=sink, stderr=sink, start_new_session=True
+        )
+    try:
+        await _wait_until_ready(server, process, log)
+        yield server
+    finally:
+        await _stop(process)
+
+
+async def _wait_until_ready(server: TemporaryServer, process: asyncio.subprocess.Process, log: Path) -> None:
+    """Wait until the extension answers. Raises ServerFailed."""
+    for _ in range(int(START_S / 0.1)):
+        if process.returncode is not None:
+            raise ServerFailed(f"The Jupyter server ended with code {process.returncode}.\n{_tail(log)}")
+        try:
+            status = await server.status("agent/v1/health")
+        except (HTTPClientError, OSError):
+            await asyncio.sleep(0.1)
+            continue
+        if status == 200:
+            return
+        if status == 404:
+            raise ServerFailed(f"The server runs without the agent-kernel extension.\n{_tail(log)}")
+        await asyncio.sleep(0.1)
+    raise ServerFailed(f"The Jupyter server did not answer within {START_S:.0f} s.\n{_tail(log)}")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Send SIGTERM, and after STOP_S seconds SIGKILL, to the whole process group."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_S)
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

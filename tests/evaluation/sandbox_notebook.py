@@ -1,0 +1,49 @@
+"""A namespace in the product's own sandbox, in which the solutions of tasks run and their checks are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent_kernel.core.protocols import RunResult, Sandbox
+from agent_kernel.core.session import SessionKey
+from agent_kernel.evaluation import figure_data
+
+INSTALLED = (
+    "import sys, types as _t\n_m = _t.ModuleType('figure_data')\nexec({source!r}, _m.__dict__)\n"
+    "sys.modules['figure_data'] = _m\n_m.watch()"
+)
+
+
+class SandboxNotebook:
+    """One session of a sandbox. ``prepare`` first; the work directory is where its code reads and writes files."""
+
+    def __init__(self, sandbox: Sandbox, key: SessionKey) -> None:
+        self._sandbox = sandbox
+        self._key = key
+
+    async def prepare(self, setup: str, *, figures: bool) -> None:
+        """``figures``: pictures will be checked (costs the import of matplotlib)."""
+        if figures:
+            await self._cell(INSTALLED.format(source=Path(figure_data.__file__).read_text(encoding="utf-8")))
+        await self._cell(setup)
+
+    async def forget_figures(self) -> None:
+        await self._cell("sys.modules['figure_data'].SHOWN.clear()")
+
+    async def holds(self, expression: str) -> bool:
+        """Whether it is true; False where it raises."""
+        return (await self.run(f"bool({expression})")).value == "True"
+
+    async def draws(self, expression: str) -> bool:
+        return await self.holds(f"any(({expression}) for figure in sys.modules['figure_data'].SHOWN)")
+
+    async def run(self, code: str) -> RunResult:
+        return await self._sandbox.run(self._key, code)
+
+    async def close(self) -> None:
+        await self._sandbox.close(self._key)
+
+    async def _cell(self, code: str) -> RunResult:
+        result = await self.run(code)
+        assert result.status == "success", result.error
+        return result
