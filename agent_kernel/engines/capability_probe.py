@@ -108,7 +108,7 @@ class Probe:
         counted = await self._ask("Count from 1 to 20, with commas between.")
         if counted.error:
             return [Finding("answers", "lacks", counted.error)]
-        found = [
+        entries = [
             Finding("answers", "ok", f"{self._engine.info().model}: {_short(counted.text)}"),
             _streaming(counted),
             _usage(counted),
@@ -118,7 +118,7 @@ class Probe:
             await self._images(),
         ]
         not_sent = self._engine.info().details.get("not_sent")
-        return [*found, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
+        return [*entries, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
 
     async def _tools(self) -> Finding:
         """A model may answer in text although it could call a tool, so the tool is then requested by name."""
@@ -143,10 +143,12 @@ class Probe:
         if reply.error:
             return Finding("response_format", "lacks", reply.error)
         try:
-            kept = set(json.loads(reply.text)) == {"zq_planet"}
+            is_kept = set(json.loads(reply.text)) == {"zq_planet"}
         except (ValueError, TypeError):
-            kept = False
-        return Finding("response_format", "ok" if kept else "lacks", "" if kept else f"ignored: {_short(reply.text)}")
+            is_kept = False
+        return Finding(
+            "response_format", "ok" if is_kept else "lacks", "" if is_kept else f"ignored: {_short(reply.text)}"
+        )
 
     async def _images(self) -> Finding:
         if not self._seeing.info().vision:

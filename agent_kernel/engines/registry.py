@@ -13,9 +13,10 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest, LocalOnly, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.catalog.catalog import catalog, is_path
+from agent_kernel.engines.fair_queue import FairQueue
+from agent_kernel.engines.local.catalog.catalog import DEFAULT, catalog, is_named, is_path
 from agent_kernel.engines.local.catalog.hub_id import HubId
-from agent_kernel.engines.model_slot import ModelSlot, SlottedEngine
+from agent_kernel.engines.model_slot import SlottedEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -39,7 +40,7 @@ def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredMod
 def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
     if not NAME.fullmatch(name) or name in COMMANDS:
         raise InvalidRequest(f"{name!r} cannot name an engine: letters, digits, dots and hyphens, 64 at most.")
-    if name in catalog():
+    if is_named(name):
         raise InvalidRequest(f"An engine cannot be named {name}: that is a model of the catalog.")
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f"The engine {name} must be an object with a url.")
@@ -61,11 +62,11 @@ class NamedEngines:
         self._settings = settings
         self._local = local
         self._configured = parse_engines(settings.engines)
-        self._slot = ModelSlot()
+        self._queue = FairQueue(settings.turns_at_once)
         self._created: dict[str, Engine] = {}
         named = self._configured.get(settings.engine)
         uses_slot = settings.engine == "local" or isinstance(named, ConfiguredModel)
-        self._own: Engine = SlottedEngine(own, self._slot) if uses_slot else own
+        self._own: Engine = SlottedEngine(own, self._queue) if uses_slot else own
         model = named.model if named else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
         self._egress = EgressPolicy(settings.local_only)
@@ -121,12 +122,12 @@ class NamedEngines:
         configured = self._configured.get(name)
         if isinstance(configured, Endpoint):
             return _remote(configured, name)
-        if isinstance(configured, ConfiguredModel) or name in catalog() or is_path(name) or HubId.parse(name):
+        if isinstance(configured, ConfiguredModel) or is_named(name) or is_path(name) or HubId.parse(name):
             model = configured.model if configured else name
             if model in {*self._created, *self._own_names}:
                 return self._created.get(model, self._own)
-            return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._slot)
-        near = difflib.get_close_matches(name, [*self._configured, *catalog()], 1)
+            return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._queue)
+        near = difflib.get_close_matches(name, [*self._configured, DEFAULT, *catalog()], 1)
         meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
@@ -145,6 +146,7 @@ def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine
 
 
 def _remote(endpoint: Endpoint, name: str = "") -> Engine:
+    # Every server loads this module, and few have an engine elsewhere.
     from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
     return OpenAIEngine(endpoint, name)

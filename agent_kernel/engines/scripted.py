@@ -51,11 +51,17 @@ class ScriptedEngine:
     """Plays ``script``: a list of rounds, or the path of a JSON file with one. Raises InvalidRequest."""
 
     def __init__(
-        self, script: Sequence[Mapping[str, Any]] | Path, *, context_length: int = 32_768, vision: bool = False
+        self,
+        script: Sequence[Mapping[str, Any]] | Path,
+        *,
+        context_length: int = 32_768,
+        vision: bool = False,
+        batches: bool = False,
     ) -> None:
         self._rounds = _read(script)
         self._played: set[int] = set()
         self._vision = vision
+        self._batches = batches
         self._context_length = context_length
         self._seen: dict[str, list[str]] = {}
         self._calls = 0
@@ -63,7 +69,9 @@ class ScriptedEngine:
         """Every request so far, for tests that check what the model saw."""
 
     def info(self) -> EngineInfo:
-        return EngineInfo("scripted", True, self._context_length, vision=self._vision, state="ready")
+        return EngineInfo(
+            "scripted", True, self._context_length, vision=self._vision, state="ready", batches=self._batches
+        )
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         started = time.monotonic()
@@ -94,12 +102,12 @@ class ScriptedEngine:
         """Raise InvalidRequest for options that a script cannot fulfil. Sampling options that only change probabilities
         are accepted, since there is only one possible answer."""
         sampling, output = request.sampling, request.output
-        asked = {
+        fields = {
             "logit_bias": bool(sampling.logit_bias),
             "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
             "grammar": output is not None and output.kind == "grammar",
         }
-        refuse_fields([name for name, wanted in asked.items() if wanted], "the scripted engine")
+        refuse_fields([name for name, wanted in fields.items() if wanted], "the scripted engine")
 
     def _next(self, said: str) -> Mapping[str, Any]:
         for index, script in enumerate(self._rounds):
@@ -159,8 +167,8 @@ def _probable(piece: str, sampling: Sampling) -> tuple[TokenLogprob, ...]:
 
 def _cut(text: str, stops: Sequence[str]) -> tuple[str, str]:
     """Return the text before the first stop sequence, and that sequence; or the whole text and an empty string."""
-    found = min(((at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
-    return (text, "") if found is None else (text[: found[0]], found[1])
+    first = min(((at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
+    return (text, "") if first is None else (text[: first[0]], first[1])
 
 
 def _pieces(text: str, count: int) -> list[str]:

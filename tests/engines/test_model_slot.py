@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import aclosing
 
 import pytest
 
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import Chunk, EngineRequest, TextChunk, WaitChunk
-from agent_kernel.engines.model_slot import ModelSlot, SlottedEngine
+from agent_kernel.engines.fair_queue import FairQueue
+from agent_kernel.engines.model_slot import SlottedEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 
 REQUEST = EngineRequest((user("x"),))
@@ -40,8 +42,8 @@ class Loaded(ScriptedEngine):
 
 @pytest.fixture
 def pair() -> tuple[SlottedEngine, SlottedEngine]:
-    seat, in_memory = ModelSlot(), list[Loaded]()
-    return SlottedEngine(Loaded(in_memory), seat), SlottedEngine(Loaded(in_memory), seat)
+    queue, in_memory = FairQueue(), list[Loaded]()
+    return SlottedEngine(Loaded(in_memory), queue), SlottedEngine(Loaded(in_memory), queue)
 
 
 async def answer(engine: SlottedEngine) -> list[Chunk]:
@@ -83,3 +85,27 @@ async def test_a_reader_that_leaves_gives_up_its_place(pair: tuple[SlottedEngine
                 break
     await first
     assert await asyncio.wait_for(answer(pair[1]), 5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_comes_and_goes_no_call_starves_and_one_model_is_in_memory(seed: int) -> None:
+    chance = random.Random(seed)
+    queue, in_memory = FairQueue(chance.randint(0, 3)), list[Loaded]()
+    engines = [Loaded(in_memory, delay=0.0) for _ in range(3)]
+
+    async def one(number: int) -> None:
+        call = queue.stream(chance.choice(engines), REQUEST, chance.choice("aaabc"), number)
+        async with aclosing(call) as chunks:
+            assert any([isinstance(chunk, TextChunk) async for chunk in chunks])
+
+    tasks = []
+    for number in range(40):
+        tasks.append(asyncio.create_task(one(number)))
+        if chance.random() < 0.3:
+            chance.choice(tasks).cancel()
+        if chance.random() < 0.3:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [error for error in ended if error is not None and not isinstance(error, asyncio.CancelledError)] == []
+    assert (queue.waiting, queue.in_use) == (0, 0)

@@ -61,14 +61,14 @@ def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
 
 def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[MemoryHolder]:
     """Return the processes of this user that hold most memory, largest first, without those in ``own``."""
-    found = []
+    holders = []
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) not in own:
             with suppress(OSError, KeyError, ValueError):  # the process has just ended, or belongs to another user
                 size = _pairs(entry / "status")["RssAnon"] * 1024
                 if size >= HOLDER_MIN and entry.stat().st_uid == os.getuid():
-                    found.append(MemoryHolder(int(entry.name), _name(entry), size))
-    return sorted(found, key=lambda holder: holder.size, reverse=True)[:HOLDERS]
+                    holders.append(MemoryHolder(int(entry.name), _name(entry), size))
+    return sorted(holders, key=lambda holder: holder.size, reverse=True)[:HOLDERS]
 
 
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
@@ -107,13 +107,13 @@ def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> It
 
 def _pairs(path: Path) -> dict[str, int]:
     """Parse lines ``name value`` or ``name: value unit``; other lines are ignored."""
-    found = {}
+    pairs = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.replace(":", " ", 1).partition(" ")
         value = rest.split()[:1]
         if value and value[0].isdigit():
-            found[name] = int(value[0])
-    return found
+            pairs[name] = int(value[0])
+    return pairs
 
 
 def _name(entry: Path) -> str:

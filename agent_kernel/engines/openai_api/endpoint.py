@@ -108,7 +108,10 @@ def _check_url(url: str) -> None:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InvalidRequest("The url of an engine cannot be read.") from None
+        raise InvalidRequest(
+            "The url of an engine is not a valid URL.",
+            hint="Use the form http://HOST:PORT/v1, with a port from 1 to 65535.",
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidRequest("The url of an engine must have the form http://HOST/v1 or https://HOST/v1.")
     if "@" in parts.netloc:

@@ -237,15 +237,15 @@ def _check_form(output: OutputFormat, text: str, host: str) -> None:
     """Check the format, since servers that do not support one ignore it silently. A regex is not checked: a hostile one
     could take forever."""
     if output.kind == "choice":
-        kept = text.strip() in output.choice
+        is_kept = text.strip() in output.choice
     elif output.kind in ("json_object", "json_schema"):
         try:
-            kept = isinstance(json.loads(text), dict) or output.kind == "json_schema"
+            is_kept = isinstance(json.loads(text), dict) or output.kind == "json_schema"
         except (ValueError, RecursionError):
-            kept = False
+            is_kept = False
     else:
         return
-    if not kept:
+    if not is_kept:
         raise EngineError(
             f"The answer of {host} does not have the requested format ({output.kind}).",
             hint="Many servers ignore it; agent-kernel doctor --model shows what this one lacks.",

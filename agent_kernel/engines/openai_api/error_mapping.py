@@ -47,14 +47,14 @@ class Refusal:
         text = body.decode("utf-8", "replace")
         code = param = ""
         try:
-            found = json.loads(text)
+            answer = json.loads(text)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, Mapping):
-            fault = found.get("error", found)
+            answer = None
+        if isinstance(answer, Mapping):
+            fault = answer.get("error", answer)
             fault = fault if isinstance(fault, Mapping) else {"message": fault}
             code, param = str(fault.get("code") or fault.get("type") or ""), str(fault.get("param") or "")
-            detail = fault.get("detail") or found.get("detail")
+            detail = fault.get("detail") or answer.get("detail")
             text = str(fault.get("message") or (detail if isinstance(detail, str) else _details(detail)) or text)
         return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
 

@@ -62,7 +62,7 @@ class ResponseBuilder:
         """Add an object and return its chunks. Raises EngineError for an error inside the stream."""
         self._ended = self._ended or event is END
         if error := event.get("error"):
-            raise EngineError(f"The server stopped with an error: {_words(error)}")
+            raise EngineError(f"The server stopped with an error: {_error_message(error)}")
         self._count(event.get("usage"))
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -144,18 +144,18 @@ class ResponseBuilder:
         whatever the index, because some servers send index 0 for every call. Without an index the id decides; a piece
         with neither belongs to the last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
-        found = self._at.get(at) if at is not None else self._by_id(call_id, name)
-        if found is not None and call_id and found.id and found.id != call_id and name:
-            found = None
-        if found is None:
+        slot = self._at.get(at) if at is not None else self._by_id(call_id, name)
+        if slot is not None and call_id and slot.id and slot.id != call_id and name:
+            slot = None
+        if slot is None:
             if len(self._slots) == MAX_CALLS:
                 raise EngineError(f"The server sent more than {MAX_CALLS} calls in one answer.")
-            found = Slot()
-            self._slots.append(found)
+            slot = Slot()
+            self._slots.append(slot)
         if at is not None:
-            self._at[at] = found
-        found.id = found.id or call_id
-        return found
+            self._at[at] = slot
+        slot.id = slot.id or call_id
+        return slot
 
     def _by_id(self, call_id: str, name: str) -> Slot | None:
         if call_id:
@@ -246,5 +246,5 @@ def _probable(entries: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, float
             yield _clean(entry.get("token")), float(logprob)
 
 
-def _words(error: Any) -> str:
+def _error_message(error: Any) -> str:
     return str(error.get("message") if isinstance(error, Mapping) else error)

@@ -97,11 +97,11 @@ if LLAMA_PYTHON:
 
     @pytest.fixture(scope="module")
     def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
-        model = resolve("default", Settings.from_env().cache_dir).path
+        model = resolve("coder-0.5b", Settings.from_env().cache_dir).path
         with llama_server(LLAMA_PYTHON, str(model), tmp_path_factory.mktemp("llama")) as server:
             yield server
 
-    @pytest.mark.model("default")
+    @pytest.mark.model("coder-0.5b")
     @pytest.mark.timeout(900)
     async def test_llama_cpp_python_makes_a_call_and_reads_its_result(llama: ModelServer) -> None:
         engine = OpenAIEngine(Endpoint(llama.url, llama.model, context_length=2048))
@@ -118,7 +118,7 @@ if LLAMA_PYTHON:
         assert end_of(chunks).usage.estimated
         await engine.aclose()
 
-    @pytest.mark.model("default")
+    @pytest.mark.model("coder-0.5b")
     @pytest.mark.timeout(900)
     async def test_llama_cpp_python_keeps_to_a_json_object(llama: ModelServer) -> None:
         engine = OpenAIEngine(Endpoint(llama.url, llama.model, context_length=2048))

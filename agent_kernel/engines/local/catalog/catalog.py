@@ -30,7 +30,12 @@ from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, protocol, read_model
 from agent_kernel.engines.local.catalog.model_path import open_local
 from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
+from agent_kernel.engines.local.system_memory import Memory, read_memory
 
+DEFAULT = "default"
+"""The name that stands for the best of DEFAULTS that suits this machine."""
+DEFAULTS = ("coder-1.5b", "coder-0.5b")
+"""Best first. Of 60 notebook tasks coder-1.5b got 51 right and coder-0.5b 39 (tests/benchmarks/test_draft_tasks.py)."""
 CATALOG = Path(__file__).with_name("catalog.toml")
 
 
@@ -48,21 +53,46 @@ def read_catalog(path: Path) -> Mapping[str, CatalogEntry]:
         raise ModelBroken(f"The model catalog {path} cannot be read: {error!r}.", hint="Reinstall.") from error
 
 
+def is_named(model: str) -> bool:
+    """Whether ``model`` is a name of the catalog, or stands for one of its models."""
+    return model == DEFAULT or model in catalog()
+
+
+def defaults(memory: Memory | None = None) -> list[CatalogEntry]:
+    """Return the models that can be the default of this machine, best first. ``memory`` is measured if it is not given;
+    where it is unknown, only models for any machine are returned. The total counts and not what is free now, so that
+    the default stays the same."""
+    memory = memory or read_memory()
+    total = memory.total if memory is not None else 0
+    known = catalog()
+    return [known[name] for name in DEFAULTS if name in known and known[name].memory <= total]
+
+
 def entry(name: str) -> CatalogEntry:
     """Return an entry by name or title. Raises UnknownModel, which lists the names and the closest match."""
     known = catalog()
+    if name == DEFAULT and (suitable := defaults()):
+        return suitable[0]
     if name in known:
         return known[name]
     titles = {item.title: item.name for item in known.values()}
     if name in titles:
         return known[titles[name]]
-    close = difflib.get_close_matches(name, [*known, *titles], n=1, cutoff=0.5)
+    names = [DEFAULT, *known]
+    close = difflib.get_close_matches(name, [*names, *titles], n=1, cutoff=0.5)
     guess = f" Did you mean {close[0]}?" if close else ""
     raise UnknownModel(
         f"There is no model {name!r}.{guess}",
-        hint=f"Known: {', '.join(known)}; or give a path, or an id of a hub (org/name).",
-        details={"known": list(known), "closest": close[0] if close else None},
+        hint=f"Known: {', '.join(names)}; or give a path, or an id of a hub (org/name).",
+        details={"known": names, "closest": close[0] if close else None},
     )
+
+
+def entry_here(name: str, cache_dir: Path) -> CatalogEntry:
+    """Return an entry by name or title. For DEFAULT, that is the best suitable model that is on this machine: a person
+    who has only a smaller one is not asked to download another. Raises UnknownModel, ModelBroken."""
+    suitable = defaults() if name == DEFAULT else []
+    return next((one for one in suitable if one.installed_model(cache_dir) is not None), None) or entry(name)
 
 
 def resolve(
@@ -101,21 +131,23 @@ def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel
     Raises UnknownModel, ModelBroken."""
     wanted = HubId.parse(model)
     if wanted is None:
-        return entry(model).installed_model(cache_dir)
-    models = [found for folder in find_pulled(wanted.slug, cache_dir) if (found := read_model(folder)) is not None]
+        return entry_here(model, cache_dir).installed_model(cache_dir)
+    models = [
+        candidate for folder in find_pulled(wanted.slug, cache_dir) if (candidate := read_model(folder)) is not None
+    ]
     if backend == "transformers":  # directories come first; within both groups the stable sort keeps the newest first
-        models.sort(key=lambda found: not found.path.is_dir())
+        models.sort(key=lambda candidate: not candidate.path.is_dir())
     return models[0] if models else None
 
 
 def from_hubs(cache_dir: Path) -> list[LocalModel]:
     """Return the models in the cache that were pulled by an id of a hub, without damaged ones."""
-    found: dict[str, LocalModel] = {}
+    by_name: dict[str, LocalModel] = {}
     for folder in find_pulled("hub", cache_dir):
         with suppress(ModelBroken):
             if (here := read_model(folder)) is not None:
-                found.setdefault(here.name, here)
-    return list(found.values())
+                by_name.setdefault(here.name, here)
+    return list(by_name.values())
 
 
 def fetchable(
@@ -149,8 +181,8 @@ def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mappin
 
 def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
     known = {"title", "description", "licence", "licence_from", "protocol", "context_length", "installed", "sources"}
-    if set(body) != known:
-        raise ValueError(f"{name}: {sorted(set(body) ^ known)} missing or unknown")
+    if set(body) - {"slug", "memory"} != known:
+        raise ValueError(f"{name}: {sorted(set(body) - {'slug', 'memory'} ^ known)} missing or unknown")
     if not body["sources"]:
         raise ValueError(f"{name} has no source")
     fields = dict(body) | {

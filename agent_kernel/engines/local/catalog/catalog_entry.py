@@ -120,8 +120,8 @@ Source: TypeAlias = HubFile | HubSnapshot | Wheels
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
     """A model that can be downloaded. ``installed`` is the size in bytes that it occupies on the disk afterwards.
-    ``sources`` are in the order in which they are tried. ``slug`` names the folders where ``name`` is not a valid
-    folder name."""
+    ``sources`` are in the order in which they are tried. ``slug`` names the folders where ``name`` does not.
+    ``memory`` is how many bytes a machine should have in all for the model to be its default."""
 
     name: str
     title: str
@@ -133,6 +133,7 @@ class CatalogEntry:
     installed: int
     sources: tuple[Source, ...]
     slug: str = ""
+    memory: int = 0
 
     @property
     def folder(self) -> str:

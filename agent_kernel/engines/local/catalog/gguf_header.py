@@ -95,7 +95,7 @@ class _HeaderReader:
     def tensor_types(self, count: int, alignment: int) -> tuple[frozenset[str], int]:
         """Return the types and the number of elements of all tensors. Raises ModelBroken if data lies beyond the end of
         the file."""
-        found, last, total = set(), 0, 0
+        names, last, total = set(), 0, 0
         for _ in range(count):
             self.string()
             elements, dimensions = 1, self.scalar("I")
@@ -105,13 +105,13 @@ class _HeaderReader:
                 elements *= self.scalar("Q")
             number, offset = self.scalar("I"), self.scalar("Q")
             name, block, size = TYPES.get(number, (f"type {number}", 1, 0))
-            found.add(name)
+            names.add(name)
             last = max(last, offset + elements // block * size)
             total += elements
         start = -(-self.at // alignment) * alignment
         if start + last > len(self.data):
             raise _broken(self.path, f"it ends after {len(self.data)} of {start + last} bytes")
-        return frozenset(found), total
+        return frozenset(names), total
 
     def pair(self) -> tuple[str, Any]:
         key = self.string().decode()

@@ -19,7 +19,7 @@ import filelock
 
 from agent_kernel.core.errors import ModelBroken, UnknownModel
 from agent_kernel.engines.local.catalog.gguf_header import read_header
-from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.catalog.gguf_to_q8_0 import file_hash, needs_rewrite, rewrite
 from agent_kernel.engines.local.catalog.installed_model import (
     ASSUMED,
     MODEL_FILE,
@@ -37,8 +37,8 @@ def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], No
     """Return the model at ``path``, which is absolute. Raises UnknownModel if nothing is there, ModelBroken if it is
     unusable."""
     if path.is_dir():
-        found = read_model_directory(path)
-        return LocalModel(path.name, path, identity(path), ASSUMED, found.context_length, found.licence, str(path))
+        facts = read_model_directory(path)
+        return LocalModel(path.name, path, identity(path), ASSUMED, facts.context_length, facts.licence, str(path))
     if not path.is_file():
         raise UnknownModel(
             f"There is no model file {path}.",

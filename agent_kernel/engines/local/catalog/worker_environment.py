@@ -73,7 +73,7 @@ class Environment:
 def environments(data_dir: Path) -> list[Environment]:
     """Return the complete environments, the one with more libraries first."""
     kinds: tuple[Kind, ...] = ("gpu", "cpu")
-    return [found for kind in kinds if (found := read(kind, _directory(data_dir, kind))) is not None]
+    return [environment for kind in kinds if (environment := read(kind, _directory(data_dir, kind))) is not None]
 
 
 def read(kind: Kind, directory: Path) -> Environment | None:
@@ -89,14 +89,14 @@ def interpreter(worker_python: str, data_dir: Path) -> str:
     """Return the interpreter of the worker: the named one, else that of a private environment, else this one. Raises
     InvalidRequest if the named one does not exist."""
     if worker_python:
-        found = shutil.which(os.path.expanduser(worker_python))
-        if found is None:
+        executable = shutil.which(os.path.expanduser(worker_python))
+        if executable is None:
             raise InvalidRequest(
                 f"worker_python is {worker_python!r}, which is not a program on this machine.",
                 hint="Make an environment with: agent-kernel model setup cpu (or gpu), and leave worker_python empty.",
             )
-        return found
-    return next((str(found.python) for found in environments(data_dir)), sys.executable)
+        return executable
+    return next((str(environment.python) for environment in environments(data_dir)), sys.executable)
 
 
 def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str = sys.executable) -> Environment:

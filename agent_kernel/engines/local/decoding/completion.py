@@ -102,8 +102,8 @@ class Completer:
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Render a prompt. Raises EngineError if the chat template refuses the conversation."""
+        chat, pictures = in_parts(messages, self._known)
         try:
-            chat, pictures = in_parts(messages, self._known)
             prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
         except AgentKernelError:
             raise
@@ -255,11 +255,11 @@ class Completer:
         wanted = completion.text + after
         if not wanted or not completion.finish or completion.pictures:
             return
-        kept = list(completion.ids)
-        while kept and not wanted.startswith(decode(kept)):
-            kept.pop()
-        rest = self._backend.encode(wanted[len(decode(kept)) :])
-        self._chains.add(prompt + wanted, [*ids, *kept, *rest])
+        prefix = list(completion.ids)
+        while prefix and not wanted.startswith(decode(prefix)):
+            prefix.pop()
+        rest = self._backend.encode(wanted[len(decode(prefix)) :])
+        self._chains.add(prompt + wanted, [*ids, *prefix, *rest])
 
     async def _decoding_with(self, marks: Sequence[str]) -> Decode:
         """Return the backend's ``decode``, in which those ``marks`` that are special tokens become text."""

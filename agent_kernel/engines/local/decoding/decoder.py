@@ -49,7 +49,7 @@ class Decoder:
         def run() -> None:
             try:
                 result = job()
-            except BaseException as error:  # noqa: BLE001  the caller of ``call`` gets it
+            except BaseException as error:  # noqa: BLE001  ``call`` raises it in the caller's task
                 self._loop.call_soon_threadsafe(_settle, future, None, error)
             else:
                 self._loop.call_soon_threadsafe(_settle, future, result, None)

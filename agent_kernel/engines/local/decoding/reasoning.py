@@ -79,15 +79,15 @@ class ReasoningSplitter:
     def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> bool:
         """Continue a block. Returns False when more text is needed; so does ``_begin``."""
         close = BLOCKS[self._tag]
-        thought, found, rest = self._held.partition(close)
-        if found:
+        thought, end_mark, rest = self._held.partition(close)
+        if end_mark:
             self._tag, self._held = "", rest
         else:
             keep = 0 if last else overlap(thought, close)
             thought, self._held = thought[: len(thought) - keep], thought[len(thought) - keep :]
         if thought:
             parts.append(ReasoningChunk(thought))
-        return bool(found)
+        return bool(end_mark)
 
     def _begin(self, *, last: bool) -> bool:
         """Decide whether a block or the answer begins here. White space around blocks belongs to neither."""

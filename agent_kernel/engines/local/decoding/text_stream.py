@@ -58,9 +58,9 @@ class TextStream:
         self._held = ""
         if self.stopped:
             return ""
-        found = min(((at, stop) for stop in self._stop if (at := text.find(stop)) >= 0), default=None)
-        if found is not None:
-            text, self.stopped = text[: found[0]], found[1]
+        first = min(((at, stop) for stop in self._stop if (at := text.find(stop)) >= 0), default=None)
+        if first is not None:
+            text, self.stopped = text[: first[0]], first[1]
         elif not last:
             keep = max((overlap(text, stop) for stop in self._stop), default=0)
             self._held, text = text[len(text) - keep :], text[: len(text) - keep]

@@ -63,8 +63,9 @@ class GrammarCheck:
                 max_new_tokens=1, structured_output_config=constraint(self._genai, grammar)
             )
             self._pipeline.generate(self._ov.Tensor(self._numpy.zeros((1, 1), dtype=self._numpy.int64)), config)
-        except Exception as error:  # noqa: BLE001  whatever it is, the batch must not meet it
-            return str(error).strip().splitlines()[-1].rpartition(".cc:")[2]
+        except Exception as error:  # noqa: BLE001  the compiler may raise anything; the request is refused with it
+            text = str(error).strip() or type(error).__name__
+            return text.splitlines()[-1].rpartition(".cc:")[2]
         seconds = time.monotonic() - started
         return "" if seconds <= COMPILE_S else f"it took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s"
 
@@ -82,17 +83,17 @@ class GrammarCheck:
         shape = op.concat([batch, op.constant([1, 1, 1], dtype=numpy.int64)], 0)
         first = op.broadcast(op.constant(0.0, numpy.float32), shape)
         state = op.read_value(first, "past.0.key", self._ov.Type.f32, self._ov.PartialShape([-1, 1, -1, 1]))
-        kept = op.assign(op.gather(state, beams, op.constant(0)), "past.0.key")
+        assigned = op.assign(op.gather(state, beams, op.constant(0)), "past.0.key")
         size = len(self._tokenizer.get_vocab())
         zeros = op.constant(numpy.zeros((1, size), dtype=numpy.float32))
         logits = op.matmul(op.multiply(hidden, op.constant(0.0, numpy.float32)), zeros, False, False)
         logits.output(0).set_names({"logits"})
-        model = self._ov.Model([op.result(logits, name="logits")], [kept], [ids, mask, beams], "grammar check")
+        model = self._ov.Model([op.result(logits, name="logits")], [assigned], [ids, mask, beams], "grammar check")
         with TemporaryDirectory() as directory:
             self._ov.save_model(model, str(Path(directory) / "openvino_model.xml"), compress_to_fp16=False)
             return self._genai.LLMPipeline(directory, self._tokenizer, "CPU", ATTENTION_BACKEND="SDPA")
 
 
 def constraint(genai: Any, grammar: OutputGrammar) -> Any:
-    given = {"regex": grammar.text} if grammar.kind == "regex" else {"grammar": grammar.text}
-    return genai.StructuredOutputConfig(**given)
+    pattern = {"regex": grammar.text} if grammar.kind == "regex" else {"grammar": grammar.text}
+    return genai.StructuredOutputConfig(**pattern)

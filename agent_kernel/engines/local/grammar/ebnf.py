@@ -39,8 +39,8 @@ def sequence(*parts: str) -> str:
 
 def either(*alternatives: str) -> str:
     """Return an alternative of the expressions, without duplicates."""
-    kept = list(dict.fromkeys(alternatives))
-    return kept[0] if len(kept) == 1 else f"({' | '.join(kept)})"
+    distinct = list(dict.fromkeys(alternatives))
+    return distinct[0] if len(distinct) == 1 else f"({' | '.join(distinct)})"
 
 
 def choice(texts: Iterable[str]) -> str:

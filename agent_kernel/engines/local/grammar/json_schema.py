@@ -112,8 +112,8 @@ class _Compiler:
             self._steps += 1
             if self._steps > MAX_STEPS:
                 raise InvalidRequest("This schema expands to too many schemas.", hint="Make it smaller.")
-            made = self._value(schema, left)
-            self._done[key] = made if made is None else self.rules.rule(made)
+            expression = self._value(schema, left)
+            self._done[key] = expression if expression is None else self.rules.rule(expression)
         return self._done[key]
 
     def _value(self, schema: Any, left: int) -> str | None:
@@ -136,7 +136,7 @@ class _Compiler:
         return self._one_of([self._of_type(kind, schema, left) for kind in kinds])
 
     def _one_of(self, alternatives: list[str | None]) -> str | None:
-        fitting = [made for made in alternatives if made is not None]
+        fitting = [alternative for alternative in alternatives if alternative is not None]
         return either(*fitting) if fitting else None
 
     def _reference(self, schema: Mapping[str, Any], left: int) -> str | None:
@@ -282,11 +282,11 @@ class _Compiler:
         shown = {**properties, **{str(name): more for name in required if name not in properties}}
         members: list[tuple[str, bool]] = []
         for name, value in shown.items():
-            made = self.value(value, left)
-            if made is None and name in required:
+            expression = self.value(value, left)
+            if expression is None and name in required:
                 return None
-            if made is not None:
-                members.append((sequence(literal(json_text(name) + ": "), made), name in required))
+            if expression is not None:
+                members.append((sequence(literal(json_text(name) + ": "), expression), name in required))
         extra = None if more is False else self.value(more, left)
         if extra is not None and shown:
             self.loose.add("additionalProperties")  # an additional name may be equal to a declared one
@@ -369,8 +369,8 @@ def _tighter_bound(schema: Mapping[str, Any], with_it: str, without: str, tighte
             raise InvalidRequest(f"{with_it} and {without} must be numbers.")
         if bound is not None and not abs(bound) <= MAX_BOUND:
             raise InvalidRequest(f"{with_it} and {without} must lie within {MAX_BOUND:.0e}.")
-    given = [Decimal(repr(bound)) for bound in (included, excluded) if bound is not None]
-    bound = tighter(given) if given else None
+    bounds = [Decimal(repr(bound)) for bound in (included, excluded) if bound is not None]
+    bound = tighter(bounds) if bounds else None
     return bound, excluded is not None and bound == Decimal(repr(excluded))
 
 

@@ -92,21 +92,21 @@ class _PatternReader:
     def _alternatives(self, depth: int) -> _Expression:
         if depth > MAX_DEPTH:
             raise self._error(f"more than {MAX_DEPTH} groups in each other")
-        found = [self._sequence(depth)]
+        parts = [self._sequence(depth)]
         while self._accept("|"):
-            found.append(self._sequence(depth))
-        return _combine(either(*(part.expression for part in found)), found)
+            parts.append(self._sequence(depth))
+        return _combine(either(*(part.expression for part in parts)), parts)
 
     def _sequence(self, depth: int) -> _Expression:
-        found: list[_Expression] = []
+        parts: list[_Expression] = []
         if depth == 0:
             self._accept("^")
         while self.at < len(self.text) and self.text[self.at] not in "|)":
             if depth == 0 and self.text[self.at] == "$" and self.text[self.at + 1 : self.at + 2] in ("", "|"):
                 self.at += 1
                 break
-            found.append(self._with_repetition(self._atom(depth)))
-        return _combine(sequence(*(part.expression for part in found)), found)
+            parts.append(self._with_repetition(self._atom(depth)))
+        return _combine(sequence(*(part.expression for part in parts)), parts)
 
     def _atom(self, depth: int) -> _Expression:
         if self._accept("("):
@@ -160,8 +160,8 @@ class _PatternReader:
 
     def _class(self) -> Ranges:
         negated, ascii_only = self._accept("^"), False
-        found: list[tuple[int, int]] = []
-        while not found or not self._accept("]"):
+        pairs: list[tuple[int, int]] = []
+        while not pairs or not self._accept("]"):
             char = self._next()
             ascii_only |= char == "\\" and self.text[self.at : self.at + 1] in ("d", "w", "D", "W")
             first = self._escape() if char == "\\" else ((ord(char), ord(char)),)
@@ -172,8 +172,8 @@ class _PatternReader:
                 if len(first) > 1 or len(last) > 1 or first[0][0] > last[-1][1]:
                     raise self._error("a range out of order")
                 first = ((first[0][0], last[-1][1]),)
-            found += first
-        ranges = tuple(found)
+            pairs += first
+        ranges = tuple(pairs)
         if not negated:
             return ranges
         # Beyond ASCII our \w is not Python's: what is no letter here may be one there.
@@ -220,9 +220,12 @@ def _intersection(some: Ranges, others: Ranges) -> Ranges:
 
 
 def _difference(some: Ranges, others: Ranges) -> Ranges:
-    kept = list(some)
+    remaining = list(some)
     for first, last in others:
-        kept = [
-            piece for a, b in kept for piece in ((a, min(b, first - 1)), (max(a, last + 1), b)) if piece[0] <= piece[1]
+        remaining = [
+            piece
+            for a, b in remaining
+            for piece in ((a, min(b, first - 1)), (max(a, last + 1), b))
+            if piece[0] <= piece[1]
         ]
-    return tuple(kept)
+    return tuple(remaining)

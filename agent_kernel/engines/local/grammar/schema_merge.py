@@ -45,14 +45,14 @@ def resolve_reference(root: Any, pointer: Any) -> Any:
     """Return the target of ``#/...``. Raises InvalidRequest for any other reference: nothing is fetched."""
     if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         raise InvalidRequest(f"$ref can only point into the schema itself (#/...), not to {str(pointer)[:200]!r}.")
-    found = root
+    node = root
     for part in pointer[2:].split("/") if pointer != "#" else ():
         name = part.replace("~1", "/").replace("~0", "~")
         try:
-            found = found[int(name)] if isinstance(found, list) else found[name]
+            node = node[int(name)] if isinstance(node, list) else node[name]
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise InvalidRequest(f"{pointer[:200]!r} points to nothing in this schema.") from error
-    return found
+    return node
 
 
 def is_recursive(root: Any, pointer: str) -> bool:

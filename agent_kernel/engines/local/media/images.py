@@ -25,7 +25,7 @@ def open_image(picture: Picture) -> Any:
     image = _image(picture)
     try:
         return _rgb(image)
-    except Exception as error:
+    except Exception as error:  # a decoder may raise anything, see _unreadable
         raise _unreadable(error) from error
 
 
@@ -47,7 +47,7 @@ def frames(picture: Picture) -> list[Picture]:
         for at in evenly(count, FRAMES):
             image.seek(at)
             taken.append(Picture("image/png", png(_rgb(image))))
-    except Exception as error:
+    except Exception as error:  # a decoder may raise anything, see _unreadable
         raise _unreadable(error) from error
     return taken
 
@@ -79,7 +79,7 @@ def _image(picture: Picture) -> Any:
         ) from error
     try:
         image = PIL.Image.open(io.BytesIO(picture.data), formats=FORMATS)
-    except Exception as error:
+    except Exception as error:  # a decoder may raise anything, see _unreadable
         raise _unreadable(error) from error
     if image.width * image.height > MAX_PIXELS:
         raise InvalidRequest(

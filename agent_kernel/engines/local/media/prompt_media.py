@@ -46,9 +46,9 @@ class ShownMedia:
     async def prepare(self, request: EngineRequest) -> ShownRequest:
         """Replace the media of a request by marks. Raises InvalidRequest for a user's picture that cannot be read; one
         that a tool made is replaced by a note. Raises EngineError if a library is missing."""
-        found: dict[str, Picture] = {}
-        messages = [await self._mark_media(message, found) for message in request.messages]
-        return ShownRequest(replace(request, messages=tuple(messages)), found)
+        by_mark: dict[str, Picture] = {}
+        messages = [await self._mark_media(message, by_mark) for message in request.messages]
+        return ShownRequest(replace(request, messages=tuple(messages)), by_mark)
 
     async def _mark_media(self, message: Message, found: dict[str, Picture]) -> Message:
         if not message.media:
@@ -74,7 +74,7 @@ class ShownMedia:
 
     async def _frames(self, medium: Media) -> list[Picture]:
         if medium.data is None:
-            raise InvalidRequest("it is not stored any more")
+            raise InvalidRequest("the server no longer stores this file")
         if not is_visible_media(medium.mime):
             raise InvalidRequest("the model can not look at this")
         if medium.hash not in self._opened:
@@ -97,13 +97,13 @@ def in_parts(
     messages: Sequence[ChatMessage], known: Mapping[str, Picture]
 ) -> tuple[list[ChatMessage], tuple[Picture, ...]]:
     """Return the chat with its marks as image parts, and the pictures in order."""
-    found: list[Picture] = []
+    in_order: list[Picture] = []
     chat: list[ChatMessage] = []
     for message in messages:
         content = message.get("content")
-        parts = _parts(content, known, found) if known and isinstance(content, str) else []
+        parts = _parts(content, known, in_order) if known and isinstance(content, str) else []
         chat.append({**message, "content": parts} if parts else message)
-    return chat, tuple(found)
+    return chat, tuple(in_order)
 
 
 def _parts(text: str, known: Mapping[str, Picture], found: list[Picture]) -> list[dict[str, Any]]:

@@ -33,17 +33,17 @@ def frames(video: Picture) -> list[Picture]:
             f"Videos cannot be read here: {words}",
             hint=f"Install PyAV where the model runs: {sys.executable} -m pip install av",
         )
-    found = _pictures(done.stdout)
-    if done.returncode or not found:
+    pictures = _pictures(done.stdout)
+    if done.returncode or not pictures:
         raise InvalidRequest(f"The video cannot be read: {words}", hint="Send it as MP4 or WebM, or as single frames.")
-    return found
+    return pictures
 
 
 def _pictures(data: bytes) -> list[Picture]:
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     size = video_worker.LENGTH.size
     while len(data) >= size:
         (length,) = video_worker.LENGTH.unpack(data[:size])
-        found.append(Picture("image/png", data[size : size + length]))
+        pictures.append(Picture("image/png", data[size : size + length]))
         data = data[size + length :]
-    return found
+    return pictures

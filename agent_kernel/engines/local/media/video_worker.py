@@ -67,11 +67,11 @@ def frame_at(container: Any, stream: Any, second: float) -> Any:
     """Return the first frame that is not before ``second``, otherwise the last one."""
     start = stream.start_time or 0
     container.seek(start + int(second / stream.time_base), stream=stream)
-    found = None
-    for found in container.decode(stream):
-        if found.pts is None or found.pts >= start + int(second / stream.time_base):
+    frame = None
+    for frame in container.decode(stream):
+        if frame.pts is None or frame.pts >= start + int(second / stream.time_base):
             break
-    return found
+    return frame
 
 
 def write(frame: Any) -> None:

@@ -22,7 +22,7 @@ class PictureTemplate:
         self._processor = processor
         self._placeholder = placeholder
         self._spelled = spelled
-        self._takes_text = self._shows(WORD)
+        self._takes_text = self._takes_plain_text()
         if not self._takes_text and not self._shows([{"type": "text", "text": WORD}]):
             raise EngineError(
                 "This model's chat template leaves out the text of messages.", hint="Choose an instruction-tuned model."
@@ -48,11 +48,18 @@ class PictureTemplate:
             text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
 
+    def _takes_plain_text(self) -> bool:
+        try:
+            return self._shows(WORD)
+        except EngineError:  # the template may still take parts
+            return False
+
     def _shows(self, content: Any) -> bool:
+        """Return whether the template writes the WORD of ``content``. Raises EngineError if the template fails."""
         try:
             return WORD in self._apply([{"role": "user", "content": content}])
-        except Exception:  # noqa: BLE001  a template may raise anything
-            return False
+        except Exception as error:  # a template may raise anything
+            raise EngineError(f"This model's chat template fails: {error}") from error
 
     def _apply(self, chat: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         schemas = [dict(tool) for tool in tools] or None

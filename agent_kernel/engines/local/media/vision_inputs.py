@@ -59,17 +59,17 @@ class Sight:
     def places(self, ids: Sequence[int], pictures: Sequence[Picture]) -> list[Place]:
         """Return the places in order. Raises InvalidRequest if the ids were not encoded with these pictures."""
         positions = [at for at, token in enumerate(ids) if token == self.token]
-        found: list[Place] = []
+        located: list[Place] = []
         for picture in pictures:
             key = _key(picture)
             count = self._count(key, picture)
             own, positions = positions[:count], positions[count:]
             if len(own) < count or not own:
                 raise InvalidRequest("The prompt and its pictures do not fit together.")
-            found.append(Place(own[0], own[-1] + 1, picture, key))
+            located.append(Place(own[0], own[-1] + 1, picture, key))
         if positions:
             raise InvalidRequest("The prompt has places for more pictures than there are.")
-        return found
+        return located
 
     def inputs(self, pictures: Sequence[Picture]) -> dict[str, Any]:
         """Return the arguments for these pictures, in addition to the ids, with which to call the model."""

@@ -283,9 +283,9 @@ class OpenVino:
             self._probable.discard(key)
         if not ids and not finish:
             return None
-        kept = [at for at, token in enumerate(ids) if token != self._eos]
-        probable = tuple(logprobs[at] for at in kept) if len(logprobs) == len(ids) else ()
-        return StepOutput(tuple(ids[at] for at in kept), probable, finish)
+        positions = [at for at, token in enumerate(ids) if token != self._eos]
+        probable = tuple(logprobs[at] for at in positions) if len(logprobs) == len(ids) else ()
+        return StepOutput(tuple(ids[at] for at in positions), probable, finish)
 
 
 def _read_supported_header(path: Path) -> Header:

@@ -45,8 +45,8 @@ class BuiltModel:
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)
         # A graph that cannot be stored (full disk, no links) is built for this process only.
-        kept = (self.directory / GRAPH).is_file()
-        source = str(self.directory if kept else self._path)
+        is_cached = (self.directory / GRAPH).is_file()
+        source = str(self.directory if is_cached else self._path)
         return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
 
     def _build(self, genai: Any, scheduler: Any, properties: dict[str, Any]) -> None:

@@ -75,10 +75,10 @@ def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
     rest = text.strip()
     while rest:
         end = end_of_json(rest) or len(rest)
-        found = _calls_of(_value(rest[:end]), tagged)
-        if not found:
+        new_calls = _calls_of(_value(rest[:end]), tagged)
+        if not new_calls:
             return []
-        calls += found
+        calls += new_calls
         rest = rest[end:].lstrip(" \t\r\n,;")
     return calls
 
@@ -108,10 +108,10 @@ def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
     if isinstance(value.get("function"), dict):
         value = value["function"]
     name = next((value[key] for key in NAMES if isinstance(value.get(key), str)), "")
-    given = [value[key] for key in ARGUMENTS if key in value]
-    if not name or not (given or tagged):
+    candidates = [value[key] for key in ARGUMENTS if key in value]
+    if not name or not (candidates or tagged):
         return None
-    arguments = given[0] if given and given[0] is not None else {}
+    arguments = candidates[0] if candidates and candidates[0] is not None else {}
     raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return new_call(name, parse_arguments(raw))
 

@@ -143,10 +143,10 @@ class CallParser:
         removed from the beginning."""
         text = self._held
         if self._marks is None:
-            found = [len(text) - tag.start() for tag in _OPENERS.finditer(text)]
+            offsets = [len(text) - tag.start() for tag in _OPENERS.finditer(text)]
             if not last:
-                found.append(max(overlap(text, tag) for tag in (*TAGS, LISTED, CODED)))
-            self._marks = found[::-1]
+                offsets.append(max(overlap(text, tag) for tag in (*TAGS, LISTED, CODED)))
+            self._marks = offsets[::-1]
         while self._marks and self._marks[-1] > len(text):
             self._marks.pop()
         return self._marks[-1] if self._marks else 0

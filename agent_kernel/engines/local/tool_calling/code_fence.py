@@ -5,7 +5,8 @@ The first token decides whether the model calls: it does if the fence is at most
 than the best first token. The fence is then forced, and the code decoded until the fence closes. After a result the
 model answers in text; a failed call is tried once more without showing the failed code. Code for a question that names
 a file begins with the line that reads it. Two kinds of answer are written without the model, because it is unreliable
-at them (``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean.
+at them (``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean. In its own
+sentences, a month or weekday that the output does not have becomes the number that the output has.
 
 Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
 (``forced_call.py``); with ``auto`` the model does not see them.
@@ -14,6 +15,7 @@ Only the tool named ``python`` is offered. Other tools of a request are called i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -39,6 +41,7 @@ quickstart are above 2."""
 FILE_MARGIN = 12.0
 """For a question that names a file whose head the model is shown: anything beyond the head needs code."""
 MAX_CODE_TOKENS = 512
+LAST_WORD = re.compile(r"[^\W\d_]*$")
 RETRIES = 1
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
 CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
@@ -95,17 +98,22 @@ class Fence:
             likely, spent = await code_margin(await self._choosing(request.messages, prompt, completer), completer)
             fits = likely <= self._margin(turns, reading)
         if fits:
-            regex = CODE if not retry else NO_READING if turns[-1].has_its_tables else None
+            free_to_import = bool(turns) and turns[-1].repairs_a_cell
+            regex = (
+                (None if free_to_import else CODE) if not retry else NO_READING if turns[-1].has_its_tables else None
+            )
             chunks = self._code(prompt, reading, request, completer, regex)
         elif request.output is not None:
-            asked = reasoning.without_thinking(
+            shortened_prompt = reasoning.without_thinking(
                 await completer.render(with_format_instruction(chat, request.output)), self.template
             )
-            chunks = stream_formatted(asked, request, completer)
+            chunks = stream_formatted(shortened_prompt, request, completer)
         else:
             chunks = self._text(prompt, request, completer, offered)
             if rows:
                 chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
+            elif ran is not None and ran.status == "success" and not request.sampling.logprobs:
+                chunks = _with_true_dates(chunks, ran.text, turns[-1].question)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
@@ -156,6 +164,13 @@ class Fence:
         yield EndChunk(completion.finish, completion.usage, completion.stopped_by(request.sampling.stop))
 
 
+def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
+    """Return the regular expression of the code that the model may write; None if it may write any."""
+    if retry:
+        return NO_READING if turn.has_its_tables else None
+    return None if turn.repairs_a_cell else CODE
+
+
 def _has_python(tools: Sequence[ToolSpec]) -> bool:
     return any(tool.name == code_fence_prompt.TOOL for tool in tools)
 
@@ -176,6 +191,25 @@ async def _sentence_or_rows(
                 for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
                     yield part
             yield chunk
+
+
+async def _with_true_dates(
+    chunks: AsyncGenerator[Chunk, None], output: str, question: str
+) -> AsyncGenerator[Chunk, None]:
+    """Yield the model's answer to one line of output, word by word, with the dates that the output supports."""
+    held = ""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                held += chunk.text
+                words = LAST_WORD.sub("", held)
+                held = held[len(words) :]
+            else:
+                words, held = held, ""
+            if words:
+                yield TextChunk(code_fence_fallback_answer.with_true_dates(words, output, question))
+            if not isinstance(chunk, TextChunk):
+                yield chunk
 
 
 async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:

@@ -16,11 +16,16 @@ FAILED = "I did not manage to do this. The last try ended with: {error}"
 OUT_OF_TIME = "I did not manage to do this: the code ran out of time."
 ROWS = "The result:\n\n{rows}"
 MAX_ROWS = 40
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 FOOTER = re.compile(
     r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
-    r"|\((?:A draft|Draft)\b.*\)|\(no output\)"
+    r"|\((?:A draft|Draft)\b.*\)|\(no output\)|(?:line \d+: )?[A-Za-z]\w*Warning: .*"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
 """The beginning of the list of files that the code created."""
@@ -68,20 +73,44 @@ def in_rows(rows: Sequence[str]) -> str:
     return ROWS.format(rows="\n".join(shown))
 
 
+def with_true_dates(sentence: str, output: str, question: str) -> str:
+    """Return the sentence, in which months and weekdays that nothing supports are replaced by the number of the output.
+    A small model that reads ``8`` may write January.
+
+    A name is supported if the question or the output has it, or if the output has its number (1 to 12 for a month; 0 to
+    6 or 1 to 7 for a weekday, which both begin with Monday). It is replaced only if the output has exactly one number
+    that it can stand for."""
+    known = f"{question}\n{output}".lower()
+    numbers = {int(number) for number in map(_plain, NUMBER.findall(output)) if number.isdecimal()}
+    for names, values, word in ((MONTHS, range(1, 13), "month"), (WEEKDAYS, range(8), "day")):
+        candidates = numbers & set(values)
+        if len(candidates) != 1:
+            continue
+        (number,) = candidates
+        for at, name in enumerate(names, values[0]):
+            fits = number in ((at,) if word == "month" else (at, at + 1))
+            if not fits and name.lower() not in known and name[:3].lower() not in known.split():
+                sentence = re.sub(rf"\b{name}\b", f"{word} {number}", sentence)
+    return sentence
+
+
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
     """Whether a sentence is about the rows, and names the row of each of its numbers."""
-    said, asked = {word.lower() for word in WORD.findall(sentence)}, set(map(_plain, NUMBER.findall(question)))
+    sentence_words, question_numbers = (
+        {word.lower() for word in WORD.findall(sentence)},
+        set(map(_plain, NUMBER.findall(question))),
+    )
     words = [{word.lower() for word in WORD.findall(row)} for row in rows]
     values = [set(map(_plain, NUMBER.findall(row))) for row in rows]
-    found = [number for number in map(_plain, NUMBER.findall(sentence)) if number not in asked]
+    numbers_in_sentence = [number for number in map(_plain, NUMBER.findall(sentence)) if number not in question_numbers]
     bare = [numbers for label, numbers in zip(words, values, strict=True) if not label]
-    all_bare = all(any(_among(number, numbers) for number in found) for numbers in bare)
-    for number in found:
+    all_bare = all(any(_among(number, numbers) for number in numbers_in_sentence) for numbers in bare)
+    for number in numbers_in_sentence:
         theirs = [words[at] for at, numbers in enumerate(values) if _among(number, numbers)]
-        if not any(label & said if label else all_bare for label in theirs):
+        if not any(label & sentence_words if label else all_bare for label in theirs):
             return False
     asked_for = {word.lower() for word in WORD.findall(question)}
-    return bool(found) or any((label - asked_for) & said for label in words)
+    return bool(numbers_in_sentence) or any((label - asked_for) & sentence_words for label in words)
 
 
 def _plain(number: str) -> str:

@@ -21,7 +21,7 @@ READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "loa
 LINES = ".splitlines()"
 """A variable that is read like this is named "lines", by which a small model knows what each element is."""
 MODULES = frozenset({"pd", "json", "open"})
-OPTIONS = frozenset({"sep", "parse_dates", "encoding", "lines"})
+OPTIONS = frozenset({"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "encoding", "lines"})
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
 KIND = (
     r"(?:(?:an?|the|my)\s+)?(?:new\s+)?(?:pandas\s+)?"
@@ -54,11 +54,11 @@ def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -
     ``variables`` are the names that exist already; they are not overwritten unless the user asks for it."""
     asked = asked[:MAX_ASKED]
     files = dict(_files(asked, hidden))
-    given = _find_name(asked) if len(files) == 1 else ""
+    named = _find_name(asked) if len(files) == 1 else ""
     taken = set(variables)
     lines = []
     for path, expression in files.items():
-        name = given or _free("lines" if expression.endswith(LINES) else path, taken)
+        name = named or _free("lines" if expression.endswith(LINES) else path, taken)
         taken.add(name)
         lines.append(f"{name} = {expression}\n")
     return "".join(lines)
@@ -66,9 +66,9 @@ def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -
 
 def _files(asked: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in (line for text in hidden for line in text.splitlines()):
-        found = FACT.match(line) if len(line) <= MAX_FACT else None
-        path = (found["path"] or found["input"]) if found else ""
-        if found and (expression := _expression(line[found.end() :], path)):
+        fact = FACT.match(line) if len(line) <= MAX_FACT else None
+        path = (fact["path"] or fact["input"]) if fact else ""
+        if fact and (expression := _expression(line[fact.end() :], path)):
             word = re.escape(path)
             named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", asked)
             if named and not re.search(rf"{WRITES}{word}(?!\w)", asked, re.I):

@@ -25,6 +25,8 @@ VARIABLES = ("Variables:", EARLIER)
 FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
 """A fact about a variable in hidden context: its name, then its description."""
 TABLES = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
+FAILED_CELL = "The cell that failed:"
+"""Beginning of the hidden context of ``%agent fix``."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
 OPEN, CLOSE = "```python\n", "```"
@@ -119,10 +121,15 @@ class Exchange:
         return "\n".join(text for text in self.asked if text not in self.hidden)
 
     @property
+    def repairs_a_cell(self) -> bool:
+        """Whether the hidden context has a cell that failed, which may lack an import."""
+        return any(line.startswith(FAILED_CELL) for text in self.hidden for line in text.splitlines())
+
+    @property
     def reading(self) -> str:
         """The first lines of the code for this question, which read the files that it names."""
         lines = [line for text in self.hidden for line in text.splitlines()]
-        variables = [found[1] for line in lines if (found := FACTS.match(line))]
+        variables = [match[1] for line in lines if (match := FACTS.match(line))]
         return reading_lines(self.question, self.hidden, variables)
 
     @property

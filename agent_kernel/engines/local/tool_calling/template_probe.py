@@ -67,20 +67,20 @@ async def probe(render: Render) -> TemplateProbe:
         except EngineError:
             return ""
 
-    asked = await render_or_empty(USER)
+    prompt = await render_or_empty(USER)
     with_system = await render_or_empty({"role": "system", "content": SYSTEM}, USER)
     with_answer = await render_or_empty(USER, {"role": "assistant", "content": WORD}, {"role": "user", "content": NEXT})
     text_arguments = not await render_or_empty(USER, *_round(1, as_text=False))
     one = await render_or_empty(USER, *_round(1, as_text=text_arguments))
     two = await render_or_empty(USER, *_round(2, as_text=text_arguments))
     head, _, tail = with_answer.partition(WORD)
-    if not (asked and TOOL in asked):
+    if not (prompt and TOOL in prompt):
         return TemplateProbe(system=SYSTEM in with_system, end=_end(tail))
     called = await render_or_empty(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
     # Some templates list the tools before the last user message. The text before a call is therefore read where there
     # is only one user message, and the text after it where another one follows.
-    opening, _, key = _form(one or called, asked, head, tail)
-    _, closing, _ = _form(called, asked, head, tail)
+    opening, _, key = _form(one or called, prompt, head, tail)
+    _, closing, _ = _form(called, prompt, head, tail)
     plain = TemplateProbe()
     return TemplateProbe(
         tools=True,
@@ -100,12 +100,12 @@ def _round(calls: int, *, as_text: bool) -> list[ChatMessage]:
     """Return a message with calls, and their results."""
     arguments: Any = '{"city": "Oslo"}' if as_text else {"city": "Oslo"}
     ids = [f"probeid{at:02d}" for at in range(calls)]
-    made = [{"id": key, "type": "function", "function": {"name": TOOL, "arguments": arguments}} for key in ids]
+    tool_calls = [{"id": key, "type": "function", "function": {"name": TOOL, "arguments": arguments}} for key in ids]
     results = [
         {"role": "tool", "tool_call_id": key, "name": TOOL, "content": text}
         for key, text in zip(ids, (RESULT, SECOND), strict=False)
     ]
-    return [{"role": "assistant", "content": "", "tool_calls": made}, *results]
+    return [{"role": "assistant", "content": "", "tool_calls": tool_calls}, *results]
 
 
 def _end(tail: str) -> str:
@@ -120,8 +120,8 @@ def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]
     ends."""
     starts = [asked, asked.rstrip().removesuffix(open_tag(asked).rstrip()), head]
     start = max((len(text) for text in starts if called.startswith(text)), default=-1)
-    for found in re.finditer(r"\{", called[max(0, start) :]):
-        at = max(0, start) + found.start()
+    for brace in re.finditer(r"\{", called[max(0, start) :]):
+        at = max(0, start) + brace.start()
         try:
             value, size = json.JSONDecoder().raw_decode(called[at:])
         except ValueError:

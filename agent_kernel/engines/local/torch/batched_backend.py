@@ -131,13 +131,13 @@ class Transformers:
         if room < 1:
             self._refused.append(key)
             return key
-        given: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self._sampler is not None:
             self._sampler.begin(key, choices)
-            given[KEY] = key
+            options[KEY] = key
         ends = sorted(self._model.end_ids) or [-1]
         limits = {"max_new_tokens": max(LEAST_TOKENS, min(decoding.max_tokens, room)), "eos_token_id": ends}
-        if self._manager.add_request([*ids], request_id=str(key), streaming=True, **limits, **given) is None:
+        if self._manager.add_request([*ids], request_id=str(key), streaming=True, **limits, **options) is None:
             raise RuntimeError(self._end_reason())
         return key
 
@@ -188,8 +188,8 @@ class Transformers:
             finish = "length"
         if not new and not finish:
             return None
-        kept = len(new) - (finish == "stop")
-        return StepOutput(tuple(new[:kept]), tuple(logprobs[:kept]), finish, reused)
+        count = len(new) - (finish == "stop")
+        return StepOutput(tuple(new[:count]), tuple(logprobs[:count]), finish, reused)
 
     def _forget(self, key: int) -> None:
         self._requests.pop(key, None)
@@ -222,10 +222,10 @@ class Transformers:
 
     def _configuration(self, sampled: bool) -> Any:
         cuda = self._model.device.startswith("cuda")
-        given: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._choose_blocks()}
+        limits: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._choose_blocks()}
         if not cuda:
             # The size already respects a reserve; the library would leave another 40 % of the memory free.
-            given["max_memory_percent"] = 1.0
+            limits["max_memory_percent"] = 1.0
         return self._libraries.transformers.ContinuousBatchingConfig(
             page_size=BLOCK,
             max_batch_tokens=MAX_BATCHED,
@@ -236,7 +236,7 @@ class Transformers:
             use_cuda_graph=False,
             auto_switch_to_flash=cuda,
             return_logprobs=not sampled,
-            **given,
+            **limits,
         )
 
     def _install(self, sampler: Sampler) -> None:

@@ -51,10 +51,10 @@ class Forward:
             return None
         if self._sight is None or not places:
             return self._tensor(range(len(ids) + more)).expand(3, 1, -1)
-        given = self._sight.inputs([place.picture for place in places])
-        given["mm_token_type_ids"] = self._sight.kinds(ids)
+        inputs = self._sight.inputs([place.picture for place in places])
+        inputs["mm_token_type_ids"] = self._sight.kinds(ids)
         takes = inspect.signature(self._numbering).parameters
-        prompt = self._numbering(self._tensor(ids), **{name: given[name] for name in takes if name in given})[0]
+        prompt = self._numbering(self._tensor(ids), **{name: inputs[name] for name in takes if name in inputs})[0]
         after = self._tensor(range(more)).expand(3, 1, -1) + prompt.max() + 1
         return self._torch.cat([prompt, after], dim=-1)
 
@@ -69,15 +69,15 @@ class Forward:
         positions: Any = None,
     ) -> Any:
         """Return the logits after the token before ``end``. ``cache`` ends at ``start``; ``places`` lie in between."""
-        given: dict[str, Any] = {self._cache_name: cache, "use_cache": True, **self._last_only}
+        inputs: dict[str, Any] = {self._cache_name: cache, "use_cache": True, **self._last_only}
         if positions is not None:
-            given["position_ids"] = positions[..., start:end]
+            inputs["position_ids"] = positions[..., start:end]
         if self._sight is not None and places:
-            given |= self._sight.inputs([place.picture for place in places])
+            inputs |= self._sight.inputs([place.picture for place in places])
             # From the beginning of the prompt, since the model finds the tokens of one picture by their positions.
-            given |= dict.fromkeys(self._kinds, self._sight.kinds(ids[:end]))
+            inputs |= dict.fromkeys(self._kinds, self._sight.kinds(ids[:end]))
         with self._torch.inference_mode():
-            return self._model(input_ids=self._tensor(ids[start:end]), **given).logits[0, -1]
+            return self._model(input_ids=self._tensor(ids[start:end]), **inputs).logits[0, -1]
 
     def _resumes(self) -> bool:
         ids = [at % 50 for at in range(16)]

@@ -36,7 +36,11 @@ class Grammars:
                 tokens, max_threads=COMPILE_THREADS, cache_limit_bytes=COMPILED_BYTES
             )
         except (RuntimeError, TypeError, ValueError) as error:
-            raise EngineError(f"xgrammar does not support the vocabulary of this model: {error}") from error
+            raise EngineError(
+                "This model cannot be made to follow an output format, because the library xgrammar cannot process its "
+                f"tokenizer: {error}",
+                hint="Use another model, or send no output format.",
+            ) from error
 
     @property
     def version(self) -> str:

@@ -129,9 +129,9 @@ def _shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
 
 def _bytes(cache: Any) -> int:
     """Return the size of all tensors in the cache's layers."""
-    found = 0
+    size = 0
     for layer in getattr(cache, "layers", [cache]):
         for value in vars(layer).values():
             held = value.values() if isinstance(value, dict) else [value]
-            found += sum(int(getattr(tensor, "nbytes", 0) or 0) for tensor in held)
-    return found
+            size += sum(int(getattr(tensor, "nbytes", 0) or 0) for tensor in held)
+    return size

@@ -67,8 +67,8 @@ class TorchModel:
     @property
     def response_template(self) -> Mapping[str, Any] | None:
         """The tokenizer's declaration of how transformers parses this model's answers, if it has one."""
-        found = getattr(self.tokenizer, "response_template", None)
-        return found if isinstance(found, Mapping) else None
+        template = getattr(self.tokenizer, "response_template", None)
+        return template if isinstance(template, Mapping) else None
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> str:
         """Return the messages rendered by the chat template. Raises EngineError if the model has none."""
@@ -209,8 +209,8 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
     progress("loading the weights", None)
     started = time.monotonic()
     kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
-    given = {"config": config, "dtype": dtype, "use_safetensors": True, "output_loading_info": True}
-    model, report = kind.from_pretrained(path, **given, **_placement(transformers, options, device, dtype), **local)
+    arguments = {"config": config, "dtype": dtype, "use_safetensors": True, "output_loading_info": True}
+    model, report = kind.from_pretrained(path, **arguments, **_placement(transformers, options, device, dtype), **local)
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelBroken(f"The model lacks {len(missing)} of its tensors, {missing[0]} first.", hint="Get it again.")
@@ -237,20 +237,20 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
 
 def _placement(transformers: Any, options: LoadOptions, device: str, dtype: Any) -> dict[str, Any]:
     """Return the arguments that place the weights on devices and quantise them."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if device == "auto":
-        given["device_map"] = "auto"
+        arguments["device_map"] = "auto"
         if options.max_memory:
-            given["max_memory"] = {_memory_key(name): size for name, size in options.max_memory.items()}
+            arguments["max_memory"] = {_memory_key(name): size for name, size in options.max_memory.items()}
     elif device != "cpu" or options.precision in QUANTISED:
-        given["device_map"] = {"": device}
+        arguments["device_map"] = {"": device}
     if options.precision == "int8":
-        given["quantization_config"] = transformers.BitsAndBytesConfig(load_in_8bit=True)
+        arguments["quantization_config"] = transformers.BitsAndBytesConfig(load_in_8bit=True)
     elif options.precision == "nf4":
-        given["quantization_config"] = transformers.BitsAndBytesConfig(
+        arguments["quantization_config"] = transformers.BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
         )
-    return given
+    return arguments
 
 
 def _memory_key(name: str) -> int | str:

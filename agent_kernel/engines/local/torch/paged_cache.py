@@ -54,14 +54,14 @@ class PagedCache:
         """Return figures for a status display. ``cache_used`` is the share of the cache that running requests hold,
         ``cache_kept`` the share of finished prefixes, which are evicted when space is short."""
         try:
-            kept = sum(
+            kept_share = sum(
                 len(allocator.ledger.cached_blocks) * allocator.bytes_per_block
                 for allocator in self._cache.cache_allocators.values()
             ) / (self._cache.num_sectors * self._cache.bytes_per_sector)
-            used = 1.0 - self._cache.compute_free_capacity() - kept
+            used = 1.0 - self._cache.compute_free_capacity() - kept_share
         except AttributeError:
             return {}
-        return {"cache_used": max(0.0, round(used, 4)), "cache_kept": round(kept, 4)}
+        return {"cache_used": max(0.0, round(used, 4)), "cache_kept": round(kept_share, 4)}
 
     def _note_match(self, request_id: str, prompt_ids: list[int]) -> int:
         """Record a match. Called in the manager's thread for the beginning of a prompt. A request that was evicted and

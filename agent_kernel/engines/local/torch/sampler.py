@@ -159,18 +159,18 @@ def _looks_back(decoding: DecodingOptions) -> bool:
 def _warpers(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
     """Return the logits processors: ours first, then the library's in the order in which its ``generate`` applies
     them."""
-    transformers, found = libraries.transformers, list[Any]()
+    transformers, processors = libraries.transformers, list[Any]()
     if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:
-        found.append(Penalties(libraries.torch, decoding, prompt))
+        processors.append(Penalties(libraries.torch, decoding, prompt))
     if decoding.repetition_penalty != 1.0:
-        found.append(transformers.RepetitionPenaltyLogitsProcessor(decoding.repetition_penalty))
+        processors.append(transformers.RepetitionPenaltyLogitsProcessor(decoding.repetition_penalty))
     if decoding.temperature > 0:
         if decoding.temperature != 1.0:
-            found.append(transformers.TemperatureLogitsWarper(decoding.temperature))
+            processors.append(transformers.TemperatureLogitsWarper(decoding.temperature))
         if decoding.top_k:
-            found.append(transformers.TopKLogitsWarper(decoding.top_k))
+            processors.append(transformers.TopKLogitsWarper(decoding.top_k))
         if decoding.top_p < 1.0:
-            found.append(transformers.TopPLogitsWarper(decoding.top_p))
+            processors.append(transformers.TopPLogitsWarper(decoding.top_p))
         if decoding.min_p:
-            found.append(transformers.MinPLogitsWarper(decoding.min_p))
-    return transformers.LogitsProcessorList(found)
+            processors.append(transformers.MinPLogitsWarper(decoding.min_p))
+    return transformers.LogitsProcessorList(processors)

@@ -92,7 +92,7 @@ class LocalEngine:
         if self._model is None:
             self._model = self._find_installed()
         length = self._context_length or (self._model.context_length if self._model else 0)
-        return EngineInfo(self._name, True, length, self._sees, self._state, self._details)
+        return EngineInfo(self._name, True, length, self._sees, self._state, self._details, batches=True)
 
     @property
     def tool_protocol(self) -> str:
@@ -250,7 +250,7 @@ class LocalEngine:
             ready = await self._worker.load(model, self._protocol or model.protocol, options, self._report_stage)
             if self._give_way:
                 self._worker.send({"type": "give_way", "busy": True})
-        except BaseException:
+        except BaseException:  # also if the load is cancelled: the worker must not continue without an owner
             await self._drop()
             raise
         self._details = ready["details"] | {"revision": model.revision}
@@ -309,9 +309,9 @@ class LocalEngine:
 def check(request: EngineRequest) -> None:
     """Raise InvalidRequest for what no backend supports, before a model is loaded for it."""
     sampling, output = request.sampling, request.output
-    asked = {
+    fields = {
         "top_logprobs": sampling.top_logprobs > 0,
         "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
         "grammar": output is not None and output.kind == "grammar",
     }
-    refuse_fields([name for name, wanted in asked.items() if wanted], "a model of this machine", HINT)
+    refuse_fields([name for name, wanted in fields.items() if wanted], "a model of this machine", HINT)

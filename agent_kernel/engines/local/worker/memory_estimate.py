@@ -52,11 +52,11 @@ def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footp
     if model.path.is_file():
         loaded = int(model.path.stat().st_size * 2 * TORCH_SPARE) + TORCH_BASE
         return Footprint(loaded * 2, loaded)
-    found = read_model_directory(model.path)
-    if found.kind == "openvino":
-        loaded = int(found.weights * OPENVINO_OPEN) + OPENVINO_BASE
+    facts = read_model_directory(model.path)
+    if facts.kind == "openvino":
+        loaded = int(facts.weights * OPENVINO_OPEN) + OPENVINO_BASE
         return Footprint(loaded, loaded)
-    weights = found.parameters * BYTES[options.precision] if options.precision in BYTES else float(found.weights)
+    weights = facts.parameters * BYTES[options.precision] if options.precision in BYTES else float(facts.weights)
     loaded = int(weights * TORCH_SPARE) + TORCH_BASE
     return Footprint(loaded, loaded)
 

@@ -202,10 +202,10 @@ def main() -> None:
     parser.add_argument("--write", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--cache-dir", type=Path, required=True)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C in a terminal
-    lower_priority(given.parent)
-    asyncio.run(run(given.read, given.write, given.cache_dir))
+    lower_priority(arguments.parent)
+    asyncio.run(run(arguments.read, arguments.write, arguments.cache_dir))
 
 
 if __name__ == "__main__":

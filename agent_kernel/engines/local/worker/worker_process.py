@@ -69,7 +69,7 @@ class WorkerProcess:
                 env=_environ(python),
                 start_new_session=True,  # Ctrl-C in the server's terminal must not reach the worker
             )
-        except BaseException as error:
+        except BaseException as error:  # also if the start is cancelled: nobody else closes the pipes
             log.close()
             for fd in (*to_worker, *from_worker):
                 os.close(fd)

@@ -9,23 +9,61 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import ModelBroken, ModelMissing, UnknownModel
-from agent_kernel.engines.local.catalog.catalog import catalog, entry, is_path, read_catalog, resolve
+from agent_kernel.engines.local.catalog.catalog import catalog, defaults, entry, is_path, read_catalog, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import HubFile, Wheels
+from agent_kernel.engines.local.catalog.installed_model import LocalModel, write_record
 from agent_kernel.engines.local.catalog.pull import PullJob
+from agent_kernel.engines.local.system_memory import Memory
 from tests.engines.local.model_sources import environment, wheels_source, write_catalog, write_gguf
 
+GIB = 2**30
 
-def test_the_default_is_the_coder_and_tiny_the_small_one() -> None:
+
+def test_the_models_of_the_catalog() -> None:
     titles = {found.name: found.title for found in catalog().values()}
     assert titles == {
-        "default": "Qwen2.5-Coder-0.5B-Instruct",
+        "coder-0.5b": "Qwen2.5-Coder-0.5B-Instruct",
         "coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct",
         "tiny": "SmolLM2-135M-Instruct",
     }
     assert {found.protocol for found in catalog().values()} == {"fence"}
 
 
-@pytest.mark.parametrize("name", ["default", "coder-1.5b", "tiny"])
+@pytest.mark.parametrize(
+    ("total", "names"),
+    [(8 * GIB, ["coder-0.5b"]), (12 * GIB, ["coder-1.5b", "coder-0.5b"]), (64 * GIB, ["coder-1.5b", "coder-0.5b"])],
+)
+def test_the_default_is_the_best_model_for_which_the_machine_has_the_memory(total: int, names: list[str]) -> None:
+    assert [one.name for one in defaults(Memory(total, total // 8))] == names
+
+
+def test_where_the_memory_is_unknown_the_default_is_the_model_for_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_kernel.engines.local.catalog.catalog.read_memory", lambda: None)
+    assert entry("default").name == "coder-0.5b"
+
+
+def test_a_smaller_model_that_is_here_is_the_default_until_a_better_one_is_pulled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_kernel.engines.local.catalog.catalog.read_memory", lambda: Memory(64 * GIB, GIB))
+    with pytest.raises(ModelMissing, match=r"The model coder-1\.5b "):
+        resolve("default", tmp_path)
+    for name in ("coder-0.5b", "coder-1.5b"):
+        model = entry(name)
+        directory = model.directory(model.sources[-1], tmp_path)
+        directory.mkdir(parents=True)
+        write_gguf(directory / "model.gguf")
+        here = LocalModel(name, directory / "model.gguf", "0" * 64, "fence", 1_024, "Apache-2.0", "a test")
+        write_record(directory, here)
+        assert resolve("default", tmp_path).name == name
+
+
+def test_a_model_that_an_earlier_version_pulled_as_the_default_is_found(tmp_path: Path) -> None:
+    model = entry("coder-0.5b")
+    assert [path.name for path in [model.directory(model.sources[1], tmp_path)]] == ["default-1d9614638d18"]
+
+
+@pytest.mark.parametrize("name", ["coder-0.5b", "coder-1.5b", "tiny"])
 def test_every_file_of_the_catalog_is_pinned_and_the_hub_comes_first(name: str) -> None:
     found = entry(name)
     assert [source.kind for source in found.sources] == ["hub", "wheels"]
@@ -41,8 +79,8 @@ def test_every_file_of_the_catalog_is_pinned_and_the_hub_comes_first(name: str) 
             assert all(re.fullmatch("[0-9a-f]{64}", part.sha256) and part.size for part in source.parts)
 
 
-def test_the_unknown_uploader_of_the_default_is_not_vouched_for() -> None:
-    wheels = next(source for source in entry("default").sources if isinstance(source, Wheels))
+def test_the_unknown_uploader_of_the_wheels_is_not_vouched_for() -> None:
+    wheels = next(source for source in entry("coder-0.5b").sources if isinstance(source, Wheels))
     assert not wheels.vouched
 
 
@@ -52,21 +90,21 @@ def test_a_models_real_name_is_as_good_as_its_short_one() -> None:
 
 def test_an_unknown_name_is_answered_with_what_there_is_and_the_closest(tmp_path: Path) -> None:
     with pytest.raises(UnknownModel) as failed:
-        resolve("defalt", tmp_path)
-    assert "Did you mean default?" in failed.value.message
-    assert failed.value.details == {"known": ["default", "coder-1.5b", "tiny"], "closest": "default"}
-    with pytest.raises(UnknownModel, match=r"Known: default, coder-1\.5b, tiny"):
+        resolve("coder-1.5", tmp_path)
+    assert "Did you mean coder-1.5b?" in failed.value.message
+    assert failed.value.details == {"known": ["default", "coder-0.5b", "coder-1.5b", "tiny"], "closest": "coder-1.5b"}
+    with pytest.raises(UnknownModel, match=r"Known: default, coder-0\.5b, coder-1\.5b, tiny"):
         resolve("xyzzy", tmp_path)
 
 
 def test_a_model_that_was_not_pulled_is_offered_with_size_source_and_licence(tmp_path: Path) -> None:
     with pytest.raises(ModelMissing) as failed:
-        resolve("default", tmp_path)
+        resolve("coder-0.5b", tmp_path)
     error = failed.value
-    assert error.hint == "Run: agent-kernel model pull default"
+    assert error.hint == "Run: agent-kernel model pull coder-0.5b"
     told = {key: error.details[key] for key in ("name", "title", "licence", "publisher", "download_bytes")}
     assert told == {
-        "name": "default",
+        "name": "coder-0.5b",
         "title": "Qwen2.5-Coder-0.5B-Instruct",
         "licence": "Apache-2.0",
         "publisher": "Qwen (Alibaba Cloud)",

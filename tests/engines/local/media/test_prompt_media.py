@@ -95,7 +95,7 @@ async def test_what_a_tool_made_and_nobody_can_look_at_is_told_to_the_model(medi
 async def test_a_picture_that_is_no_longer_stored_does_not_end_the_conversation() -> None:
     messages, _ = await shown(user("Look", [GONE]))
 
-    assert messages[0].text == "Look\n[image/png: it is not stored any more]"
+    assert messages[0].text == "Look\n[image/png: the server no longer stores this file]"
 
 
 @given(st.lists(st.text(alphabet="ab<>\ue0f0\ue0f1 \n"), min_size=1, max_size=5), st.integers(0, 2))

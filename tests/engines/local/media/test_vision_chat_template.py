@@ -74,3 +74,8 @@ def test_a_picture_of_a_result_follows_in_a_message_of_the_person_where_it_would
 def test_a_template_that_shows_nothing_is_refused() -> None:
     with pytest.raises(EngineError, match="leaves out the text"):
         template("{% for m in messages %}{{ m.role }}{% endfor %}")
+
+
+def test_a_template_that_fails_for_every_message_is_refused_with_its_error() -> None:
+    with pytest.raises(EngineError, match=r"chat template fails: .*no_such_name"):
+        template("{{ no_such_name.text }}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
-from agent_kernel.core.messages import Message, Status, ToolCall, assistant, tool_result, user
-from agent_kernel.core.protocols import EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence import Fence
+from agent_kernel.core.messages import Message, Status, ToolCall, Usage, assistant, tool_result, user
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.tool_calling.code_fence import Fence, _with_true_dates
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     MAX_ROWS,
     agrees,
     error_line,
     in_rows,
     rows_of,
+    with_true_dates,
 )
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
@@ -87,8 +90,41 @@ def test_the_error_is_found_before_notes_for_people() -> None:
 def test_footers_are_no_rows_and_long_outputs_are_cut() -> None:
     assert rows_of("(4, 2)\n(Draft: fuel is new. It is so in this draft only.)") == []
     assert rows_of("7\n[1 figure(s) shown]") == []
+    assert rows_of("(5, 2)\nline 1: Pandas4Warning: The inplace keyword is deprecated.") == []
+    assert rows_of("7\nDeprecationWarning: old") == []
     assert rows_of("(no output)\nFiles:\n- squares.csv (text/csv, 19 bytes, id file_1)\n    1\n    4") == []
     assert in_rows([str(number) for number in range(100)]).endswith(f"... {100 - MAX_ROWS} more rows")
     assert not agrees("The total is 13.5.", ["0  13.5", "1  20.0", "2  8.75"], "What is the total?")
     assert agrees("a is 5 and b is 7.", ["5", "7"], "What are a and b?")
     assert agrees("Pia won in 58.3 s.", ["0  Pia  58.3", "1  Quin  55.1"], "Who won?")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "output", "question", "expected"),
+    [
+        ("It is January, with 26.1.", "8 26.11", "Which month is best?", "It is month 8, with 26.1."),
+        ("It is August, with 26.1.", "8 26.11", "Which month is best?", "It is August, with 26.1."),
+        ("Rain fell mostly in May.", "(3, 5)", "And when?", "Rain fell mostly in May."),
+        ("It was a Sunday.", "6", "Which day of the week was it?", "It was a Sunday."),
+        ("It was a Tuesday.", "6", "Which day of the week was it?", "It was a day 6."),
+        ("In January it was 26.1.", "8 26.11", "How warm was January?", "In January it was 26.1."),
+        ("The best is March.", "Mar 17", "Which is best?", "The best is March."),
+        ("The best is March.", "2019-11-03 00:00:00", "Which is best?", "The best is March."),
+    ],
+)
+def test_a_date_that_the_output_does_not_support_becomes_its_number(
+    sentence: str, output: str, question: str, expected: str
+) -> None:
+    assert with_true_dates(sentence, output, question) == expected
+
+
+async def test_dates_are_checked_word_by_word_while_the_answer_streams() -> None:
+    async def pieces() -> AsyncGenerator[Chunk, None]:
+        for text in ("The warmest is Jan", "uary", ", with 26", ".1"):
+            yield TextChunk(text)
+        yield EndChunk("stop", Usage())
+
+    chunks = [chunk async for chunk in _with_true_dates(pieces(), "8 26.11", "Which month is it?")]
+    texts = [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)]
+    assert texts == ["The warmest is ", "month 8, with 26", ".1"]
+    assert isinstance(chunks[-1], EndChunk)

@@ -59,7 +59,7 @@ ASKED = (
 )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["tiny", "default"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["tiny", "coder-0.5b"])
 async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine, None]:
     """By its path, so that nobody chose a tool protocol for it."""
     found = catalog.resolve(request.param, CACHE)
@@ -87,7 +87,7 @@ async def ask(engine: LocalEngine, *messages: Message, **facts: Any) -> Round:
     return Round(text, [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)], chunks[-1])
 
 
-@pytest.mark.model("tiny", "default")
+@pytest.mark.model("tiny", "coder-0.5b")
 @pytest.mark.parametrize("choice", ["required", "get_forecast", "add"])
 async def test_a_forced_call_validates_and_its_prefix_is_used_again(engine: LocalEngine, choice: str) -> None:
     first = await ask(engine, *ASKED, tool_choice=choice)
@@ -102,7 +102,7 @@ async def test_a_forced_call_validates_and_its_prefix_is_used_again(engine: Loca
     assert second.usage.reused_tokens >= first.usage.prompt_tokens + first.usage.completion_tokens - 2 * BLOCK
 
 
-@pytest.mark.model("tiny", "default")
+@pytest.mark.model("tiny", "coder-0.5b")
 async def test_what_a_free_answer_computed_is_used_again(engine: LocalEngine) -> None:
     first = await ask(engine, *ASKED)
 
@@ -111,7 +111,7 @@ async def test_what_a_free_answer_computed_is_used_again(engine: LocalEngine) ->
     assert second.usage.reused_tokens >= first.usage.prompt_tokens + first.usage.completion_tokens - 2 * BLOCK
 
 
-@pytest.mark.model("tiny", "default")
+@pytest.mark.model("tiny", "coder-0.5b")
 async def test_tools_that_may_not_be_called_leave_the_prefix_as_it_is(engine: LocalEngine) -> None:
     free = await ask(engine, *ASKED)
 
@@ -136,8 +136,8 @@ class Adder:
         return ToolOutput(str(arguments["a"] + arguments["b"]))
 
 
-@pytest.mark.model("default")
-@pytest.mark.parametrize("engine", ["default"], indirect=True)
+@pytest.mark.model("coder-0.5b")
+@pytest.mark.parametrize("engine", ["coder-0.5b"], indirect=True)
 async def test_a_whole_turn_makes_its_call_and_answers_from_the_result(engine: LocalEngine) -> None:
     tool, store = Adder(), MemoryStore()
     agent = Agent(store, engine, "native", [tool], gate=Gate(Approvals(), policy={"test": "auto"}))
@@ -152,8 +152,8 @@ async def test_a_whole_turn_makes_its_call_and_answers_from_the_result(engine: L
     assert result.text
 
 
-@pytest.mark.model("default")
-@pytest.mark.parametrize("engine", ["default"], indirect=True)
+@pytest.mark.model("coder-0.5b")
+@pytest.mark.parametrize("engine", ["coder-0.5b"], indirect=True)
 async def test_a_coder_calls_a_tool_of_its_own_accord(engine: LocalEngine) -> None:
     first = await ask(engine, *ASKED)
 

@@ -12,7 +12,7 @@ import pytest
 
 from agent_kernel.core.errors import ModelBroken
 from agent_kernel.engines.local.catalog.gguf_header import read_header
-from agent_kernel.engines.local.catalog.gguf_requantize import file_hash, needs_rewrite, rewrite
+from agent_kernel.engines.local.catalog.gguf_to_q8_0 import file_hash, needs_rewrite, rewrite
 from agent_kernel.engines.local.catalog.pull_stages import Progress
 from tests.engines.local.model_sources import sha256, write_gguf
 
