@@ -7,6 +7,13 @@ from typing import Any
 from tests.notebook.notebook import Notebook
 
 CODE = "Here it is:\n```python\nx = 1 + 1\nx\n```\nand more\n```\ny = x\n```\n"
+
+
+def fixed(when: str, *codes: str) -> list[dict[str, Any]]:
+    calls = [{"when": when, "calls": [{"name": "python", "arguments": {"code": code}}]} for code in codes]
+    return [*calls, {"when": when, "text": "Done."}]
+
+
 SCRIPT: list[dict[str, Any]] = [
     {"when": "write a cell", "text": CODE},
     {"when": "only words", "text": "There is nothing to write."},
@@ -15,11 +22,11 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "from here", "text": "Here."},
     {"when": "one line", "text": "One answer."},
     {"when": "and another", "text": "Another answer."},
-    {"when": "ZeroDivisionError", "text": "```python\nprint(1 / 1)\n```"},
-    {
-        "when": "stubbornly",
-        "text": "```python\nprint(len(other))\n\nshort = (  # as it was\n    rain.mm.mean() + 'x')\n```",
-    },
+    *fixed("and keep the name", "print(1 / 0)", "print(1 / 1)"),
+    {"when": "without a draft", "text": "```python\nprint(1 / 1)\n```"},
+    {"when": "again the same", "text": "```python\nprint( 1 / 0 )\n```"},
+    *fixed("in vain", "print(1 / 0)", "print([][1])"),
+    *fixed("stubbornly", "half = rain.mm.mean() + 2"),
     {"calls": [{"name": "python", "arguments": {"code": "by_itself = 5"}}], "when": "do it"},
     {"when": "do it", "text": "It ran."},
     {"text": "Anything.", "loop": True},
@@ -134,32 +141,53 @@ async def test_a_recorded_conversation_is_replayed_in_the_cell(notebook: Noteboo
     assert (await notebook.run("%agent replay 1")).plain.startswith("Stored answer of 20")
 
 
-async def test_fix_proposes_the_failed_cell_corrected(fresh_notebook: Notebook) -> None:
+async def test_fix_proposes_the_corrected_cell_that_ran_in_a_draft(fresh_notebook: Notebook) -> None:
     assert "no cell has failed" in (await fresh_notebook.run("%agent fix")).error
-    await fresh_notebook.run("wrong = 1\nprint(wrong / 0)", cell="broken")
+    function = "def half(x):\n    inner = x / 2\n    return inner\n"
+    await fresh_notebook.run("half = abs")
+    await fresh_notebook.run(f"{function}wrong = 1\nmade = [wrong / 0 for one in [1]]", cell="broken")
     ran = await fresh_notebook.run("%agent fix and keep the name", [])
     assert ran.status == "ok", ran.error
     assert [one["text"] for one in ran.payload] == ["print(1 / 1)"]
+    assert "-wrong = 1\n-made = [wrong / 0 for one in [1]]\n+print(1 / 1)" in ran.plain
+    assert "was not tried" not in ran.plain
+    assert ran.asked == [], "what the draft made is not kept: the person runs the cell"
     hidden, asked, *_ = await fresh_notebook.messages()
-    assert asked["content"].startswith("Correct the cell In[2], which failed with ZeroDivisionError: division by zero.")
+    assert asked["content"].startswith("Correct the cell In[3], which failed with ZeroDivisionError: division by zero.")
+    assert "Give the whole cell as it should be. It makes made." in asked["content"]
     assert asked["content"].endswith("and keep the name")
-    assert "wrong = 1\nprint(wrong / 0)" in hidden["content"]
+    assert "wrong = 1\nmade = [wrong / 0 for" in hidden["content"]
     assert "Traceback" in hidden["content"]
 
 
-async def test_fix_has_the_facts_of_the_failing_line_and_refuses_the_code_that_failed(fresh_notebook: Notebook) -> None:
+async def test_a_fix_of_which_no_program_ran_is_not_proposed(fresh_notebook: Notebook) -> None:
+    await fresh_notebook.run("print(1 / 0)", cell="broken")
+    ran = await fresh_notebook.run("%agent fix in vain", [])
+    assert ran.payload == []
+    assert "No corrected cell ran without an error, so none is proposed." in ran.plain
+
+
+async def test_where_a_person_wants_no_draft_the_fix_is_proposed_as_it_was_written(fresh_notebook: Notebook) -> None:
+    await fresh_notebook.run("print(1 / 0)", cell="broken")
+    ran = await fresh_notebook.run("%agent fix --in sandbox without a draft", [])
+    assert [one["text"] for one in ran.payload] == ["print(1 / 1)"]
+    assert "The proposed cell was not tried in a draft." in ran.plain
+    ran = await fresh_notebook.run("%agent fix --in sandbox again the same", [])
+    assert ran.payload == [], "the same code under another layout"
+    assert "The proposed cell is the same code that failed" in ran.plain
+
+
+async def test_fix_has_the_facts_of_the_failing_line(fresh_notebook: Notebook) -> None:
     notebook = fresh_notebook
     await notebook.run(
         "import pandas as pd\nrain = pd.DataFrame({'mm': [1.5, 2.0]})\nother = pd.DataFrame({'unrelated': [1]})"
     )
-    await notebook.run("print(len(other))\nshort = (\n    rain.mm.mean() +\n    'x')", cell="broken")
-    ran = await notebook.run("%agent fix stubbornly", [])
+    await notebook.run("print(len(other))\nhalf = (\n    rain.mm.mean() +\n    'x')", cell="broken")
+    await notebook.run("%agent fix stubbornly", [])
     hidden, *_ = await notebook.messages()
     assert "rain: DataFrame, 2 rows" in hidden["content"]
     assert "mm float64" in hidden["content"]
     assert "unrelated" not in hidden["content"], "only what stands in the failing statement"
-    assert ran.payload == [], "the same code under another layout"
-    assert "The proposed cell is the same code that failed" in ran.plain
     await notebook.run("print(rian.mm)", cell="misspelt")
     await notebook.run("%agent fix", [])
     hidden = [message["content"] for message in await notebook.messages() if message.get("hidden")][-1]

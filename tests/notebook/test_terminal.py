@@ -66,6 +66,7 @@ class Terminal:
         )
         os.close(terminal)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
+        self._unread = ""
         self.shown = ""
 
     def __enter__(self) -> Terminal:
@@ -81,12 +82,14 @@ class Terminal:
         os.write(self._person, keys.encode())
 
     def until(self, words: str) -> str:
-        """What came until these words, with them."""
-        end, came = time.monotonic() + WAIT_S, ""
-        while words not in SEQUENCES.sub("", came):
+        """What came until these words, with them. What came after them is kept for the next call."""
+        end = time.monotonic() + WAIT_S
+        wanted = re.compile(f"(?:{SEQUENCES.pattern})*".join(map(re.escape, words)))
+        while (match := wanted.search(self._unread)) is None:
             ready, _, _ = select.select([self._person], [], [], max(0.0, end - time.monotonic()))
-            assert ready, f"{words!r} did not come: {came!r}"
-            came += self._decoder.decode(os.read(self._person, 65536))
+            assert ready, f"{words!r} did not come: {self._unread!r}"
+            self._unread += self._decoder.decode(os.read(self._person, 65536))
+        came, self._unread = self._unread[: match.end()], self._unread[match.end() :]
         self.shown += came
         return came
 

@@ -118,9 +118,9 @@ class RichScreen:
         self._new.clear()
         if done.strip():
             self._clear()
-            self._console.print(self._words(done))
+            self._console.print(self._render_text(done))
         if self._tail.strip():
-            self._draw(self._words(self._tail))
+            self._draw(self._render_text(self._tail))
 
     def _end(self) -> None:
         """Finish the open block and remove the waiting line."""
@@ -128,7 +128,7 @@ class RichScreen:
         self._tail += "".join(self._new) + self._growing.end()
         self._new.clear()
         if self._tail.strip():
-            self._console.print(self._words(self._tail))
+            self._console.print(self._render_text(self._tail))
         if self._kind == "reasoning":
             self._console.print()
         self._tail, self._kind = "", ""
@@ -152,7 +152,7 @@ class RichScreen:
             self._live.stop()
             self._live = None
 
-    def _words(self, text: str) -> RenderableType:
+    def _render_text(self, text: str) -> RenderableType:
         from rich.markdown import Markdown
 
         # Without hyperlinks, the address of a link is printed and can be read.

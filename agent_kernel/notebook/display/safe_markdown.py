@@ -97,9 +97,9 @@ def _prose(block: MarkdownBlock) -> str:
     parts: list[str] = []
     end = 0
     for match in CODE_SPAN.finditer(text):
-        parts += [_words(text[end : match.start()]), _code_span(match)]
+        parts += [_sanitize_text(text[end : match.start()]), _code_span(match)]
         end = match.end()
-    whole = "".join([*parts, _words(text[end:])])
+    whole = "".join([*parts, _sanitize_text(text[end:])])
     return OPENER.sub(lambda match: match["lead"] + f"&#{ord(match['run'][0])};" * len(match["run"]), whole)
 
 
@@ -115,7 +115,7 @@ def _code_span(match: re.Match[str]) -> str:
     return f"<code>{MEANT.sub(lambda char: f'&#{ord(char[0])};', code)}</code>"
 
 
-def _words(text: str) -> str:
+def _sanitize_text(text: str) -> str:
     parts: list[str] = []
     end = 0
     for match in MATH.finditer(text):

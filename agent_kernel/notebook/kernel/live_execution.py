@@ -84,7 +84,7 @@ class LiveCode:
                     captured.values.append(value)
                 else:
                     sys.displayhook(value)
-            except BaseException as raised:  # noqa: BLE001  whatever it raises is told; an interrupt is told as one
+            except BaseException as raised:  # noqa: BLE001  whatever the code raises is its outcome
                 error = raised
         return _outcome(captured, error, interrupted=interrupt.is_set())
 

@@ -38,6 +38,8 @@ from agent_kernel.notebook.magic.search_command import HELP as SEARCH
 from agent_kernel.notebook.magic.tools_command import HELP as TOOLS
 from agent_kernel.notebook.magic.tools_command import show_tools
 from agent_kernel.notebook.magic.turn_commands import HELP as TURNS
+from agent_kernel.notebook.magic.usage_command import HELP as USAGE
+from agent_kernel.notebook.magic.usage_command import show_usage
 from agent_kernel.notebook.server_client import NO_SERVER, ServerClient, quote_segment
 from agent_kernel.notebook.turn.cell_options import usage
 from agent_kernel.notebook.turn.execution_target import VARIABLE as PYTHON_IN
@@ -64,7 +66,7 @@ HELP = {
     "freeze": FREEZE,
     "context": CONTEXT,
     "compact": "let the model read a summary of the older turns, which are kept; compact undo: remove the summary",
-    "usage": "show tokens and seconds of this session by model and day, and its tool calls; --json",
+    "usage": USAGE,
     "skills": "list the available skills, for %%agent --skill NAME",
     "trust": "use the skills and MCP servers of this notebook's folder (.agents/skills, .mcp.json); trust remove",
     "help": "[COMMAND]: show this list, or the help of one command",
@@ -115,7 +117,6 @@ class Commands:
     @last_turn.setter
     def last_turn(self, turn: str) -> None:
         self._conversation.last_turn = turn
-        """The server of this kernel; None if there is none."""
 
     @property
     def server(self) -> ServerClient:
@@ -127,6 +128,7 @@ class Commands:
 
     @property
     def known(self) -> ServerClient | None:
+        """The server of this kernel; None if there is none."""
         return self._server or self._own.server
 
     def close(self) -> None:
@@ -350,23 +352,7 @@ class Commands:
         self.say(line_bundle(f"The model continues from this summary; every turn is kept.\n\n{made['text']}"))
 
     def _usage(self, rest: str) -> None:
-        usage = self.server.call("GET", f"sessions/{quote_segment(self._conversation.require_session()['id'])}/usage")
-        if "--json" in CommandArguments(rest).flags:
-            self.say(json_bundle(usage))
-            return
-        rows = [("all", *_cost(usage["total"]))]
-        for part in ("models", "days", "branches"):
-            rows += [
-                (f"{part.removesuffix('es').removesuffix('s')} {name}", *_cost(cost))
-                for name, cost in usage[part].items()
-            ]
-        self.say(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
-        tools = [
-            (name, tool["count"], ", ".join(f"{n} {status}" for status, n in tool["outcomes"].items()), tool["seconds"])
-            for name, tool in usage["tools"].items()
-        ]
-        if tools:
-            self.say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
+        show_usage(rest, self.server, self._conversation.require_session(), self.say)
 
     def _help(self, rest: str) -> None:
         """Show the help of all commands, or of the command ``rest``."""
@@ -394,12 +380,3 @@ def interruption_error() -> AgentInterrupted:
 
 def _title(session: Mapping[str, Any]) -> str:
     return str(session["title"] or "untitled")
-
-
-def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Format usage as table columns. Summaries are counted beside the turns: they are model calls without a turn of the
-    user."""
-    turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
-    about = "about " if cost["estimated"] else ""
-    read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"
-    return turns, read, f"{cost['reused_tokens']:,}", written, round(cost["seconds"], 1)

@@ -69,7 +69,7 @@ class EmbeddedServer:
         try:
             server = self._begin()
             environment = self._wait_until_ready(server)
-        except BaseException:
+        except BaseException:  # also on Ctrl-C: a server without an owner must not stay
             self.close()
             raise
         self._server = server

@@ -1,18 +1,25 @@
-"""``%agent fix``: turns the last failed cell into a request for a corrected one."""
+"""``%agent fix``: turns the last failed cell into a request for a corrected one.
+
+Where the kernel can be copied, the corrected cell runs in a draft of the kernel as it is now, and only a cell that ran
+without an error is proposed.
+"""
 
 from __future__ import annotations
 
 import ast
 import difflib
+import itertools
 import keyword
 import re
+import symtable
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.notebook.display.render import Bundle
 from agent_kernel.notebook.kernel import inspection
-from agent_kernel.notebook.kernel.changed_names import UNREADABLE, to_plain_python
+from agent_kernel.notebook.kernel.changed_names import UNREADABLE, loop_names, to_plain_python
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_summary import summary
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
@@ -20,6 +27,9 @@ from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 CHARS = 6_000
 """Limit for source and traceback together; longer texts keep their head and tail."""
 FIX = "Correct the cell In[{number}], which failed with {error}. Give the whole cell as it should be."
+MAKES = " It makes {names}."
+NOT_TRIED = "The proposed cell was not tried in a draft. Read it before you run it."
+NONE_RAN = "No corrected cell ran without an error, so none is proposed. Say more: %agent fix WORDS."
 SAME = "The proposed cell is the same code that failed, so it is not proposed. Say more: %agent fix WORDS."
 MAX_NAMES = 8
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -46,11 +56,22 @@ def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> F
     number, _, source, traceback = failure
     last_line = traceback.strip().splitlines()[-1] if traceback.strip() else "an error"
     error = last_line if len(last_line) <= 200 else f"{last_line[:200]} ..."
-    prompt = FIX.format(number=number, error=error) + (f"\n{words}" if words else "")
+    prompt = FIX.format(number=number, error=error)
+    if made := _names_made(shell, source):
+        prompt += MAKES.format(names=", ".join(made))
+    prompt += f"\n{words}" if words else ""
     notes = [{"title": "The cell that failed", "text": inspection.last_error(shell, executions, CHARS)}]
     facts = [summary(name, shell.user_ns[name]) for name in _names_that_matter(shell, traceback)]
     notes += [{"title": "Variables", "text": "\n".join(facts)}] if facts else []
     return FixRequest(prompt, tuple(notes), source)
+
+
+def diff_bundle(failed: str, proposed: str) -> Bundle:
+    """Return the change from the failed cell to the proposed one, as an output."""
+    lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
+    text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
+    ticks = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return {"text/markdown": f"{ticks}diff\n{text}\n{ticks}", "text/plain": text}
 
 
 def is_same_code(shell: Any, one: str, other: str) -> bool:
@@ -60,6 +81,19 @@ def is_same_code(shell: Any, one: str, other: str) -> bool:
     except UNREADABLE:
         return one.split() == other.split()
     return first == second
+
+
+def _names_made(shell: Any, source: str) -> list[str]:
+    """Return the names that the cell binds at its top level, in order, without imports, loop variables and names that
+    exist already."""
+    code = to_plain_python(shell, source)
+    try:
+        symbols = symtable.symtable(code, "cell", "exec").get_symbols()
+    except UNREADABLE:
+        return []
+    loops = loop_names(code)
+    bound = [symbol.get_name() for symbol in symbols if symbol.is_assigned() and not symbol.is_imported()]
+    return [name for name in bound if name not in shell.user_ns and name not in loops][:MAX_NAMES]
 
 
 def _names_that_matter(shell: Any, traceback: str) -> list[str]:

@@ -24,7 +24,7 @@ from agent_kernel.notebook.magic.commands import Commands, Table, interruption_e
 from agent_kernel.notebook.magic.completion import MagicCompleter
 from agent_kernel.notebook.magic.context_preview import ContextPreview
 from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.magic.fix_command import SAME, is_same_code
+from agent_kernel.notebook.magic.fix_command import NONE_RAN, NOT_TRIED, SAME, diff_bundle, is_same_code
 from agent_kernel.notebook.magic.freeze_command import FreezeCommand
 from agent_kernel.notebook.magic.missing_model_download import ModelDownload, missing_model
 from agent_kernel.notebook.magic.python_commands import PythonCommands
@@ -200,6 +200,9 @@ class AgentMagics(Magics):
         turn = CellTurn(around, _summary(started, cell))
         end = turn.follow()
         if end.state == "committed" and not started["stored"]:
+            if request.form == "fix":
+                self._propose_fix(started["turn"], screen, failed)
+                return end
             self._keep.after(started["turn"], prompt, screen)
             if request.form == "code":
                 self._propose(extract_code(turn.answer), screen, failed)
@@ -222,7 +225,16 @@ class AgentMagics(Magics):
         around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
-    def _propose(self, code: str, screen: Screen, failed: str) -> None:
+    def _propose_fix(self, turn: str, screen: Screen, failed: str) -> None:
+        """Propose the last code of the turn that ran in the draft."""
+        ran = [call.code for call in self._drafts.done if call.turn == turn]
+        if not ran:
+            screen.line(NONE_RAN)
+            return
+        screen.show(diff_bundle(failed, ran[-1]), {}, {}, False)
+        self._propose(ran[-1], screen, failed, tried=True)
+
+    def _propose(self, code: str, screen: Screen, failed: str, *, tried: bool = False) -> None:
         """Insert a cell with the code below this one. Without a front end that edits cells, the answer alone shows
         the code. Code equal to the cell that has just failed is not proposed."""
         if not code:
@@ -230,6 +242,8 @@ class AgentMagics(Magics):
         elif failed and is_same_code(self._shell, code, failed):
             screen.line(SAME)
         elif self._person.is_there:
+            if failed and not tried:
+                screen.line(NOT_TRIED)
             self._shell.set_next_input(code, replace=False)
 
     def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> CellTurnContext:
@@ -265,6 +279,7 @@ class AgentMagics(Magics):
             executions=self.executions,
             cells=self._cells,
             background=self._background,
+            unfit=self._drafts.unfit,
             turn=self._one_turn,
             show=self._show,
             last_turn=lambda: commands.last_turn,

@@ -144,11 +144,13 @@ def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[st
 def _unknown(cell: Mapping[str, Any], source: str, result: FrozenNotebook) -> list[Json]:
     """Convert an agent cell without a stored turn to text cells: its prompt and the text that it displays."""
     result.unknown += 1
-    words = [text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _words(output))]
+    words = [
+        text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _output_markdown(output))
+    ]
     return [_text(_quote(source)), *([_text("\n\n".join(words))] if words else [])]
 
 
-def _words(output: Any) -> str:
+def _output_markdown(output: Any) -> str:
     """Return the text of an output as Markdown, or "" for pictures and errors."""
     data = _data(output)
     if "text/markdown" in data:

@@ -50,7 +50,7 @@ def replay(rest: str) -> None:
                 sys.stdout.write(printable(line))
                 sys.stdout.flush()
             code = process.wait()
-        except BaseException:
+        except BaseException:  # also on Ctrl-C: the process runs in a session of its own
             _end(process)
             raise
     if code:

@@ -23,7 +23,7 @@ from agent_kernel.notebook.turn.session_permissions import Consent
 
 HELP = {
     "ask": "[options] WORDS: run a turn in one line; it takes the options of %%agent",
-    "fix": "[options] [WORDS]: explain the cell that failed last and propose a corrected cell below",
+    "fix": "[options] [WORDS]: correct the cell that failed last, try it in a draft, and propose it below",
     "show": "[N|TURN]: show the last answer again, or turn N of this conversation",
     "replay": "FILE [--verify] [--live] [--turn N]: check the answers of NAME.agent.json; N or TURN: same as show",
     "approve": "answer the approval requests of background turns",
@@ -37,7 +37,7 @@ not proposed as a cell."""
 
 @dataclass(frozen=True, slots=True)
 class KernelContext:
-    """The parts of the kernel that these commands use."""
+    """The parts of the kernel that these commands use. ``unfit`` returns why no draft can be made, or ""."""
 
     shell: Any
     server: Callable[[], ServerClient]
@@ -47,6 +47,7 @@ class KernelContext:
     executions: ExecutionHistory
     cells: CellIdentity
     background: BackgroundTurns
+    unfit: Callable[[], str]
     turn: RunTurn
     show: Show
     last_turn: Callable[[], str]
@@ -82,7 +83,9 @@ class TurnCommands:
             return
         fix = fix_command.build_fix_request(self._here.shell, self._here.executions, _unquote(request.words))
         cell = self._here.cells.id_of_line(f"fix {fix.prompt}")
-        request = replace(request, form="code" if request.form == "md" else request.form)
+        if request.form == "md":
+            can_be_tried = not (request.where or request.background or self._here.unfit())
+            request = replace(request, form="fix", where="draft") if can_be_tried else replace(request, form="code")
         self._here.turn(request, fix.prompt, cell, fix.notes, fix.source)
 
     def show(self, rest: str) -> None:

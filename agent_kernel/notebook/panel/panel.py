@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 from IPython.core.getipython import get_ipython
 
-from agent_kernel.notebook.panel.relay import Relay
+from agent_kernel.notebook.panel.server_relay import Relay
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
 
 STATIC = Path(__file__).parent / "static"

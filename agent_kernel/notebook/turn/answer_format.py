@@ -12,6 +12,7 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import PRE, Bundle, text_bundle
 
+FIX_ROUNDS = 2
 CODE = {
     "title": "Form of the answer",
     "text": "One fenced block of Python, whole and ready to be run as a new cell of this notebook, after at most two "
@@ -26,12 +27,14 @@ PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
     """One answer format. ``output`` constrains what the engine generates; ``rounds`` is the default limit of tool
-    rounds (None: the server's default); ``words`` renders the text received so far."""
+    rounds (None: the server's default); ``words`` renders the text received so far; ``fields`` are further fields of
+    the turn's body."""
 
     words: Callable[[str], Bundle] = text_bundle
     notes: tuple[dict[str, str], ...] = ()
     output: Mapping[str, Any] = field(default_factory=dict)
     rounds: int | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def plain_bundle(text: str) -> Bundle:
@@ -48,6 +51,8 @@ FORMS: Mapping[str, AnswerFormat] = MappingProxyType(
     {
         "md": AnswerFormat(),
         "code": AnswerFormat(notes=(CODE,), rounds=0),
+        # The answer is the program that ran in a draft, so the model has to call Python.
+        "fix": AnswerFormat(rounds=FIX_ROUNDS, fields={"tools": ["python"], "tool_choice": "python"}),
         "json": AnswerFormat(json_text_bundle, output={"kind": "json_object"}),
         "text": AnswerFormat(plain_bundle),
     }

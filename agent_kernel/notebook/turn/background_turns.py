@@ -6,7 +6,7 @@ ends them.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +18,7 @@ from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupt
 from agent_kernel.notebook.turn.cell_turn import CellTurn
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 
+log = logging.getLogger(__name__)
 NO_KERNEL = "--background needs a notebook: in a terminal, output would appear while you type."
 BEGUN = "Running in the background: this output grows while your kernel is free. %agent stop stops it."
 
@@ -75,7 +76,9 @@ class BackgroundTurns:
         except AgentInterrupted:
             raise AssertionError("an interrupt reaches the main thread only") from None
         except AgentKernelError as error:
-            with contextlib.suppress(Exception):  # a kernel that is shutting down can no longer display the error
+            try:
                 screen.line(str(to_short_error(error)))
+            except Exception:  # a kernel that is shutting down has closed its sockets, in whatever order
+                log.exception("the error of a background turn could not be displayed: %s", error)
         finally:
             self.waiting.forget(turn.calls)

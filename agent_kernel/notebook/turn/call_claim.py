@@ -79,18 +79,20 @@ class Claim:
         where: str = "",
         waited_s: float = 0.0,
         patient: bool = True,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer the call. ``variables`` are the names it created or changed; ``where`` is set if it ran elsewhere
-        than it started; ``waited_s`` is the time spent waiting for the user, which does not count as run time. It is
-        no error if the turn no longer waits for the answer. With ``patient`` False, try once for at most half a
-        second, because the user has pressed stop."""
+        """Answer the call. ``facts`` are for the tool that offered it. ``variables`` are the names it created or
+        changed; ``where`` is set if it ran elsewhere than it started; ``waited_s`` is the time spent waiting for the
+        user, which does not count as run time. It is no error if the turn no longer waits for the answer. With
+        ``patient`` False, try once for at most half a second, because the user has pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)
         kept = _fitting(media)
         if len(kept) < len(media):
             text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
-        details: dict[str, Any] = {"variables": list(variables)} if variables else {}
+        details: dict[str, Any] = dict(facts or {})
+        details |= {"variables": list(variables)} if variables else {}
         details |= {"where": where} if where else {}
         details |= {"waited_s": round(waited_s, 3)} if waited_s else {}
         body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}

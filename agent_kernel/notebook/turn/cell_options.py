@@ -43,6 +43,7 @@ class CellOptions:
     fresh: bool = False
     model: str = ""
     permission: str = ""
+    effort: str = ""
     allows: tuple[str, ...] = ()
     page: str = ""
     branch: str = ""
@@ -58,6 +59,7 @@ class CellOptions:
 WIDTH = 100
 LEFT = 28
 FORMS = ("md", "code", "json", "text")
+EFFORTS = ("quick", "auto", "thorough")
 EDITS = ("notebook.edit",)
 ACTS = ("python.live", "notebook.edit", "notebook.run")
 
@@ -87,6 +89,13 @@ OPTIONS = (
     Option(("--above",), "page", "same as -c above", constant="above"),
     Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
     Option(("-m", "--model"), "model", "the model that answers", "NAME"),
+    Option(
+        ("--effort",),
+        "effort",
+        "programs to compare before one is used: one, several where one fails (auto), or always several",
+        "quick|auto|thorough",
+        choices=EFFORTS,
+    ),
     Option(
         ("-v", "--vars"),
         "variables",

@@ -28,6 +28,7 @@ from agent_kernel.core.events import (
     TurnStarted,
     TurnVersion,
 )
+from agent_kernel.core.program_outcome import TRIAL_TOOL
 from agent_kernel.notebook.display.file_bundle import files_bundle
 from agent_kernel.notebook.display.render import AnswerVersion, Card, TurnSummary, moment
 from agent_kernel.notebook.display.screen import Screen
@@ -233,6 +234,9 @@ class CellTurn:
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
         """Run an offered call, if this kernel can. While it runs, the card displays its output; the text of a read-only
         call is displayed at its end."""
+        if name == TRIAL_TOOL:
+            self._running.try_programs(self._summary.turn, call, arguments["programs"], arguments["names"])
+            return
         if call not in self._cards:  # a request that a page of the notebook answers before the first round
             return
         ability = self._around.abilities.find(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -49,6 +49,20 @@ class ClientCalls:
         return (
             self._look(claim, ability, arguments) if ability.looks else self._do(claim, turn, card, ability, arguments)
         )
+
+    def try_programs(self, turn: str, call: str, programs: Sequence[str], names: Sequence[str]) -> None:
+        """Run each program in the draft and send the outcomes to the server as the result of ``call``. The cell
+        displays nothing."""
+        claim = Claim.take(self.server, turn, call)
+        if claim is None:
+            return
+        with claim:
+            try:
+                outcomes = self.keep.drafts.try_programs(programs, names)
+            except KeyboardInterrupt:
+                claim.finish("interrupted", "", (), patient=False)
+                raise
+            claim.finish("success", "", (), facts={"tried": [outcome.to_json() for outcome in outcomes]})
 
     def _draft_ability(self, turn: str, card: Card) -> ClientTool:
         """Return the ability to run Python in a draft. Code that a draft may not run is offered to the user for the

@@ -16,8 +16,14 @@ VARIABLE = "AGENT_KERNEL_PYTHON_IN"
 
 
 def run_request(shell: Any, drafts: Drafts, line: str) -> None:
-    """Run code that the server sent with ``draft_request``, and publish its output and result."""
+    """Run code that the server sent with ``draft_request``, and publish its output and result; or try the programs of
+    a ``trial_request``, and publish only what they did."""
     turn, code = read_request(line)
+    if isinstance(turn, list) or isinstance(code, list):
+        outcomes = drafts.try_programs(turn, list(code))
+        tried = [outcome.to_json() for outcome in outcomes]
+        shell.display_pub.publish({OUTCOME: {"status": "success", "text": "", "drafted": [], "tried": tried}})
+        return
 
     def listen(stream: str, text: str) -> None:
         (sys.stderr if stream == "stderr" else sys.stdout).write(text)

@@ -3,7 +3,7 @@ text.
 
 Only regular files below the working directory that a draft may also read are opened. At most HEAD_BYTES are read, or
 WHOLE_BYTES of a file that is not larger. Every line quoted from a file is indented, so that its content cannot pass for
-a fact about the file. Standard library only.
+a fact about the file. Standard library only, but for the libraries without which pandas does not read a file either.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import json
 import os
 import re
 import stat
+import zipfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +46,14 @@ TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini
 BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel"}
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?")
+DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
+"""A date with its day first. With slashes that is certain only where a day is above 12."""
+DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
+THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+MAX_SKIPPED = 10
+"""Lines before the header of a table that are recognised as a title."""
+MAX_WORKBOOK_BYTES = 32 << 20
+"""Limit of the unpacked size of a workbook whose rows are described."""
 TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("int64", lambda text: bool(re.fullmatch(r"[+-]?\d{1,18}", text))),
     ("float64", lambda text: bool(re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|inf", text))),
@@ -97,8 +107,7 @@ def _describe(name: str, path: str, prompt: str) -> str:
     """Describe one file in at most MAX_CHARS characters. Returns "" if it cannot be read."""
     extension = _extension(name)
     if extension in BY_PANDAS:
-        expression = f"pd.{BY_PANDAS[extension]}({name!r})"
-        return f"{name}: table {_reads(expression)}, {os.path.getsize(path)} bytes"
+        return _describe_binary_table(name, path, extension)
     head = _head(path)
     if head is None:
         return ""
@@ -107,6 +116,45 @@ def _describe(name: str, path: str, prompt: str) -> str:
         [_cut(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *(f"    {_cut(line, LINE)}" for line in lines[1:])]
     )
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
+
+
+def _describe_binary_table(name: str, path: str, extension: str) -> str:
+    """Describe a workbook by its sheets and first rows, and a parquet file by its columns, as far as the libraries that
+    pandas needs for them are installed."""
+    fact = f"{name}: table {_reads(f'pd.{BY_PANDAS[extension]}({name!r})')}, {os.path.getsize(path)} bytes"
+    describe = {"parquet": _parquet_columns, "xlsx": _workbook_rows}.get(extension)
+    try:
+        first, *rows = describe(path) if describe else [""]
+    except Exception:  # noqa: BLE001  a library may raise anything for a damaged file, and may be missing
+        return fact
+    return _cut("\n".join([fact + first, *(f"    {_cut(row, LINE)}" for row in rows)]), MAX_CHARS)
+
+
+def _parquet_columns(path: str) -> list[str]:
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(path)
+    columns = ", ".join(f"{_cut(field.name)} {field.type}" for field in list(file.schema_arrow)[:MAX_COLUMNS])
+    return [_one_line(f", {file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}")]
+
+
+def _workbook_rows(path: str) -> list[str]:
+    """Return the sheets, and the first rows of the first one. An unpacked size above the limit, which a small file can
+    have, is not read."""
+    from openpyxl import load_workbook
+
+    with zipfile.ZipFile(path) as archive:
+        if sum(part.file_size for part in archive.infolist()) > MAX_WORKBOOK_BYTES:
+            return [""]
+    book = load_workbook(path, read_only=True, data_only=True)
+    try:
+        read = book.worksheets[0].iter_rows(max_row=ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
+        rows = [["" if cell is None else _cut(str(cell)) for cell in row] for row in read]
+        width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell), default=0)
+        shown = [",".join(row[:width]) for row in rows]
+        return [_one_line(f", sheets: {', '.join(map(_cut, book.sheetnames))}"), *map(_one_line, shown)]
+    finally:
+        book.close()
 
 
 def _head(path: str) -> FileHead | None:
@@ -134,26 +182,71 @@ def _head(path: str) -> FileHead | None:
 
 
 def _describe_table(name: str, head: FileHead) -> list[str]:
-    first, _, _ = head.text.partition("\n")
-    separator = max(DELIMITERS, key=first.count) if any(mark in first for mark in DELIMITERS) else ","
+    lines = head.text.splitlines()
+    separator = _separator(lines)
     try:
-        rows = [row for row in csv.reader(io.StringIO(head.text), delimiter=separator) if row]
+        reader = csv.reader(io.StringIO(head.text), delimiter=separator)
+        numbered = [(reader.line_num, row) for row in reader if row]
     except csv.Error:
         return [f"text {_reads(_open_call(name, head) + '.read()')}, {head.size} bytes"]
-    if not rows:
+    if not numbered:
         return ["CSV, empty"]
+    skipped = _title_lines(numbered)
+    rows = [row for line, row in numbered if line > skipped]
     columns = rows[0][:MAX_COLUMNS]
-    kinds = [_type([row[at] for row in rows[1 : 1 + TYPED_ROWS] if at < len(row)]) for at in range(len(columns))]
+    cells = [[row[at] for row in rows[1 : 1 + TYPED_ROWS] if at < len(row)] for at in range(len(columns))]
+    kinds = [_type(column) for column in cells]
     options = [f"sep={separator!r}"] if separator != "," else []
-    dates = [column for column, kind in zip(columns, kinds, strict=True) if kind == "date"]
+    options += [f"skiprows={skipped}"] if skipped else []
+    options += _number_options(cells, kinds, separator)
+    dates = [column for column, kind in zip(columns, kinds, strict=True) if kind in ("date", "day first")]
     options += [f"parse_dates={dates!r}"] if dates else []
+    options += ["dayfirst=True"] if "day first" in kinds else []
     options += [f"encoding={head.encoding!r}"] if head.encoding == "latin-1" else []
     count = f"{len(rows) - 1} rows x " if head.whole else ""
     more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""
-    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
+    named = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
+    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in named)
     shown = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
     reads = _reads(f"pd.read_csv({', '.join([repr(name), *options])})")
     return [_one_line(f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"), *map(_one_line, shown)]
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """Return the delimiter that is equally often in the most lines; the comma, which is the first, if none is."""
+
+    def regularity(mark: str) -> tuple[int, int]:
+        counts = Counter(line.count(mark) for line in lines[:TYPED_ROWS] if mark in line)
+        return max(((often, count) for count, often in counts.items()), default=(0, 0))
+
+    return max(DELIMITERS, key=regularity)
+
+
+def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
+    """Return how many lines are before the header: those whose rows have fewer cells than nearly all rows have."""
+    widths = Counter(len(row) for _, row in numbered)
+    width, often = widths.most_common(1)[0]
+    at = next(at for at, (_, row) in enumerate(numbered) if len(row) >= width)
+    if not 0 < at <= MAX_SKIPPED or width < 2 or often < len(numbered) - at - 1:
+        return 0
+    return numbered[at - 1][0]
+
+
+def _number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator: str) -> list[str]:
+    """Return the options by which pandas reads numbers with a decimal comma or separated thousands. The kinds of their
+    columns become float64 and int64."""
+    options: list[str] = []
+    written = DECIMAL_COMMA if separator != "," else THOUSANDS
+    for at, column in enumerate(cells):
+        known = [text for cell in column if (text := cell.strip()) not in MISSING]
+        if kinds[at] != "str" or not known or not all(map(written.fullmatch, known)):
+            continue
+        fraction, group = (",", ".") if written is DECIMAL_COMMA else (".", ",")
+        options += [f"decimal={fraction!r}"] if fraction == "," else []
+        options += [f"thousands={group!r}"] if any(group in text for text in known) else []
+        whole = len(known) == len(column) and not any(fraction in text for text in known)
+        kinds[at] = "int64" if whole else "float64"
+    return list(dict.fromkeys(options))
 
 
 def _type(cells: Sequence[str]) -> str:
@@ -161,6 +254,8 @@ def _type(cells: Sequence[str]) -> str:
     if not known:
         return "str"
     kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
+    if kind == "str" and all(days := [DAY_FIRST.fullmatch(text) for text in known]):
+        return "day first" if any(day[2] or int(day[1]) > 12 for day in days if day) else "str"
     kind = "float64" if kind == "str" and all(TYPES[0][1](text) or TYPES[1][1](text) for text in known) else kind
     return "float64" if kind == "int64" and len(known) < len(cells) else kind
 

@@ -88,6 +88,7 @@ class RequestBuilder:
             "remembered": request.permission != "ask",
             "denied": sorted(self._consent.list_refused(session or self._bound())) if self._consent else [],
             "sampling": request.sampling,
+            **form.fields,
         }
         rounds = form.rounds if request.rounds is None else request.rounds
         optional = {
@@ -96,6 +97,7 @@ class RequestBuilder:
             "given": copies.variables,
             "permission": request.permission,
             "model": request.model,
+            "effort": request.effort,
             "media": read_images(request.images, self._shell.user_ns),
             "skills": list(request.skills),
             "output": dict(form.output),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from typing import Any
 
 from agent_kernel.notebook.kernel.cell_identity import parent_request
 
+log = logging.getLogger(__name__)
 TOGETHER_S = 0.025
 WAIT_S = 0.05
 """Longest wait in seconds for further requests: the first of several cells starts before the requests of the others
@@ -94,16 +96,22 @@ class RunAllDetector:
                 self._seen.popitem(last=False)
 
     def _hook(self, kernel: Any) -> Callable[[], None]:
-        """Intercept incoming messages. ipykernel 7 passes every shell message to ``shell_channel_thread_main`` in a
-        thread that is never busy; ipykernel 6 to ``schedule_dispatch``, when someone asks the stream for messages."""
+        """Wrap the kernel method that receives every shell message, and return a function that restores the method.
+
+        In ipykernel 7 it is ``shell_channel_thread_main``, which a separate thread calls as soon as a message arrives.
+        In ipykernel 6 it is ``schedule_dispatch``, which is called only when the shell stream is read: between two
+        cells, or when ``_receive`` flushes the stream.
+        """
         name = next((name for name in ("shell_channel_thread_main", "schedule_dispatch") if hasattr(kernel, name)), "")
         if not name:
             return lambda: None
         inner = getattr(kernel, name)
 
         def observe(*args: Any) -> Any:
-            with contextlib.suppress(Exception):  # the kernel must get the message even if it cannot be read here
+            try:
                 self._read(args[-1])
+            except Exception:  # the kernel must get the message, whatever it contains
+                log.debug("a message to the kernel could not be read", exc_info=True)
             return inner(*args)
 
         setattr(kernel, name, observe)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
+from agent_kernel.core.settings import Effort, PythonIn
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.turn.cell_options import OPTIONS, CellOptions, parse_options, usage
+from agent_kernel.notebook.turn.cell_options import BY_FLAG, OPTIONS, CellOptions, parse_options, usage
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,9 @@ def test_a_mistake_is_named(line: str, message: str) -> None:
 def test_the_help_has_every_option() -> None:
     text = usage()
     assert all(flag in text for option in OPTIONS for flag in option.flags)
+
+
+def test_the_choices_of_a_cell_are_those_of_the_settings() -> None:
+    """The kernel does not load the settings, so the magic has lists of its own."""
+    assert BY_FLAG["--effort"].choices == get_args(Effort)
+    assert set(BY_FLAG["--in"].choices) == {place for place in get_args(PythonIn) if place}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
-from agent_kernel.notebook.turn.file_previews import MAX_CHARS, WHOLE_BYTES, describe_files
+from agent_kernel.notebook.turn.file_previews import MAX_CHARS, MAX_WORKBOOK_BYTES, WHOLE_BYTES, describe_files
 from tests.notebook.notebook import Notebook
 
 SCRIPT = [{"text": "It is Sencha.", "when": "most expensive"}, {"text": "Fine.", "when": "And"}]
@@ -44,7 +47,7 @@ def test_a_table_is_told_by_its_columns_types_and_three_rows(here: Path) -> None
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("a.csv", "x;y\n1;0,5\n", "CSV read by pd.read_csv('a.csv', sep=';'), 1 rows x 2 columns: x int64, y str"),
+        ("a.csv", "x;y\n1;a,b\n", "CSV read by pd.read_csv('a.csv', sep=';'), 1 rows x 2 columns: x int64, y str"),
         ("a.tsv", "x\ty\n1\tTrue\n", "pd.read_csv('a.tsv', sep='\\t'), 1 rows x 2 columns: x int64, y bool"),
         ("a.csv", "n\n1\n\n2\n", "2 rows x 1 columns: n int64"),
         ("a.csv", "n,m\n1,\n2,3\n", "n int64, m float64"),
@@ -73,6 +76,67 @@ def test_each_kind_is_told_in_its_own_way(here: Path, name: str, text: str, expe
 
     assert expected in told
     assert bool(told) is bool(expected)
+
+
+TABLES: dict[str, tuple[str, str, list[list[object]]]] = {
+    "a decimal comma": ("x;y\n1;0,5\n2;1.204,25\n", "int64 float64", [[1, 0.5], [2, 1204.25]]),
+    "thousands": ('town,people\nUlm,"126,329"\nJena,"110,731"\n', "str int64", [["Ulm", 126329], ["Jena", 110731]]),
+    "thousands beside a missing value": ('a,b\nx,"1,000"\ny,\n', "str float64", [["x", 1000.0], ["y", None]]),
+    "a title": ("Sales of May\n\nday,sum\n1,20\n2,30\n", "int64 int64", [[1, 20], [2, 30]]),
+    "a title in another separator": ("made by us, for you\nday;sum\n1;20\n2;30\n", "int64 int64", [[1, 20], [2, 30]]),
+    "dates with dots": ("when;n\n03.04.2024;1\n13.04.2024;2\n", "datetime64[us] int64", [["2024-04-03", 1]]),
+    "dates with slashes": ("when,n\n03/04/2024,1\n13/04/2024,2\n", "datetime64[us] int64", [["2024-04-03", 1]]),
+    "dates that may begin with the month": ("when,n\n03/04/2024,1\n", "str int64", [["03/04/2024", 1]]),
+    "words with commas": ('a,b\n"x, y",1\n"z, w",2\n', "str int64", [["x, y", 1]]),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_the_expression_reads_a_table_as_a_person_would(here: Path, what: str) -> None:
+    text, kinds, rows = TABLES[what]
+    (here / "a.csv").write_text(text)
+    fact = describe_files("Look at a.csv")
+    line = reading_lines("Look at a.csv", [f"Files: {fact}"], [])
+    names: dict[str, Any] = {"pd": pd}
+    exec(line, names)
+    table = names["a"]
+    assert " ".join(map(str, table.dtypes)) == kinds
+    shown = [[str(cell.date()) if hasattr(cell, "date") else cell for cell in row] for row in table.values.tolist()]
+    assert [[None if pd.isna(cell) else cell for cell in row] for row in shown][: len(rows)] == rows
+
+
+def test_a_workbook_is_told_by_its_sheets_and_first_rows(here: Path) -> None:
+    with pd.ExcelWriter("a.xlsx") as book:
+        pd.DataFrame({"tea": ["Assam", None, "Sencha", "Rooibos"], "price": [7.5, 1, 12.9, 5]}).to_excel(
+            book, sheet_name="Prices", index=False
+        )
+        pd.DataFrame({"x": [1]}).to_excel(book, sheet_name="Notes")
+    fact, *rows = describe_files("a.xlsx").splitlines()
+    assert fact.startswith("a.xlsx: table read by pd.read_excel('a.xlsx'), ")
+    assert fact.endswith(" bytes, sheets: Prices, Notes")
+    assert rows == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
+
+
+def test_a_parquet_file_is_told_by_its_columns(here: Path) -> None:
+    pd.DataFrame({"tea": ["Assam"], "price": [7.5], "n": [1]}).to_parquet("a.parquet")
+    fact = describe_files("a.parquet")
+    assert fact.startswith("a.parquet: table read by pd.read_parquet('a.parquet'), ")
+    assert fact.endswith(" bytes, 1 rows x 3 columns: tea large_string, price double, n int64")
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
+def test_a_table_that_is_damaged_is_told_by_its_size(here: Path, name: str) -> None:
+    (here / name).write_bytes(b"PK\x03\x04 not what its name says")
+    assert describe_files(name).endswith("27 bytes")
+
+
+def test_a_workbook_that_unpacks_to_too_much_is_not_read(here: Path) -> None:
+    pd.DataFrame({"tea": ["Assam"]}).to_excel("a.xlsx", index=False)
+    assert "sheets: Sheet1" in describe_files("a.xlsx")
+    with zipfile.ZipFile("a.xlsx", "a", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("xl/media/bomb.bin", b" " * MAX_WORKBOOK_BYTES)
+    assert Path("a.xlsx").stat().st_size < MAX_WORKBOOK_BYTES / 100
+    assert describe_files("a.xlsx").endswith(" bytes")
 
 
 def test_a_question_about_lines_reads_lines(here: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.panel.relay import MAX_AT_ONCE, Relay, check_path, with_sandbox
+from agent_kernel.notebook.panel.server_relay import MAX_AT_ONCE, Relay, check_path, with_sandbox
 from agent_kernel.notebook.server_client import ServerClient
 from tests.notebook.panel.page import WAIT_S, Page
 from tests.server import AgentServer, Json, start_turn
@@ -160,7 +160,7 @@ async def test_words_that_are_no_message_of_the_panel_and_too_many_of_them_leave
 
 
 async def test_without_a_server_the_panel_is_told_so(page: Page) -> None:
-    told = "from agent_kernel.notebook.panel.relay import Relay\nsaid = []\n"
+    told = "from agent_kernel.notebook.panel.server_relay import Relay\nsaid = []\n"
     relay = "relay = Relay(lambda: None, lambda content, buffers=(): said.append(content))\n"
     ask = "relay.hear({'to': 'v', 'do': 'request', 'id': 1, 'method': 'GET', 'path': 'binding', 'body': None})\n"
     wait = "import time\nwhile not said: time.sleep(0.01)\nprint('code is', said[0]['error']['code'])"

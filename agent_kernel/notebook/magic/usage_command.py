@@ -1,0 +1,41 @@
+"""The command ``%agent usage``: tokens, seconds and tool calls of a session, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.notebook.display.render import json_bundle, table_bundle
+from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.server_client import ServerClient, quote_segment
+
+HELP = "show tokens and seconds of this session by model and day, and its tool calls; --json"
+
+
+def show_usage(rest: str, server: ServerClient, session: Mapping[str, Any], say: Say) -> None:
+    """Show what ``session`` has used, or return it as JSON with ``--json``."""
+    usage = server.call("GET", f"sessions/{quote_segment(session['id'])}/usage")
+    if "--json" in CommandArguments(rest).flags:
+        say(json_bundle(usage))
+        return
+    rows = [("all", *_cost(usage["total"]))]
+    for part in ("models", "days", "branches"):
+        rows += [
+            (f"{part.removesuffix('es').removesuffix('s')} {name}", *_cost(cost)) for name, cost in usage[part].items()
+        ]
+    say(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
+    tools = [
+        (name, tool["count"], ", ".join(f"{n} {status}" for status, n in tool["outcomes"].items()), tool["seconds"])
+        for name, tool in usage["tools"].items()
+    ]
+    if tools:
+        say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Format usage as table columns. Summaries are counted beside the turns: they are model calls without a turn of the
+    user."""
+    turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
+    about = "about " if cost["estimated"] else ""
+    read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"
+    return turns, read, f"{cost['reused_tokens']:,}", written, round(cost["seconds"], 1)
