@@ -16,7 +16,7 @@ def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException:  # also on Ctrl-C: no partial file stays behind
         partial.unlink(missing_ok=True)
         raise
     return partial

@@ -48,17 +48,17 @@ def drop_leading_results(items: Sequence[Item]) -> list[Item]:
 def drop_incomplete_rounds(items: Sequence[Item]) -> list[Item]:
     """Return the items without incomplete rounds (calls and their results). Calls at the very end stay, since they may
     still get their results."""
-    kept: list[Item] = []
-    asked: list[Item] = []
+    complete: list[Item] = []
+    open_round: list[Item] = []
     waiting: set[str] = set()
     for item in items:
         if item.message.role != "tool":
-            kept += [] if waiting else asked
-            asked, waiting = [item], {call.id for call in item.message.calls}
+            complete += [] if waiting else open_round
+            open_round, waiting = [item], {call.id for call in item.message.calls}
         elif item.message.call_id in waiting:
-            asked.append(item)
+            open_round.append(item)
             waiting.discard(item.message.call_id or "")
-    return kept + asked
+    return complete + open_round
 
 
 def _add_calls(waiting: dict[str, str], message: Message) -> None:

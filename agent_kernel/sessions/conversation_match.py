@@ -37,8 +37,8 @@ _DATES = re.compile(
 def scope(subject: str, model: str, instructions: Sequence[Message]) -> str:
     """Return a hash of who (``subject``, the credential's owner) asks which model with which instructions. Numbers and
     names of days and months in the instructions are ignored, since instructions may state the time."""
-    said = _DATES.sub("0", "\n\n".join(message.text.strip() for message in instructions))
-    return hashlib.sha256(json.dumps([subject, model, said]).encode()).hexdigest()
+    text = _DATES.sub("0", "\n\n".join(message.text.strip() for message in instructions))
+    return hashlib.sha256(json.dumps([subject, model, text]).encode()).hexdigest()
 
 
 async def find_session(
@@ -46,10 +46,10 @@ async def find_session(
 ) -> SessionKey | None:
     """Return the session that a request with these messages continues. The messages must be in the form in which they
     are stored: with secrets removed."""
-    _, said = history_merge.split_instructions(messages)
-    chain = await _run_off_loop(_opening_hashes, said)
-    found = await store.match(namespace, scope, chain) if chain else None
-    return found.key if found else None
+    _, spoken = history_merge.split_instructions(messages)
+    chain = await _run_off_loop(_opening_hashes, spoken)
+    match = await store.match(namespace, scope, chain) if chain else None
+    return match.key if match else None
 
 
 async def remember_openings(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
@@ -71,10 +71,10 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
     steps = history_merge.visible_steps(messages)
     last_pieces = [messages[step.at] for step in steps]
     as_wholes = [_join_pieces([messages[index] for index in (*step.before, step.at)]) for step in steps]
-    answered = next((at for at, said in enumerate(last_pieces) if said.role == "assistant"), len(steps))
+    answered = next((at for at, pieces in enumerate(last_pieces) if pieces.role == "assistant"), len(steps))
     return [
-        [(step.at, digest) for step, digest in zip(steps, message_hash.hash_chain(said), strict=True)][answered:]
-        for said in ((last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,))
+        [(step.at, digest) for step, digest in zip(steps, message_hash.hash_chain(pieces), strict=True)][answered:]
+        for pieces in ((last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,))
     ]
 
 
@@ -83,18 +83,18 @@ def _opening_hashes(said: Sequence[Message]) -> list[str]:
     known = history_merge.drop_unpaired(said, history_merge.first_added(said))
     places = message_hash.visible_indices(known)
     end = len(known) - (len(said) - history_merge.first_added(said))
-    answered, found = False, []
+    answered, hashes = False, []
     for at, digest in zip(places, message_hash.hash_chain(known[at] for at in places), strict=True):
         answered = answered or known[at].role == "assistant"
         goes_on = at + 1 < len(known) and (known[at + 1].role == "user" or message_hash.is_tool_traffic(known[at + 1]))
         if answered and goes_on and at < end:
-            found.append(digest)
-    return found
+            hashes.append(digest)
+    return hashes
 
 
 def _join_pieces(pieces: Sequence[Message]) -> Message:
     """Return the answer with the text of all its pieces, as a client without tool traffic has it."""
-    said = pieces[-1]
-    if said.role != "assistant" or not any(piece.text for piece in pieces[:-1]):
-        return said
-    return replace(said, parts=(Text("".join(piece.text for piece in pieces)), *said.media))
+    last = pieces[-1]
+    if last.role != "assistant" or not any(piece.text for piece in pieces[:-1]):
+        return last
+    return replace(last, parts=(Text("".join(piece.text for piece in pieces)), *last.media))

@@ -94,14 +94,14 @@ class FileRegistry:
         """Store files of a tool call, as ``FileKeeper`` describes. The results contain bodies as long as those of the
         call are at most INLINE_BYTES together. Files in a work directory are copied with one budget for all: the size
         limit of one file."""
-        kept: list[StoredFile] = []
+        stored_files: list[StoredFile] = []
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)
         for produced in files:
             one = await self._keep(produced, context, room, budget)
-            kept.append(one)
+            stored_files.append(one)
             room -= one.file.size if one.wire.keys() & {"text", "data_base64"} else 0
-        return kept
+        return stored_files
 
     async def _keep(self, produced: ProducedFile, context: ToolContext, room: int, budget: CopyBudget) -> StoredFile:
         facts = self._facts(produced, context)
@@ -261,8 +261,8 @@ class FileRegistry:
         self, namespace: str, limit: int | None, among: frozenset[str] | None
     ) -> list[tuple[SessionKey, File]]:
         """Return the files of a namespace, newest first: of the sessions ``among``, or of all sessions (None)."""
-        found = await self._store.all_files(namespace, sessions=among)
-        there = [(key, file) for key, file in found if await self._is_current(key, file)]
+        entries = await self._store.all_files(namespace, sessions=among)
+        there = [(key, file) for key, file in entries if await self._is_current(key, file)]
         return there if limit is None else there[:limit]
 
     async def remove(self, key: SessionKey, id: str) -> bool:

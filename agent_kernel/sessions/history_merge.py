@@ -57,8 +57,8 @@ class Step:
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """Return (leading system messages, the rest without hidden and empty messages)."""
     start = message_hash.count_instructions(messages)
-    said = [message for message in messages[start:] if not (message.hidden or message_hash.is_empty(message))]
-    return list(messages[:start]), said
+    spoken = [message for message in messages[start:] if not (message.hidden or message_hash.is_empty(message))]
+    return list(messages[:start]), spoken
 
 
 def first_added(messages: Sequence[Message]) -> int:
@@ -77,7 +77,7 @@ def mode(messages: Sequence[Message], wanted: History = "auto") -> Literal["appe
     """Return ``replay`` if an assistant message precedes what the request adds, otherwise ``append``."""
     if wanted != "auto":
         return wanted
-    return "replay" if any(said.role == "assistant" for said in messages[: first_added(messages)]) else "append"
+    return "replay" if any(message.role == "assistant" for message in messages[: first_added(messages)]) else "append"
 
 
 def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
@@ -121,15 +121,15 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
     best: tuple[tuple[int, bool], str, list[Item], Splice] | None = None
     for name in (here, *[other for other in reversed(heads) if other != here][:MOST_BRANCHES]):
         items = [item for item in whole.select_branch(name)[1] if item.turn not in failed]
-        found = splice([item.message for item in items], incoming)
-        rank = (found.agreed, found.kept == len(items))
+        candidate = splice([item.message for item in items], incoming)
+        rank = (candidate.agreed, candidate.kept == len(items))
         if best is None or rank > best[0]:
-            best = (rank, name, items, found)
-        if name == here and rank[1] and len(found.new) == found.added:
+            best = (rank, name, items, candidate)
+        if name == here and rank[1] and len(candidate.new) == candidate.added:
             break
     assert best is not None, "there is a current branch"
-    _, name, items, found = best
-    return _to_plan(items, found, None if name == here else heads[name])
+    _, name, items, candidate = best
+    return _to_plan(items, candidate, None if name == here else heads[name])
 
 
 def _to_plan(items: Sequence[Item], found: Splice, end: int | None) -> MergePlan:
@@ -149,7 +149,11 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
     added = len(known) - (len(incoming) - first_added(incoming))
     ours, theirs = visible_steps(stored), visible_steps(known[:added])
     begins_with_tools = bool(known) and message_hash.is_tool_traffic(known[0])
-    kept, used, agreed = message_hash.count_instructions(stored) if begins_with_tools else _leading_end(stored), 0, 0
+    end, used, agreed = (
+        message_hash.count_instructions(stored) if begins_with_tools else _leading_end(stored),
+        0,
+        0,
+    )
     for mine, other in zip(ours, theirs, strict=False):
         if not _is_same_message(stored, mine, known, other) or used != other.at:
             break
@@ -157,53 +161,55 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
         last = other is theirs[-1]
         goes_on = last and added < len(known) and message_hash.is_tool_traffic(known[added])
         adds = frozenset(call.id for call in known[added].calls) if goes_on else frozenset[str]()
-        kept, used, all_of_it = _merge_rounds(stored, mine, known, other, adds)
+        end, used, all_of_it = _merge_rounds(stored, mine, known, other, adds)
         if not all_of_it:
             break
-    more = any(mine.at >= kept for mine in ours) or any(message_hash.is_tool_traffic(said) for said in stored[kept:])
-    return Splice(kept if more else len(stored), tuple(known[used:]), len(known) - added, agreed)
+    more = any(mine.at >= end for mine in ours) or any(
+        message_hash.is_tool_traffic(message) for message in stored[end:]
+    )
+    return Splice(end if more else len(stored), tuple(known[used:]), len(known) - added, agreed)
 
 
 def visible_steps(messages: Sequence[Message]) -> list[Step]:
     """Return the visible messages with what follows each."""
     places = message_hash.visible_indices(messages)
-    found: list[Step] = []
+    steps: list[Step] = []
     texts: tuple[int, ...] = ()
     for at, following in zip(places, [*places[1:], len(messages)], strict=False):
         rounds = tuple(_find_rounds(messages, at + 1, following))
-        found.append(Step(at, rounds, texts))
+        steps.append(Step(at, rounds, texts))
         texts = tuple(start for start, _ in rounds)
-    return found
+    return steps
 
 
 def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list[Message]:
     """Return the messages without calls that lack results directly behind them, and without results that lack their
     call. From index ``until`` on, all messages stay."""
     until = len(messages) if until is None else until
-    kept: list[Message] = []
+    paired: list[Message] = []
     index = 0
     while index < until:
         end = _round_end(messages, index)
         message = messages[index]
         if message.calls and end <= until and _is_answered(messages[index:end]):
-            kept += messages[index:end]
+            paired += messages[index:end]
         elif not message_hash.is_tool_traffic(message):
-            kept.append(message)
+            paired.append(message)
         elif message.calls and message.text.strip():
-            kept.append(replace(message, calls=()))
+            paired.append(replace(message, calls=()))
         index = end
-    return [*kept, *messages[until:]]
+    return [*paired, *messages[until:]]
 
 
 def split_exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], list[Message]]:
     """Return (one list per answered user message with all that follows it, the unanswered messages at the end)."""
     starts = [at for at, message in enumerate(messages) if not at or message.role == "user"]
     ends = [*starts[1:], len(messages)]
-    found = [list(messages[start:end]) for start, end in zip(starts, ends, strict=False)]
+    exchanges = [list(messages[start:end]) for start, end in zip(starts, ends, strict=False)]
     unanswered: list[Message] = []
-    while found and all(message.role != "assistant" for message in found[-1]):
-        unanswered = [*found.pop(), *unanswered]
-    return found, unanswered
+    while exchanges and all(message.role != "assistant" for message in exchanges[-1]):
+        unanswered = [*exchanges.pop(), *unanswered]
+    return exchanges, unanswered
 
 
 def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
@@ -226,13 +232,13 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
         return True
     if not one.role == two.role == "assistant" or one.media != two.media:
         return False
-    said = message_hash.spoken_text([two])
+    spoken = message_hash.spoken_text([two])
     last, whole = (
         message_hash.spoken_text([one]),
         message_hash.spoken_text([*(stored[index] for index in mine.before), one]),
     )
-    stopped = one.status == "interrupted" and bool(said)
-    return said == whole or (stopped and (last.startswith(said) or whole.startswith(said)))
+    stopped = one.status == "interrupted" and bool(spoken)
+    return spoken == whole or (stopped and (last.startswith(spoken) or whole.startswith(spoken)))
 
 
 def _merge_rounds(
@@ -252,9 +258,9 @@ def _merge_rounds(
         if at >= 0 and _is_subsequence(there, here[:at]):
             return mine.rounds[at][0], other.end, False
     if adds or (common < len(there) and not _is_subsequence(there, here)):
-        kept = mine.rounds[common - 1][1] if common else mine.at + 1
+        kept_end = mine.rounds[common - 1][1] if common else mine.at + 1
         used = other.rounds[common - 1][1] if common else other.at + 1
-        return (kept, used, False) if common in (len(here), len(there)) else (mine.at + 1, other.at + 1, False)
+        return (kept_end, used, False) if common in (len(here), len(there)) else (mine.at + 1, other.at + 1, False)
     return mine.end, other.end, True
 
 

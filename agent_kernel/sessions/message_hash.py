@@ -37,8 +37,8 @@ def hash_chain(messages: Iterable[Message]) -> list[str]:
     is compared again."""
     hashes: list[str] = []
     for message in messages:
-        said = [message.role, spoken_text([message]), *(medium.hash for medium in message.media)]
-        hashes.append(_hash(_json([*hashes[-1:], said])))
+        content = [message.role, spoken_text([message]), *(medium.hash for medium in message.media)]
+        hashes.append(_hash(_json([*hashes[-1:], content])))
     return hashes
 
 

@@ -85,15 +85,15 @@ def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> 
 
     Raises InvalidRequest if bytes do not match their hash or size, or if a medium comes without bytes and the session
     does not contain it yet: knowing a hash must not give access to another session's medium."""
-    found: dict[str, Media] = {}
+    media: dict[str, Media] = {}
     for medium in (medium for message in messages for medium in message.media):
         if medium.data is not None:
             if len(medium.data) != medium.size or hashlib.sha256(medium.data).hexdigest() != medium.hash:
                 raise InvalidRequest("A medium's bytes do not match its hash and size.")
-            found[medium.hash] = medium
-        elif medium.hash not in found and not known(medium.hash):
+            media[medium.hash] = medium
+        elif medium.hash not in media and not known(medium.hash):
             raise InvalidRequest(f"The bytes of medium {medium.hash} are not in this session: append them with it.")
-    return found
+    return media
 
 
 def validate_turn(turn: Turn) -> Turn:
@@ -101,7 +101,7 @@ def validate_turn(turn: Turn) -> Turn:
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
-    usage, record = (json.loads(encode_value(dict(said))) if said else {} for said in (turn.usage, turn.record))
+    usage, record = (json.loads(encode_value(dict(facts))) if facts else {} for facts in (turn.usage, turn.record))
     return replace(turn, state="open", reason="", closed=None, usage=usage, record=record)
 
 

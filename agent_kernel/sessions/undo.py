@@ -28,13 +28,13 @@ async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
         return None
     if not await store.rewind(key, tail):
         raise Conflict("The session has changed meanwhile. Nothing was undone.", hint="Read the session again.")
-    said = [item.message.text for item in tail if item.message.role == "user" and not item.message.hidden]
+    prompts = [item.message.text for item in tail if item.message.role == "user" and not item.message.hidden]
     ran = tuple(
         item.message.name or "a tool"
         for item in tail
         if item.message.role == "tool" and item.message.status != "denied"
     )
-    return UndoResult(tail[0].turn, len(tail), said[0] if said else "", ran)
+    return UndoResult(tail[0].turn, len(tail), prompts[0] if prompts else "", ran)
 
 
 async def _newest_turn_items(store: SessionStore, key: SessionKey) -> list[Item]:

@@ -16,8 +16,9 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
+from agent_kernel.core.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
-from agent_kernel.notebook.draft.server_request import draft_request
+from agent_kernel.notebook.draft.server_request import draft_request, trial_request
 from agent_kernel.notebook.kernel import inspection, variable_summary
 from agent_kernel.notebook.kernel.changed_names import modified_in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
@@ -106,15 +107,19 @@ class DraftKernel:
         self._kernel = kernel
 
     async def offer(self, context: ToolContext) -> ToolOutput:
-        code = str(context.call.arguments["code"])
+        arguments = context.call.arguments
+        if context.call.name == TRIAL_TOOL:
+            line = trial_request(arguments["programs"], arguments["names"])
+            return await self._jobs.run(self._kernel, line, context, title="trying programs")
+        code = str(arguments["code"])
         return await self._jobs.run(self._kernel, draft_request(context.turn, code), context, title=code)
 
     async def unfit(self) -> str:
         try:
-            told = await self._jobs.evaluate(self._kernel, isolated_call(UNFIT, "_unfit"), LOOK_WITHIN_S)
+            result = await self._jobs.evaluate(self._kernel, isolated_call(UNFIT, "_unfit"), LOOK_WITHIN_S)
         except AgentKernelError as error:
             return error.message
-        return told.text if told.status == "success" else ""
+        return result.text if result.status == "success" else ""
 
 
 class StartedJobs:

@@ -121,8 +121,8 @@ class KernelJob:
     def text(self) -> str:
         """The text of the job's result for the model."""
         figures = f"[{self._figures} figure(s) shown]" if self._figures else ""
-        said = [str(self.outcome["text"])] if self.outcome else [self.output.text().rstrip(), *self.values]
-        parts = [*said, self.error, "" if self.outcome else figures, self.lost_reason and f"({self.lost_reason})"]
+        texts = [str(self.outcome["text"])] if self.outcome else [self.output.text().rstrip(), *self.values]
+        parts = [*texts, self.error, "" if self.outcome else figures, self.lost_reason and f"({self.lost_reason})"]
         return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
     @property
@@ -167,8 +167,8 @@ class KernelJob:
             case "stream":
                 self._add_output(str(content["name"]), str(content["text"]))
             case "display_data" | "execute_result":
-                if isinstance(told := content["data"].get(OUTCOME), Mapping):
-                    self.outcome = told
+                if isinstance(outcome := content["data"].get(OUTCOME), Mapping):
+                    self.outcome = outcome
                 else:
                     self._add_display(content["data"])
             case "error":
@@ -326,7 +326,7 @@ class KernelJobs:
         finally:
             job.listener = lambda stream, text: None
         details = {"job": job.id, "seconds": round(job.seconds, 3)}
-        details |= {"drafted": job.outcome["drafted"]} if job.outcome.get("drafted") else {}
+        details |= {name: job.outcome[name] for name in ("drafted", "tried") if job.outcome.get(name)}
         if job.status is None:
             context.emit(
                 Notice("info", f"{job.summary} — it goes on in your kernel; interrupting the kernel stops it.")

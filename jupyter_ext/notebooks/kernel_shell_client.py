@@ -90,11 +90,13 @@ class KernelShell:
             "stop_on_error": False,
         }
         reply = await asyncio.wait_for(self._send("execute_request", content, _ignore).reply, within_s)
-        told = reply.get("user_expressions", {}).get("told", {})
-        if told.get("status") != "ok":
-            raise AgentKernelError(f"{told.get('ename', 'Error')}: {told.get('evalue', 'the kernel did not answer')}")
+        result = reply.get("user_expressions", {}).get("told", {})
+        if result.get("status") != "ok":
+            raise AgentKernelError(
+                f"{result.get('ename', 'Error')}: {result.get('evalue', 'the kernel did not answer')}"
+            )
         try:
-            return str(ast.literal_eval(told["data"]["text/plain"]))
+            return str(ast.literal_eval(result["data"]["text/plain"]))
         except (ValueError, SyntaxError, KeyError) as error:
             raise AgentKernelError(
                 "The kernel formats text in a way of its own, so the value cannot be read."

@@ -109,9 +109,9 @@ class SidecarFile:
     def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
         """Return the media beside the document by hash, up to ``max_bytes`` in total. Symbolic links are not
         followed."""
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         if self.blobs.is_symlink():
-            return found
+            return contents
         for name in wanted:
             path = self.blobs / name
             if BLOB.fullmatch(name) is None or path.is_symlink() or not path.is_file():
@@ -119,8 +119,8 @@ class SidecarFile:
             max_bytes -= path.stat().st_size
             if max_bytes < 0:
                 break
-            found[name] = path.read_bytes()
-        return found
+            contents[name] = path.read_bytes()
+        return contents
 
     def collect(self) -> None:
         """Delete media that neither the document nor its backup or conflict version names."""

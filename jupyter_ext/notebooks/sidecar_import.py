@@ -53,11 +53,11 @@ class SidecarImport:
         """Return the session for a notebook without one: that of its sidecar if the store knows it, else None.
         Errors are logged and give None, so that the notebook starts a new session."""
         try:
-            found = await self.inspect(namespace, place)
-            if found.kind not in ("moved", "copied") or found.transcript is None:
+            sidecar = await self.inspect(namespace, place)
+            if sidecar.kind not in ("moved", "copied") or sidecar.transcript is None:
                 return None
-            key = SessionKey(namespace, found.transcript.session.key.id)
-            if found.kind == "copied":
+            key = SessionKey(namespace, sidecar.transcript.session.key.id)
+            if sidecar.kind == "copied":
                 key = await self._copy(key, place)
             await self._notebooks.bind(key, place)
         except AgentKernelError as error:
@@ -94,15 +94,15 @@ class SidecarImport:
         file = self._sidecars.file(place) if is_notebook(place) else None
         if file is None:
             return FoundSidecar("nothing")
-        found, digest = await asyncio.to_thread(self._read_cached, place, file.main)
+        transcript, digest = await asyncio.to_thread(self._read_cached, place, file.main)
         if not digest:
             return FoundSidecar("nothing")
-        if found is None:
+        if transcript is None:
             return FoundSidecar("unreadable", sha256=digest)
         bound = await self._notebooks.bound_session(namespace, place)
-        key = SessionKey(namespace, found.session.key.id)
-        kept = await self._store.info(key)
-        return FoundSidecar(await self._kind(bound, kept, found, digest, place), found, digest)
+        key = SessionKey(namespace, transcript.session.key.id)
+        stored = await self._store.info(key)
+        return FoundSidecar(await self._kind(bound, stored, transcript, digest, place), transcript, digest)
 
     async def _kind(
         self, bound: SessionKey | None, kept: Session | None, found: Transcript, digest: str, place: str
@@ -158,17 +158,17 @@ class SidecarImport:
 def sidecar_note(found: FoundSidecar, name: str) -> str:
     """Return one line for the person about the sidecar; empty if there is nothing to do."""
     session = found.transcript.session if found.transcript else None
-    told = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
+    about = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
     match found.kind:
         case "foreign":
-            return f"{name} holds a conversation that is not in this store ({told}). Import the file to bring it in."
+            return f"{name} holds a conversation that is not in this store ({about}). Import the file to bring it in."
         case "ahead":
-            return f"{name} holds more of this conversation than this store ({told}). Import the file to bring it in."
+            return f"{name} holds more of this conversation than this store ({about}). Import the file to bring it in."
         case "unreadable":
             return f"{name} is no conversation that this version can read; it is left as it is."
         case "moved":
-            return f"The next cell goes on with the conversation that came along ({told})."
+            return f"The next cell goes on with the conversation that came along ({about})."
         case "copied":
-            return f"The next cell goes on with a copy of the conversation that came along ({told})."
+            return f"The next cell goes on with a copy of the conversation that came along ({about})."
         case _:
             return ""

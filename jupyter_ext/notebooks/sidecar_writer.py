@@ -295,12 +295,12 @@ class Sidecars:
             digest = hashlib.sha256(body).hexdigest()
             if digest in (written, origin):
                 return True
-            found = _parse(body)
-            if found is None or session is None or found.session.key.id != session.key.id:
+            transcript = _parse(body)
+            if transcript is None or session is None or transcript.session.key.id != session.key.id:
                 return False
-            if ours and ours.key == session.key and ours.revision < found.session.revision <= session.revision:
+            if ours and ours.key == session.key and ours.revision < transcript.session.revision <= session.revision:
                 raise NewerRevision
-            return found.session.revision <= session.revision
+            return transcript.session.revision <= session.revision
 
         return is_known
 

@@ -72,9 +72,9 @@ class Notifications:
     def on_session_changed(self, key: SessionKey, what: str) -> None:
         """Notify that a session has changed. ``what`` is one of title, described, branch, undone, cleared, outputs,
         compacted, deleted."""
-        told = {"type": "session.changed", "session": key.id, "what": what}
+        message = {"type": "session.changed", "session": key.id, "what": what}
         for listener in self._listeners.get(WatchTarget(key.namespace, "session", key.id), ()):
-            listener.notify(told)
+            listener.notify(message)
 
     def on_bound(self, namespace: str, kernel: str, session: str | None) -> None:
         """Notify that the notebook of a kernel is bound to another session, or to none."""

@@ -84,8 +84,8 @@ class PageConnection:
         """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a turn can not be told to a page", exc_info=error)
-            told = AgentKernelError("This turn cannot be shown.", hint="The log of the Jupyter server has more.")
-            self.outbox.send_now({"type": "error", "error": told.to_json(), "about": dict(about)})
+            shown_error = AgentKernelError("This turn cannot be shown.", hint="The log of the Jupyter server has more.")
+            self.outbox.send_now({"type": "error", "error": shown_error.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:
             del self._followed[turn]
 

@@ -31,9 +31,9 @@ class WatchSnapshot:
     def release(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Send the notifications held back, without those that ``state`` contains, and pass on later ones directly."""
         early, self._early = self._early or [], None
-        for said in early:
-            if said not in state:
-                self._notify(said)
+        for message in early:
+            if message not in state:
+                self._notify(message)
 
 
 async def read_watch_state(
@@ -43,11 +43,11 @@ async def read_watch_state(
     approval that waits."""
     first = await (_session(runtime.store, target) if target.kind == "session" else _kernel(notebooks, target))
     running = {turn.id: turn for turn in turns.running if concerns(turn, target)}
-    questions = [asked for asked in runtime.approvals.waiting if asked.question.turn in running]
+    questions = [question for question in runtime.approvals.waiting if question.question.turn in running]
     return [
         {"type": "watching", **first, "running": list(running)},
         *map(opened_message, running.values()),
-        *(waiting_message(running[asked.question.turn], asked.required) for asked in questions),
+        *(waiting_message(running[question.question.turn], question.required) for question in questions),
     ]
 
 

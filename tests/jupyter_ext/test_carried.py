@@ -42,7 +42,7 @@ OPENAI: list[Json] = [
 
 
 def request_of(**body: Any) -> TurnRequest:
-    return TurnBody.model_validate_json(json.dumps(body)).request("", "")
+    return TurnBody.model_validate_json(json.dumps(body)).request()
 
 
 def test_messages_come_in_the_shape_that_clients_have() -> None:

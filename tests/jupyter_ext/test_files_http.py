@@ -154,6 +154,15 @@ async def test_a_file_without_a_session_is_attached_to_the_turn_that_names_it(se
         assert (await client.get(f"agent/v1/files/{file['id']}/content")).content == TEXT
 
 
+async def test_a_turn_that_is_refused_attaches_no_file(server: AgentServer) -> None:
+    async with server.client() as client:
+        file = (await sent(client)).json()
+        await followed(client, (await start_turn(client, "look", session="refused"))["turn"])
+        body = {"prompt": "again", "session": "refused", "inputs": [file["id"]], "replaces": "turn_unknown"}
+        assert (await client.post("agent/v1/turns", json=body)).status_code == 404
+        assert await listed(client, session="refused") == []
+
+
 async def test_files_are_there_after_a_restart(agent_server: ServerFactory) -> None:
     server = await agent_server()
     async with server.client() as client:

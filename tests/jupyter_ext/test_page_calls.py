@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.jupyter_ext.api.mcp.test_endpoint import client as mcp_client
 from tests.page import Page, page
 from tests.server import AgentServer, Json, start_turn
 
@@ -23,6 +24,8 @@ SCRIPT = [
     {"when": "change it", "text": "Changed."},
     call("insert_cell", "nobody is there", source="x"),
     {"when": "nobody is there", "text": "Then not."},
+    call("insert_cell", "from elsewhere", source="x"),
+    {"when": "from elsewhere", "text": "Then not."},
     {"text": "Nothing.", "loop": True},
 ]
 TRAITS = {"tools": "python,notebook"}
@@ -109,6 +112,21 @@ async def test_a_change_goes_through_the_page_and_is_kept_with_its_turn(server: 
         kept = (await client.get(f"agent/v1/sessions/{started['session']}/turns")).json()["turns"][-1]["events"]
         [stored] = [event["data"] for event in kept if event["type"] == "call.finished"]
         assert stored["details"] == done["details"], "an undo works from what is stored"
+
+
+async def test_a_turn_of_an_mcp_client_reaches_the_page_of_its_notebook(server: AgentServer, kernel: str) -> None:
+    async with server.client() as client, page(server) as mine, mcp_client(server) as mcp:
+        await mine.ask("serve", kernel=kernel, tools=TOOLS)
+        await mine.ask("watch", kernel=kernel)
+        await mine.until("watching", kernel=kernel)
+        arguments = {"prompt": "from elsewhere", "notebook": "open.ipynb"}
+        asking = asyncio.create_task(mcp.call_tool("agent", arguments))
+        turn = (await mine.until("turn.opened"))["turn"]
+        await mine.ask("follow", turn=turn)
+        look = await offered(mine, "live_document")
+        await Claimed(client, turn, look["call"]).decline("the notebook was closed")
+        answer = await asking
+    assert answer.structured_content["calls"] == [{"name": "insert_cell", "status": "error"}]
 
 
 async def test_a_page_that_can_not_says_so_and_the_model_hears_why(server: AgentServer, kernel: str) -> None:

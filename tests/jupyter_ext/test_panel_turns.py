@@ -21,6 +21,10 @@ SCRIPT = [
     call("python", "try it", code=TRIED),
     call("python", "try it", code="1 / 0"),
     {"when": "try it", "text": "It would be 15."},
+    call("python", "compare", code="prices.append(1)\nprint(sum(prices))"),
+    *(call("python", "compare", code=f"prices.append(4)\nprint({label}sum(prices))") for label in ("", "'sum', ") * 3),
+    call("python", "compare", code="1 / 0"),
+    {"when": "compare", "text": "It is 10."},
     call("python", "compute", code="found = sum(prices)\nfound"),
     call("variables", "compute"),
     call("read_cells", "compute", cells="0"),
@@ -91,6 +95,17 @@ async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: Agen
     assert "<td>15</td>" in shown.json()["text/html"]
     assert (failed["status"], failed["text"].splitlines()[-1]) == ("error", "ZeroDivisionError: division by zero")
     assert "[1, 2, 3] False" in await server.run_in_kernel(kernel, "print(prices, 'total' in globals())")
+
+
+async def test_programs_are_compared_in_a_draft_of_the_idle_kernel(server: AgentServer, kernel: str) -> None:
+    async with server.client() as client:
+        started = await start_turn(client, "compare", kernel=kernel, where="draft", effort="thorough", answers=["*"])
+        events = await followed(client, started["turn"])
+    [ran] = finished(events)
+    assert (ran["status"], ran["text"]) == ("success", "10")
+    said = [event["data"]["text"] for event in events if event["type"] == "notice"]
+    assert said == ["6 of 8 programs that were tried gave this result."]
+    assert "[1, 2, 3]" in await server.run_in_kernel(kernel, "print(prices)")
 
 
 async def test_stopping_the_turn_stops_its_code_and_leaves_the_kernel_idle(server: AgentServer, kernel: str) -> None:

@@ -29,7 +29,7 @@ def command(interpreter: Path, *channels: int) -> list[str]:
 
 def environment(interpreter: Path, policy: SandboxPolicy = DEFAULT) -> dict[str, str]:
     """Return the complete environment of jailed code. Starts from nothing, so no secret of the server is inherited."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
+    locale = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE", "TZ") if name in os.environ}
     # HOME tells the interpreter where the user's own packages are; the worker's HOME is its work directory instead.
     start = {"PATH": sandbox_profiles.path(policy, interpreter), "HOME": str(Path.home())}
-    return start | kept | sandbox_profiles.variables(policy)
+    return start | locale | sandbox_profiles.variables(policy)

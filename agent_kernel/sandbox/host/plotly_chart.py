@@ -159,17 +159,17 @@ def _value(key: str, value: Any, depth: int, *, in_template: bool) -> Any:
 
 
 def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict[str, Any]:
-    kept = {}
+    allowed = {}
     for key, item in value.items():
         if key == "bdata" and isinstance(item, str) and BASE64.fullmatch(item):
-            kept[key] = item
+            allowed[key] = item
         elif name := _allowed_attribute(key):
-            kept[key] = _value(name, item, depth + 1, in_template=in_template)
+            allowed[key] = _value(name, item, depth + 1, in_template=in_template)
         elif in_template and MAP_DEFAULTS.fullmatch(key):
             continue  # all Plotly templates have defaults for maps; without maps they have no effect
         elif not in_template:
             check_unknown(key, item)
-    return kept
+    return allowed
 
 
 def _allowed_attribute(path: str) -> str:

@@ -107,14 +107,14 @@ def _paths(text: str) -> tuple[str, ...]:
     return tuple(os.path.abspath(os.path.expanduser(path.strip())) for path in text.split(os.pathsep) if path.strip())
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _variables(text: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     variables = []
-    for word in _words(text):
-        name, given, value = word.partition("=")
-        if given or name in environ:
-            variables.append((name, value if given else environ[name]))
+    for word in _split_list(text):
+        name, separator, value = word.partition("=")
+        if separator or name in environ:
+            variables.append((name, value if separator else environ[name]))
     return variables

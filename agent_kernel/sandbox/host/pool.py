@@ -105,11 +105,11 @@ class LinuxSandbox:
         read: Sequence[Path] = (),
         write: Sequence[Path] = (),
     ) -> RunResult:
-        asked = Work(work) if isinstance(work, str) else work
-        _check_given(asked.given)
+        job = Work(work) if isinstance(work, str) else work
+        _check_given(job.given)
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         self._stops.add(stop)
-        task = self._spawn(self._run_in_place(session, asked, stop, on_output=on_output, read=read, write=write))
+        task = self._spawn(self._run_in_place(session, job, stop, on_output=on_output, read=read, write=write))
         task.add_done_callback(lambda done: self._stops.discard(stop))
         try:
             # The caller may be cancelled at any time. The run is interrupted then, but followed to its end, so that the

@@ -148,7 +148,7 @@ class JailedProcess:
         in between."""
         started = time.monotonic()
         run = self._begin(on_output, stop)
-        given = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
+        heads = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
         body = {
             "type": "run",
             "id": run.number,
@@ -156,7 +156,7 @@ class JailedProcess:
             "code": work.code,
             "cpu_s": min(work.cpu_s or self._policy.cpu_s, self._policy.cpu_s),
             "grace_s": self._policy.grace_s,
-            "given": given,
+            "given": heads,
         }
         watch = asyncio.create_task(self._watch_disk(run, workdir))
         try:
@@ -281,7 +281,7 @@ class JailedProcess:
     async def _receive(self, frame: Frame, reader: asyncio.StreamReader) -> None:
         if isinstance(frame, Ready | JailRefused):
             if self._entered.done():
-                raise FrameError("ready twice")
+                raise FrameError("the worker reported twice that it is ready")
             if isinstance(frame, Ready):
                 self._entered.set_result(frame)
             else:
@@ -289,7 +289,7 @@ class JailedProcess:
             return
         run = self._run
         if run is None or run.done.done() or frame.run != run.number:
-            raise FrameError("nobody asked")
+            raise FrameError("the worker sent a frame for a run that is not in progress")
         match frame:
             case Done():
                 run.done.set_result(frame)

@@ -96,21 +96,21 @@ def decode(body: bytes) -> Frame:
             return Ready(_layers(message))
         case "refused":
             return JailRefused(_text(message, "reason"), _layers(message))
-    raise FrameError("an unknown frame")
+    raise FrameError("the worker sent a frame of an unknown kind")
 
 
 def check_size(announced: MediaAnnounced | VariableAnnounced, data: bytes) -> None:
     """Raise FrameError unless ``data`` has the announced size and, for a picture, starts like one."""
     if len(data) != announced.size:
-        raise FrameError("not what was announced")
+        raise FrameError("the worker sent another number of bytes than it announced")
     if isinstance(announced, MediaAnnounced) and not data.startswith(IMAGES.get(announced.mime, b"")):
-        raise FrameError("not the picture that was announced")
+        raise FrameError("the worker sent bytes that are not a picture of the announced type")
 
 
 def _parse_done(message: dict[str, Any]) -> Done:
     status = message.get("status")
     if status not in _STATUS:
-        raise FrameError("an unknown status")
+        raise FrameError("the worker sent a result with an unknown status")
     value, error = (
         message.get(name) if message.get(name) is None else _text(message, name) for name in ("value", "error")
     )
@@ -122,14 +122,14 @@ def _parse_done(message: dict[str, Any]) -> Done:
 def _parse_media(message: dict[str, Any]) -> MediaAnnounced:
     mime = _text(message, "mime")
     if mime not in IMAGES and mime not in JSON_MEDIA:
-        raise FrameError("an unknown kind of picture")
+        raise FrameError("the worker announced media of an unknown type")
     return MediaAnnounced(_number(message, "id"), mime, _number(message, "size"))
 
 
 def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
     encoding = message.get("encoding")
     if encoding not in _TAKEN:
-        raise FrameError("an unknown encoding")
+        raise FrameError("the worker announced a variable with an unknown encoding")
     return VariableAnnounced(
         _number(message, "id"), cast("Encoding", encoding), _text(message, "of")[:MAX_NAME], _number(message, "size")
     )
@@ -138,15 +138,15 @@ def _parse_copy(message: dict[str, Any]) -> VariableAnnounced:
 def _parse_list(message: dict[str, Any]) -> VariableList:
     variables = message.get("variables")
     if not isinstance(variables, list) or len(variables) > MAX_LISTED:
-        raise FrameError("not a list of variables")
+        raise FrameError("the worker sent an invalid list of variables")
     return VariableList(_number(message, "id"), tuple(_parse_variable(one) for one in variables))
 
 
 def _parse_variable(one: Any) -> VariableInfo:
     if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
-        raise FrameError("no variable")
+        raise FrameError("the worker sent an invalid description of a variable")
     if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
-        raise FrameError("no shape")
+        raise FrameError("the worker sent a variable with an invalid shape")
     return VariableInfo(
         _text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape))
     )
@@ -155,14 +155,14 @@ def _parse_variable(one: Any) -> VariableInfo:
 def _layers(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
     layers = message.get("layers")
     if not isinstance(layers, dict) or not all(isinstance(layer, dict) for layer in layers.values()):
-        raise FrameError("no layers")
+        raise FrameError("the worker sent an invalid report of the layers")
     return layers
 
 
 def _text(message: dict[str, Any], name: str) -> str:
     value = message.get(name)
     if not isinstance(value, str):
-        raise FrameError(f"{name} is no text")
+        raise FrameError(f"the worker sent a {name} that is not text")
     # Lone surrogates can be written in JSON but not in UTF-8, which everything after us writes.
     return value.encode("utf-8", "replace").decode()
 
@@ -170,5 +170,5 @@ def _text(message: dict[str, Any], name: str) -> str:
 def _number(message: dict[str, Any], name: str) -> int:
     value = message.get(name)
     if type(value) is not int or value < 0:
-        raise FrameError(f"{name} is no number")
+        raise FrameError(f"the worker sent a {name} that is not a number from 0 up")
     return value

@@ -162,14 +162,14 @@ def target_of(head: bytes) -> ProxyTarget:
         raise InvalidRequest(f"{where[:200]!r} is not a URL: {error}.") from None
     host, port = _authority(split.netloc.rpartition("@")[2], 80)
     path = where[len("http://") + len(split.netloc) :] or "/"
-    kept = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
-    kept = [line for line in kept if not line.lower().startswith(b"host:")]
+    headers = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
+    headers = [line for line in headers if not line.lower().startswith(b"host:")]
     shown = f"[{host}]" if ":" in host else host
     named = shown if port == 80 else f"{shown}:{port}"
     path = path if path.startswith("/") else f"/{path}"
     # One request per connection, because the next one may be for another host.
     first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
-    return ProxyTarget(host, port, b"\r\n".join([*first, *kept]) + b"\r\n\r\n")
+    return ProxyTarget(host, port, b"\r\n".join([*first, *headers]) + b"\r\n\r\n")
 
 
 def _authority(text: str, port: int | None) -> tuple[str, int]:

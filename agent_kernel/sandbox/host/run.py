@@ -75,7 +75,7 @@ class SandboxRun:
                 self.dropped += 1
                 self.notes.append(f"A table or chart was not shown: {why}.")
                 return
-        if sum(kept.size for kept in self.media) + len(data) > 4 * (self.policy.figure_mb << 20):
+        if sum(medium.size for medium in self.media) + len(data) > 4 * (self.policy.figure_mb << 20):
             self.dropped += 1
             self.notes.append("An image was not kept: the images of this run are too large together.")
         else:

@@ -114,30 +114,30 @@ def checked_vega(body: dict[str, Any]) -> dict[str, Any]:
     schema = body.get("$schema")
     chart = {key: value for key, value in body.items() if key != "$schema"}
     seen: set[str] = set()
-    kept = _attributes(chart, 0, seen)
+    checked = _attributes(chart, 0, seen)
     if {"pivot", "tooltip of all fields"} <= seen:  # a pivot turns values into field names
         raise field_refused("tooltip")
     if isinstance(schema, str) and SCHEMA.fullmatch(schema):
         # The schema is identified by a URL, from which nothing is loaded.
-        kept["$schema"] = schema
-    return kept
+        checked["$schema"] = schema
+    return checked
 
 
 def _attributes(value: dict[str, Any], depth: int, seen: set[str], *, named: bool = False) -> dict[str, Any]:
     """Check a value. With ``named``, its keys are names chosen by the chart's author."""
-    kept = {}
+    allowed = {}
     for key, item in value.items():
         if named:
             check_text(key)
-            kept[key] = _value("", item, depth + 1, seen)
+            allowed[key] = _value("", item, depth + 1, seen)
         elif key in KEYS:
             seen |= {key} & {"pivot"}
-            kept[key] = _value(key, item, depth + 1, seen)
+            allowed[key] = _value(key, item, depth + 1, seen)
         elif key.strip().lower() in LOADING:
             raise field_refused(key)
         else:
             check_unknown(key, item)
-    return kept
+    return allowed
 
 
 def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:

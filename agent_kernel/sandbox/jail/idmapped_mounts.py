@@ -1,7 +1,8 @@
-"""Mounts user folders so that a session's own user can write to them (idmapped mounts, Linux 5.12).
+"""Mounts a folder so that a sandbox that runs under another user id can write to it (idmapped mounts, Linux 5.12).
 
-Inside the mount, files of the user belong to the session's user; files created there belong to the user outside. Only
-root needs this, because only its sessions run as other users. Source: ``Documentation/filesystems/idmappings.rst``.
+Inside the mount, the files of the folder's owner appear to belong to the sandbox's user id. Files that the sandbox
+creates there belong to the folder's owner outside the mount. Only a server that runs as root needs this, because only
+its sandboxes run under user ids of their own. Source: ``Documentation/filesystems/idmappings.rst``.
 """
 
 from __future__ import annotations

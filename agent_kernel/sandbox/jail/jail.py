@@ -96,7 +96,8 @@ class Jail:
 
     @property
     def network(self) -> str:
-        """The network that code actually has."""
+        """The network mode that is in effect: ``host`` if the policy turns isolation off, the mode of the specification
+        if the jail has namespaces, and empty if isolation is required but the system has no namespaces."""
         return self.spec.network if self.isolated else "host" if self.open else ""
 
     def prepare(self) -> None:

@@ -47,8 +47,8 @@ class WorkerChannel:
         if body is None:
             return None
         request: dict[str, Any] = json.loads(body)
-        for given in request.get("given", ()):
-            given["data"] = self._read(b"B")
+        for variable in request.get("given", ()):
+            variable["data"] = self._read(b"B")
         self._run = int(request["id"])
         return request
 

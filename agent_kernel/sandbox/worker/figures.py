@@ -92,8 +92,8 @@ class Figures:
             saved.shown = True
         if film is None:
             self._media("image/png", _png(figure))
-        elif (made := film.__dict__.get(_SAVED)) is not None and _kind(made.path):
-            self._show_file(made)
+        elif (saved_film := film.__dict__.get(_SAVED)) is not None and _kind(saved_film.path):
+            self._show_file(saved_film)
         else:
             self._media("image/png", animations.film(film, self._max_bytes) or _png(figure))
         return True

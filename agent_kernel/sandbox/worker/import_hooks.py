@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ class SyntheticLoader(importlib.abc.Loader):
 
 class HookedLoader(importlib.abc.Loader):
     """Runs the library's own loader, then the hook. If the hook fails, for example because the library has
-    changed, the code runs without the additions of the hook."""
+    changed, the code runs without the additions of the hook, and reads the reason on standard error."""
 
     def __init__(self, loader: Any, hook: Hook) -> None:
         self._loader = loader
@@ -54,8 +55,8 @@ class HookedLoader(importlib.abc.Loader):
         self._loader.exec_module(module)
         try:
             self._hook(module)
-        except Exception:  # noqa: BLE001 - the code works without what the hook adds
-            return
+        except Exception as error:  # noqa: BLE001 - a changed library may raise anything; the code runs without it
+            sys.stderr.write(f"The additions to {module.__name__} failed: {type(error).__name__}: {error}\n")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)

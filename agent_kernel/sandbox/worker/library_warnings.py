@@ -51,6 +51,6 @@ def format_warning(
 def short_text(message: str) -> str:
     """Return the first line of a warning and its last paragraph, which usually has the advice, without links."""
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", message.strip())]
-    kept = [part for part in paragraphs if "://" not in part] or paragraphs[:1]
-    text = kept[0] if len(kept) == 1 else f"{message.strip().splitlines()[0].strip()} {kept[-1]}"
+    selected = [part for part in paragraphs if "://" not in part] or paragraphs[:1]
+    text = selected[0] if len(selected) == 1 else f"{message.strip().splitlines()[0].strip()} {selected[-1]}"
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."

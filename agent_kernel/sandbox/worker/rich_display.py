@@ -99,8 +99,8 @@ def _chart(value: Any) -> Pictured | None:
         return PLOTLY, value.to_json().encode()
     if type(value).__module__.partition(".")[0] == "altair" and hasattr(value, "to_dict"):
         body = value.to_dict()
-        found = re.search(r"/vega-lite/v(\d)", str(body.get("$schema", "")))
-        return f"application/vnd.vegalite.v{found[1] if found else '5'}+json", json.dumps(body).encode()
+        version = re.search(r"/vega-lite/v(\d)", str(body.get("$schema", "")))
+        return f"application/vnd.vegalite.v{version[1] if version else '5'}+json", json.dumps(body).encode()
     return None
 
 

@@ -31,8 +31,8 @@ class Streams:
 
     def renew(self) -> None:
         """Restore the streams, whatever the last run did to them."""
-        for fd, kept in self._kept.items():
-            os.dup2(kept, fd)
+        for fd, copy in self._kept.items():
+            os.dup2(copy, fd)
         sys.stdout, sys.stderr = _stream(1), _stream(2)
 
     def flush(self) -> None:

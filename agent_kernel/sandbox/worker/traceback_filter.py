@@ -48,8 +48,8 @@ def _only_their_frames(shown: traceback.TracebackException, seen: set[int]) -> N
         return
     seen.add(id(shown))
     workdir = os.environ.get("HOME", "") + os.sep
-    kept = [frame for frame in shown.stack if frame.filename.startswith(("<run ", workdir))]
-    shown.stack = traceback.StackSummary.from_list(kept)
+    frames = [frame for frame in shown.stack if frame.filename.startswith(("<run ", workdir))]
+    shown.stack = traceback.StackSummary.from_list(frames)
     for other in (shown.__cause__, shown.__context__, *(getattr(shown, "exceptions", None) or ())):
         if other is not None:
             _only_their_frames(other, seen)

@@ -34,7 +34,7 @@ def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:
     for one in given:
         try:
             values[one["name"]] = _read(one["encoding"], bytes(one["data"]), one.get("type", ""))
-        except Exception as error:
+        except Exception as error:  # decoding runs code of libraries, which may raise anything
             raise NotCopied(
                 f"The variable {one['name']} could not be read here, and the code did not run: "
                 f"{type(error).__name__}: {error}"
@@ -51,7 +51,7 @@ def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
         encoding, data = _serialize(value)
     except NotCopied:
         raise
-    except Exception as error:
+    except Exception as error:  # a user's object may raise anything when it is copied
         raise NotCopied(f"{name} can not be copied: {type(error).__name__}: {error}") from error
     if len(data) > MAX_BYTES:
         raise NotCopied(

@@ -155,7 +155,7 @@ class CodeWorker:
                 self._figures.end()
             finally:
                 self._running = False
-        except BaseException as problem:  # noqa: BLE001 - drawing failed: the run stands, the reason is shown
+        except BaseException as problem:  # noqa: BLE001 - drawing runs code of libraries; the result of the run stands
             self._running = False
             self._complain(f"A figure could not be drawn: {type(problem).__name__}: {problem}")
         rich_display.sane_frames()

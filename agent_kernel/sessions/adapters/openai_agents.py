@@ -20,7 +20,7 @@ from agent_kernel.core.errors import InvalidRequest, SessionNotFound
 from agent_kernel.core.messages import Message, is_too_deep
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey
-from agent_kernel.sessions.adapters.agents_compaction import CompactionSnapshot, Forms, Suffix
+from agent_kernel.sessions.adapters.openai_agents_compaction import CompactionSnapshot, Forms, Suffix
 from agent_kernel.sessions.adapters.shared_stores import FILES, MEMORY, OpenFile
 from agent_kernel.sessions.export import responses_items
 from agent_kernel.sessions.export.responses_items import Body
@@ -198,19 +198,19 @@ class AgentsSession:
     @staticmethod
     async def _forms(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> Forms:
         hashes = dict.fromkeys(medium.hash for item in said for medium in item.message.media)
-        found = {digest: await store.blob(key, digest) for digest in hashes}
-        blobs = {digest: data for digest, data in found.items() if data is not None}
+        stored = {digest: await store.blob(key, digest) for digest in hashes}
+        blobs = {digest: data for digest, data in stored.items() if data is not None}
         return list(zip(said, responses_items.items_of(said, blobs), strict=True))
 
     @staticmethod
     async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:
         """Return the newest item, or the newest calls with all their results."""
-        said, window = await store.latest(key, 1), 1
-        while not said and window < await AgentsSession._head(store, key):
+        items, window = await store.latest(key, 1), 1
+        while not items and window < await AgentsSession._head(store, key):
             window *= 4
-            said = await store.latest(key, window)
-        start = next((at for at in range(len(said) - 1, -1, -1) if said[at].message.role != "tool"), 0)
-        return said[start:]
+            items = await store.latest(key, window)
+        start = next((at for at in range(len(items) - 1, -1, -1) if items[at].message.role != "tool"), 0)
+        return items[start:]
 
     @staticmethod
     async def _put_back(store: SessionStore, key: SessionKey, items: Sequence[Body]) -> None:

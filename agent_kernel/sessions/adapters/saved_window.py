@@ -64,11 +64,11 @@ def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
 def parting(stored: Sequence[str], window: Sequence[str]) -> Parting | None:
     """Return where the window begins in the stored messages and differs later, choosing the longest match. None if its
     beginning is not stored."""
-    found: list[Parting] = []
+    partings: list[Parting] = []
     for start in range(len(stored)):
         same = 0
         while same < min(len(window), len(stored) - start) and stored[start + same] == window[same]:
             same += 1
         if same:
-            found.append(Parting(start, same))
-    return max(found, key=lambda each: each.same, default=None)
+            partings.append(Parting(start, same))
+    return max(partings, key=lambda each: each.same, default=None)

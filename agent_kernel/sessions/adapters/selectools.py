@@ -37,9 +37,9 @@ class StorageKey(str):
 
     @classmethod
     def of(cls, key: SessionKey, default: str) -> StorageKey:
-        made = cls(key.id if key.namespace == default else f"{key.namespace}:{key.id}")
-        made.key = key
-        return made
+        storage_key = cls(key.id if key.namespace == default else f"{key.namespace}:{key.id}")
+        storage_key.key = key
+        return storage_key
 
 
 class SelectoolsStore:
@@ -84,7 +84,7 @@ class SelectoolsStore:
                 work = self._sessions.save(key, memory.to_dict(), known.get(key), meant=key in self._seen)
                 known[key] = self._bridge.run(work)
                 self._seen.add(key)
-        except Exception as error:
+        except Exception as error:  # of any kind, because it is raised again
             log.error("the memory of session %.80r was not saved (%s)", session_id, type(error).__name__)
             raise
 

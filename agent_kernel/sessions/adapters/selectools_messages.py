@@ -22,11 +22,11 @@ SPOKEN: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system"
 
 def messages_of(bodies: Sequence[Body]) -> list[Message]:
     """Return one message for each body."""
-    said: list[Message] = []
-    while len(said) < len(bodies):
-        rest = bodies[len(said) :]
-        said += _round(rest) or [_alone(rest[0])]
-    return said
+    messages: list[Message] = []
+    while len(messages) < len(bodies):
+        rest = bodies[len(messages) :]
+        messages += _round(rest) or [_alone(rest[0])]
+    return messages
 
 
 def bodies_of(messages: Sequence[Message]) -> list[Body]:
@@ -54,9 +54,9 @@ def _round(bodies: Sequence[Body]) -> list[Message]:
     whole = bodies[0].get("role") == "assistant" and calls and all(ids) and len(set(ids)) == len(ids)
     if not whole or sorted(map(str, ids)) != sorted(map(str, answered)):
         return []
-    said = [_calling(bodies[0]), *(_result(body) for body in results)]
-    same = [_body(message) == EMPTY | body for message, body in zip(said, bodies, strict=False)]
-    return said if all(same) else []
+    messages = [_calling(bodies[0]), *(_result(body) for body in results)]
+    same = [_body(message) == EMPTY | body for message, body in zip(messages, bodies, strict=False)]
+    return messages if all(same) else []
 
 
 def _calling(body: Body) -> Message:
@@ -82,9 +82,9 @@ def _alone(body: Body) -> Message:
     role = SPOKEN.get(str(body.get("role")))
     if role is not None and not body.get("tool_calls"):
         rest = _rest(body)
-        said = Message(role, _text(body), extra={SHAPE: rest} if rest else {})
-        if (_body(said) or _plain(said)) == EMPTY | body:
-            return said
+        message = Message(role, _text(body), extra={SHAPE: rest} if rest else {})
+        if (_body(message) or _plain(message)) == EMPTY | body:
+            return message
     return Message("assistant", hidden=True, extra={SHAPE: dict(body)})
 
 

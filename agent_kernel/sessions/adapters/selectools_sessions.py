@@ -113,26 +113,26 @@ class SavedSessions:
         known = {namespace} if namespace else {session.key.namespace for session in await self._store.idle(math.inf)}
         hits: list[SearchHit] = []
         for name in known:
-            found = await self._store.search(
+            candidates = await self._store.search(
                 name, SessionQuery(query[:LONGEST_QUERY], limit if self._ttl is None else 10**6)
             )
-            hits += [hit for hit in found if not self._is_expired(hit.session)]
+            hits += [hit for hit in candidates if not self._is_expired(hit.session)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
 
     async def _compare(self, session: Session, texts: Sequence[str], *, meant: bool) -> tuple[int, int]:
         """Return (number of last messages that are new, number of messages of the window) for a memory not seen before.
         An edited memory continues on a branch that leaves the old one where they differ."""
         key = session.key
-        said = await self._store.latest(key, max(len(texts), count_of(session)) + 1, failed=False)
-        stored = [text_of(body) for item in said for body in bodies_of([item.message])]
+        items = await self._store.latest(key, max(len(texts), count_of(session)) + 1, failed=False)
+        stored = [text_of(body) for item in items for body in bodies_of([item.message])]
         same = overlap(stored, texts)
-        if same or not texts or not stored or len(stored) != len(said):
+        if same or not texts or not stored or len(stored) != len(items):
             return len(texts) - same, len(texts)
         where = parting(stored, texts)
         if where is None:
             return len(texts), len(texts) + (0 if meant else session.head)
-        kept = await self._branch_before(key, said, where.start + where.same) - where.start
-        return len(texts) - max(0, kept), len(texts)
+        kept_count = await self._branch_before(key, items, where.start + where.same) - where.start
+        return len(texts) - max(0, kept_count), len(texts)
 
     async def _branch_before(self, key: SessionKey, said: Sequence[Item], at: int) -> int:
         """Begin a branch before the turn of ``said[at]``, and return how many of ``said`` it still shows."""

@@ -48,8 +48,15 @@ async def test_a_session_is_made_with_one_branch(store: SessionStore, clock: Clo
 
 async def test_a_branch_has_everything_before_a_turn_and_is_current(store: SessionStore) -> None:
     await whole_turns(store, 3)
-    made = await store.branch(KEY, before="t2", name="edit")
-    assert (made.name, made.parent, made.since, made.head, made.turns, made.current) == ("edit", MAIN, 2, 2, 1, True)
+    edit = await store.branch(KEY, before="t2", name="edit")
+    assert (edit.name, edit.parent, edit.since, edit.head, edit.turns, edit.current) == (
+        "edit",
+        MAIN,
+        2,
+        2,
+        1,
+        True,
+    )
     assert await join_texts(store) == "u1 a1"
     assert await join_texts(store, MAIN) == "u1 a1 u2 a2 u3 a3"
     assert [turn.id for turn in await store.turns(KEY)] == ["t1"]
@@ -76,11 +83,11 @@ async def test_what_is_said_on_a_branch_is_said_there_only(store: SessionStore) 
 
 async def test_a_branch_before_the_first_turn_is_empty_and_can_be_switched_to(store: SessionStore) -> None:
     await whole_turns(store, 2)
-    made = await store.branch(KEY, before="t1")
-    assert (made.since, made.head, made.turns) == (0, 0, 0)
+    branch = await store.branch(KEY, before="t1")
+    assert (branch.since, branch.head, branch.turns) == (0, 0, 0)
     assert await join_texts(store) == ""
     await store.switch(KEY, MAIN)
-    assert (await store.switch(KEY, made.name)).current
+    assert (await store.switch(KEY, branch.name)).current
     assert await store.turns(KEY) == []
 
 
@@ -94,10 +101,10 @@ async def test_a_branch_of_everything_goes_on_by_itself(store: SessionStore) -> 
 
 async def test_branches_without_a_name_get_different_ones(store: SessionStore) -> None:
     await whole_turns(store, 2)
-    made = {(await store.branch(KEY)).name for _ in range(3)}
-    made |= {branch.name for branch in await asyncio.gather(*[store.branch(KEY) for _ in range(3)])}
-    assert len(made) == 6
-    assert await names(store) == [MAIN, *sorted(made, key=lambda name: int(name.removeprefix("branch-")))]
+    created = {(await store.branch(KEY)).name for _ in range(3)}
+    created |= {branch.name for branch in await asyncio.gather(*[store.branch(KEY) for _ in range(3)])}
+    assert len(created) == 6
+    assert await names(store) == [MAIN, *sorted(created, key=lambda name: int(name.removeprefix("branch-")))]
 
 
 async def test_a_name_is_given_once_and_a_refused_branch_changes_nothing(store: SessionStore) -> None:
@@ -288,8 +295,8 @@ async def test_a_turn_that_said_nothing_is_no_version(store: SessionStore, owner
 async def test_a_fork_is_a_copy_of_the_first_turns(store: SessionStore) -> None:
     await whole_turns(store, 3, PNG)
     target = SessionKey("local", "copy")
-    made = await store.fork(KEY, target, 2)
-    assert made == await store.info(target)
+    fork = await store.fork(KEY, target, 2)
+    assert fork == await store.info(target)
     assert [item.message.text for item in await store.latest(target)] == ["u1", "a1", "u2", "a2"]
     assert [turn.id for turn in await store.turns(target)] == ["t1", "t2"]
     assert await store.blob(target, PNG.hash) == PNG.data

@@ -119,13 +119,13 @@ async def test_arguments_that_contain_themselves_are_refused(store: SessionStore
 )
 async def test_any_text_comes_back_as_it_was(store: SessionStore, owner: Owner, text: str) -> None:
     talk = await Talk.begin(store, owner)
-    said = [
+    messages = [
         user(text),
         replace(assistant(text, [ToolCall("c", text, {text: [text]})]), reasoning=text),
         result("c", text),
     ]
-    await talk.say(*said)
-    assert [item.message for item in await store.latest(KEY)] == said
+    await talk.say(*messages)
+    assert [item.message for item in await store.latest(KEY)] == messages
 
 
 async def test_a_store_keeps_its_own_copy(store: SessionStore, owner: Owner) -> None:

@@ -14,10 +14,10 @@ SHAPE = {"theirs": {"id": "m1", "parts": [{"text": None}, 1.5, "é\ud800"], "nes
 
 
 async def test_what_has_no_place_in_a_message_comes_back_as_it_was(store: SessionStore) -> None:
-    said = Message("assistant", (Text("hi"),), hidden=True, extra=SHAPE)
-    [added] = await store.add_messages(KEY, [said])
-    assert added.message == said
-    assert [item.message for item in await store.latest(KEY)] == [said]
+    original = Message("assistant", (Text("hi"),), hidden=True, extra=SHAPE)
+    [added] = await store.add_messages(KEY, [original])
+    assert added.message == original
+    assert [item.message for item in await store.latest(KEY)] == [original]
 
 
 async def test_a_user_message_begins_a_turn_and_what_follows_continues_it(store: SessionStore, clock: Clock) -> None:

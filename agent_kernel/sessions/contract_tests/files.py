@@ -24,8 +24,8 @@ LARGE = bytes(range(256)) * 400
 
 
 def file(id: str, data: bytes = b"hello", created: float = 1_700_000_000.5, **facts: object) -> File:
-    made = File(id, "a.txt", "text/plain", len(data), created, "txt", hash=hashlib.sha256(data).hexdigest())
-    return replace(made, **facts)  # type: ignore[arg-type]  # whatever a test says of a file
+    default_file = File(id, "a.txt", "text/plain", len(data), created, "txt", hash=hashlib.sha256(data).hexdigest())
+    return replace(default_file, **facts)  # type: ignore[arg-type]  # whatever a test says of a file
 
 
 def absent(id: str) -> File:
@@ -135,8 +135,8 @@ async def test_a_session_that_is_cleared_has_no_files(store: FileStore) -> None:
 async def test_a_fork_has_the_files_of_its_turns(store: FileStore, clock: Clock) -> None:
     await whole_turns(store, 2)
     brought = file("file-0", purpose="user_data", turn=9, created=0.0)
-    made = [(file(f"file-{turn + 1}", LARGE, turn=turn, created=turn + 1.0), LARGE) for turn in range(2)]
-    await store.add_files(KEY, [(brought, b"hello"), *made])
+    files = [(file(f"file-{turn + 1}", LARGE, turn=turn, created=turn + 1.0), LARGE) for turn in range(2)]
+    await store.add_files(KEY, [(brought, b"hello"), *files])
     await store.fork(KEY, OTHER, 1)
     assert [one.id for one in await store.files(OTHER)] == ["file-1"]
     await store.fork(KEY, SessionKey("local", "all"))

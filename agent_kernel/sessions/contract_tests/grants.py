@@ -130,5 +130,5 @@ async def test_a_turn_that_is_stopped_takes_its_questions_with_it(store: Grantin
 
 
 async def _outcomes(store: GrantingStore) -> dict[str, Any]:
-    found = {id: await store.question("local", id) for id in ("appr_0", "appr_1")}
-    return {id: question.outcome for id, question in found.items() if question}
+    questions = {id: await store.question("local", id) for id in ("appr_0", "appr_1")}
+    return {id: question.outcome for id, question in questions.items() if question}

@@ -65,7 +65,7 @@ async def test_turns_before_one_are_those_that_its_branch_shows_before_it(store:
     await talk.close()
 
     async def before(turn: str, limit: int | None = None, branch: str | None = None) -> list[str]:
-        return [found.id for found in await store.turns(KEY, limit, branch=branch, before=turn)]
+        return [earlier.id for earlier in await store.turns(KEY, limit, branch=branch, before=turn)]
 
     assert await before("t4") == ["t1", "t2", "t3"]
     assert await before("t4", 2) == ["t2", "t3"]

@@ -12,10 +12,10 @@ from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk
 
 
 async def test_create_makes_a_session_once(store: SessionStore, clock: Clock) -> None:
-    made = await store.create(KEY, "first")
+    session = await store.create(KEY, "first")
     clock.now += 5
-    assert await store.create(KEY, "second") == made == await store.info(KEY)
-    assert (made.title, made.head, made.turns, made.created) == ("first", 0, 0, clock.now - 5)
+    assert await store.create(KEY, "second") == session == await store.info(KEY)
+    assert (session.title, session.head, session.turns, session.created) == ("first", 0, 0, clock.now - 5)
 
 
 async def test_an_unknown_session_is_none_and_has_no_history(store: SessionStore) -> None:

@@ -29,11 +29,11 @@ NOWHERE = SessionKey("local", "nowhere")
 
 
 async def test_a_description_changes_what_it_names_and_nothing_else(store: SessionStore, clock: Clock) -> None:
-    made = await store.create(KEY, "title")
+    session = await store.create(KEY, "title")
     clock.now += 1
     one = await store.describe(KEY, SessionUpdate(tags=("b", " a ", "b"), metadata={"k": [1, None, "é"]}))
     assert (one.title, one.tags, one.metadata, one.context) == ("title", ("b", "a"), {"k": [1, None, "é"]}, None)
-    assert (one.updated, one.revision > made.revision) == (clock.now, True)
+    assert (one.updated, one.revision > session.revision) == (clock.now, True)
     two = await store.describe(KEY, SessionUpdate(title="new", context={"plan": {"step": 1}}))
     assert (two.title, two.tags, two.metadata, two.context) == ("new", one.tags, one.metadata, {"plan": {"step": 1}})
     three = await store.describe(KEY, SessionUpdate(tags=(), metadata={}, context={}))
@@ -58,10 +58,10 @@ async def test_a_description_changes_what_it_names_and_nothing_else(store: Sessi
     ],
 )
 async def test_what_can_not_describe_a_session_is_refused(store: SessionStore, change: SessionUpdate) -> None:
-    made = await store.create(KEY)
+    session = await store.create(KEY)
     with pytest.raises(InvalidRequest):
         await store.describe(KEY, change)
-    assert await store.info(KEY) == made
+    assert await store.info(KEY) == session
 
 
 async def test_only_a_session_that_is_there_is_described(store: SessionStore) -> None:
@@ -70,21 +70,21 @@ async def test_only_a_session_that_is_there_is_described(store: SessionStore) ->
 
 
 async def test_a_touch_is_remembered_and_changes_nothing_else(store: SessionStore, clock: Clock) -> None:
-    made = await store.create(KEY)
+    session = await store.create(KEY)
     clock.now += 5
     await store.touch(KEY)
     touched = await store.info(KEY)
     assert touched is not None
-    assert (touched.accessed, touched.updated, touched.revision) == (clock.now, made.updated, made.revision)
+    assert (touched.accessed, touched.updated, touched.revision) == (clock.now, session.updated, session.revision)
     await store.touch(NOWHERE)
     assert await store.info(NOWHERE) is None
 
 
 async def test_a_session_that_changed_meanwhile_is_not_deleted(store: SessionStore) -> None:
-    made = await store.create(KEY)
+    original = await store.create(KEY)
     await store.rename(KEY, "in use again")
     with pytest.raises(Conflict):
-        await store.delete(KEY, made.revision)
+        await store.delete(KEY, original.revision)
     session = await store.info(KEY)
     assert session is not None
     assert await store.delete(KEY, session.revision)
@@ -97,14 +97,14 @@ async def test_a_session_that_changed_meanwhile_is_not_deleted(store: SessionSto
 async def test_a_summary_stands_for_its_branch_up_to_an_item(store: SessionStore, owner: Owner, clock: Clock) -> None:
     await whole_turns(store, 3)
     assert await store.claim_summary(KEY, owner)
-    asked = Summary(KEY, 4, "They met.", model="m", usage={"prompt_tokens": 9}, reason="asked for")
-    added = await store.add_summary(asked, owner)
-    assert added == replace(asked, id=added.id, time=clock.now)
+    summary = Summary(KEY, 4, "They met.", model="m", usage={"prompt_tokens": 9}, reason="asked for")
+    added = await store.add_summary(summary, owner)
+    assert added == replace(summary, id=added.id, time=clock.now)
     assert added.id > 0
     assert await store.summaries(KEY) == [added]
     assert len(await store.latest(KEY)) == 6
     assert await store.claim_summary(KEY, owner)
-    second = await store.add_summary(replace(asked, last=6, text="And went on."), owner)
+    second = await store.add_summary(replace(summary, last=6, text="And went on."), owner)
     assert await store.summaries(KEY) == [added, second]
 
 
@@ -185,9 +185,9 @@ async def test_a_summary_goes_with_its_last_item(store: SessionStore, owner: Own
 async def test_a_session_is_found_by_the_longest_beginning(store: SessionStore) -> None:
     await whole_turns(store, 2)
     await store.remember(KEY, "scope", {2: "h2", 4: "h4"})
-    found = await store.match("local", "scope", ["h2", "h4", "h6"])
-    assert found is not None
-    assert (found.key, found.length, found.seq) == (KEY, 2, 4)
+    match = await store.match("local", "scope", ["h2", "h4", "h6"])
+    assert match is not None
+    assert (match.key, match.length, match.seq) == (KEY, 2, 4)
     shorter = await store.match("local", "scope", ["h2", "other"])
     assert shorter is not None
     assert (shorter.length, shorter.seq) == (1, 2)
@@ -203,9 +203,9 @@ async def test_of_two_sessions_that_began_so_the_one_used_last_is_found(store: S
         await store.remember(key, "scope", {1: "h"})
     clock.now += 1
     await store.rename(SessionKey("local", "a"), "used last")
-    found = await store.match("local", "scope", ["h"])
-    assert found is not None
-    assert found.key.id == "a"
+    match = await store.match("local", "scope", ["h"])
+    assert match is not None
+    assert match.key.id == "a"
 
 
 async def test_a_beginning_that_was_taken_back_is_not_found(store: SessionStore) -> None:
@@ -225,14 +225,14 @@ async def test_a_turn_is_found_by_its_id_alone(store: SessionStore, clock: Clock
     for n, id in enumerate("ab"):
         await store.add_turn(Turn("same", SessionKey("local", id), opened=clock.now + n), [user(id)])
     await store.add_turn(Turn("same", SessionKey("other", "c")), [user("c")])
-    found = await store.turn("local", "same")
-    assert found is not None
-    assert found.key.id == "b"
+    turn = await store.turn("local", "same")
+    assert turn is not None
+    assert turn.key.id == "b"
     assert await store.turn("local", "nowhere") is None
     await store.delete(SessionKey("local", "b"))
-    found = await store.turn("local", "same")
-    assert found is not None
-    assert found.key.id == "a"
+    turn = await store.turn("local", "same")
+    assert turn is not None
+    assert turn.key.id == "a"
 
 
 async def test_turns_of_a_cell_are_found_on_every_branch(store: SessionStore) -> None:

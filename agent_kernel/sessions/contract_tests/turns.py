@@ -16,11 +16,11 @@ from agent_kernel.sessions.contract_tests.dsl import ELSEWHERE, KEY, Clock, Talk
 
 async def test_a_turn_comes_back_as_it_was_opened(store: SessionStore, owner: Owner, clock: Clock) -> None:
     await store.create(KEY)
-    asked = Turn(
+    turn = Turn(
         "t", KEY, cell="c1", epoch="e1", where="live", model="m", opened=clock.now, record={"sampling": {"seed": 1}}
     )
-    opened = await store.open_turn(asked, owner)
-    assert opened == replace(asked, ordinal=1)
+    opened = await store.open_turn(turn, owner)
+    assert opened == replace(turn, ordinal=1)
     clock.now += 3
     assert await store.close_turn(opened, owner, "committed", "stop", Usage(10, 5, 3, 0.5, 1.5))
     [closed] = await store.turns(KEY)

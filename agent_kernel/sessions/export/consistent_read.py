@@ -40,14 +40,14 @@ async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes
     """Return the bytes of files that are small enough for a document, newest first; of larger files only the metadata
     is exported."""
     room = DOCUMENT_BYTES
-    found: dict[str, bytes | None] = {}
+    bodies: dict[str, bytes | None] = {}
     for file in reversed(whole.files):
-        if file.error or file.hash in whole.media or file.hash in found or file.size > min(room, INLINE_BYTES):
+        if file.error or file.hash in whole.media or file.hash in bodies or file.size > min(room, INLINE_BYTES):
             continue
         body = await cast(FileStore, store).file_body(whole.session.key, file.id)
-        found[file.hash] = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
+        bodies[file.hash] = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
         room -= file.size
-    return found
+    return bodies
 
 
 def to_transcript(whole: SessionSnapshot, blobs: dict[str, bytes]) -> Transcript:

@@ -72,12 +72,12 @@ async def export_session(
     writer = FORMATS.get(format)
     if writer is None:
         raise InvalidRequest(f"There is no format {format[:80]!r}.", hint=f"Formats: {', '.join(FORMATS)}.")
-    found = await _read_session(store, key)
-    if branch is not None and branch not in {known.name for known in found.branches}:
+    original = await _read_session(store, key)
+    if branch is not None and branch not in {known.name for known in original.branches}:
         raise InvalidRequest(f"There is no branch {branch[:80]!r}.", details={"branch": branch})
     if branch is not None and format in OWN:
         raise InvalidRequest("This format always contains all branches: omit the branch, or choose another format.")
-    return await asyncio.to_thread(writer, found, branch, {})
+    return await asyncio.to_thread(writer, original, branch, {})
 
 
 async def import_session(
@@ -125,8 +125,10 @@ async def import_session(
 async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey, title: str = "") -> Session:
     """Copy a session with all branches; its turns get new ids. Raises SessionNotFound, Conflict if ``target``
     exists."""
-    found = await _read_session(store, key)
-    copy = with_new_turn_ids(replace(found, session=replace(found.session, title=title or found.session.title)))
+    original = await _read_session(store, key)
+    copy = with_new_turn_ids(
+        replace(original, session=replace(original.session, title=title or original.session.title))
+    )
     large = [file for file in copy.files if file.hash and file.hash not in copy.blobs]
     copy = replace(copy, files=tuple(file for file in copy.files if file not in large))
     copy = await asyncio.to_thread(sanitize, copy, target, now=time.time(), trusted=True)
@@ -135,10 +137,10 @@ async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey,
 
 
 async def _read_session(store: SessionStore, key: SessionKey) -> Transcript:
-    found = await read_snapshot(store, key)
-    if found is None:
+    snapshot = await read_snapshot(store, key)
+    if snapshot is None:
         raise SessionNotFound(f"There is no session {key.id!r}.", details={"session": key.id})
-    return found
+    return snapshot
 
 
 async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:

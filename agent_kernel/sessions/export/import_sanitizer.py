@@ -132,16 +132,16 @@ def _close_open_turn(transcript: Transcript) -> Transcript:
         if item.turn == turn.id:
             waiting = call_pairs.pending_calls(waiting, [item.message])
     head, time = transcript.session.head, transcript.session.updated
-    given = [
+    results = [
         Item(seq, turn.id, answer, time)
         for seq, answer in enumerate(call_pairs.interrupted_results(waiting, REASON), start=head + 1)
     ]
     ended = replace(turn, state="interrupted", reason=REASON, closed=time)
     return replace(
         transcript,
-        session=replace(transcript.session, head=head + len(given)),
+        session=replace(transcript.session, head=head + len(results)),
         turns=(*transcript.turns[:-1], ended),
-        items=(*transcript.items, *given),
+        items=(*transcript.items, *results),
     )
 
 

@@ -54,9 +54,9 @@ class ImportedCharts:
         except chart_validation.NotShown as why:
             self.refused += 1
             return Text(NOTE.format(why=why))
-        made = Media.of(medium.mime, safe)
-        self.blobs[made.hash] = safe
-        return Media(made.mime, made.hash, made.size)
+        checked = Media.of(medium.mime, safe)
+        self.blobs[checked.hash] = safe
+        return Media(checked.mime, checked.hash, checked.size)
 
     def _bundle(self, data: bytes) -> bytes:
         """Return the bundle without refused charts; its text says what is missing. Raises NotShown for data that is

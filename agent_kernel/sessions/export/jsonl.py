@@ -49,11 +49,11 @@ def write(whole: Transcript) -> Iterator[bytes]:
 def read(lines: Iterable[bytes], namespace: str) -> Transcript:
     """Parse the lines; blank lines are skipped. Raises InvalidRequest that names the line, also for a changed or
     missing line."""
-    found = _JsonlReader()
+    reader = _JsonlReader()
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            found.add(Fields(None, f"line {number}"), line)
-    return found.transcript(namespace)
+            reader.add(Fields(None, f"line {number}"), line)
+    return reader.transcript(namespace)
 
 
 def _hash_line(body: dict[str, Any], before: str) -> tuple[bytes, str]:

@@ -111,7 +111,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         raw = path.read_bytes()
     except FileNotFoundError:
         return []
-    found: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
     for number, line in enumerate(raw.splitlines(), start=1):
         try:
             body = json.loads(line) if line.strip() else None
@@ -119,8 +119,8 @@ def read(path: Path) -> list[dict[str, Any]]:
             body = None
             log.warning("line %d of %s cannot be read", number, path.name)
         if isinstance(body, dict):
-            found.append(body)
-    return found
+            bodies.append(body)
+    return bodies
 
 
 def _begin(path: Path, key: SessionKey) -> None:

@@ -49,14 +49,14 @@ def message_of(item: Mapping[str, Any]) -> Message:
     form: Body = {"media": True} if media else {}
     role = _role(body)
     if role is None:
-        said = Message("assistant", tuple(media.values()), hidden=True, extra={SHAPE: {"item": cut, **form}})
-        return said if item_of(said) == body else Message("assistant", hidden=True, extra={SHAPE: {"item": body}})
-    said = Message(role, _parts(cut.get("content"), media))
-    if _plain(said) == body:
-        return said
+        message = Message("assistant", tuple(media.values()), hidden=True, extra={SHAPE: {"item": cut, **form}})
+        return message if item_of(message) == body else Message("assistant", hidden=True, extra={SHAPE: {"item": body}})
+    message = Message(role, _parts(cut.get("content"), media))
+    if _plain(message) == body:
+        return message
     cut, place = _cut_text(cut)
     form |= {} if place is None else {"text": place}
-    known = replace(said, extra={SHAPE: {"item": cut, **form}})
+    known = replace(message, extra={SHAPE: {"item": cut, **form}})
     if item_of(known) == body:
         return known
     return Message(role, _parts(body.get("content"), {}), extra={SHAPE: {"item": body}})
@@ -105,19 +105,19 @@ def to_model_history(messages: Sequence[Message]) -> list[Message]:
         return list(messages)
     outputs = {str(body.get("call_id")): body for body in map(_hidden_item, messages) if body.get("type") == OUTPUT}
     seen: list[Message] = []
-    asked: list[tuple[ToolCall, str]] = []
+    call_outputs: list[tuple[ToolCall, str]] = []
     for message in messages:
         body = _hidden_item(message)
         if body.get("type") == CALL and (output := outputs.pop(str(body.get("call_id")), None)):
             call = ToolCall(str(body["call_id"]), str(body.get("name")), parse_arguments(str(body.get("arguments"))))
-            asked.append((call, _output_text(output.get("output"))))
+            call_outputs.append((call, _output_text(output.get("output"))))
         elif body.get("type") != CALL:
-            _answer(seen, asked)
-            asked = []
+            _answer(seen, call_outputs)
+            call_outputs = []
         foreign = bool(message.extra)
         if not body and not (foreign and (message.role == "system" or (message.hidden and not message.parts))):
             seen.append(replace(message, extra={}) if foreign else message)
-    _answer(seen, asked)
+    _answer(seen, call_outputs)
     return seen
 
 
@@ -153,8 +153,8 @@ def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
     for element in elements:
         if element.get("type") in TEXTS and isinstance(element.get("text"), str):
             parts.append(Text(element["text"]))
-        found = [value for value in element.values() if isinstance(value, str) and value.startswith(_MEDIUM)]
-        parts += [media[value] for value in found if value in media]
+        keys = [value for value in element.values() if isinstance(value, str) and value.startswith(_MEDIUM)]
+        parts += [media[value] for value in keys if value in media]
     refusals = [Text(text) for text in (element.get("refusal") for element in elements) if isinstance(text, str)]
     rest = [medium for medium in media.values() if medium not in parts]
     return (*(parts or refusals), *rest)
@@ -224,14 +224,14 @@ def _restore_text(body: Body, place: Any, text: str) -> Body:
 
 def _cut_data_url(text: str, media: dict[str, Media]) -> str:
     """Replace a data URL by the name of a medium, if it can be written again exactly; otherwise return the text."""
-    found = _DATA_URL.match(text) if len(text) > INLINE and text.startswith("data:") else None
-    if found is None:
+    match = _DATA_URL.match(text) if len(text) > INLINE and text.startswith("data:") else None
+    if match is None:
         return text
     try:
-        data = base64.b64decode(found[2], validate=True)
+        data = base64.b64decode(match[2], validate=True)
     except binascii.Error:
         return text
-    medium = Media.of(found[1], data)
+    medium = Media.of(match[1], data)
     media[_MEDIUM + medium.hash] = medium
     return _MEDIUM + medium.hash
 

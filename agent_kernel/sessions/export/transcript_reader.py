@@ -80,10 +80,10 @@ def build_transcript(
     items = tuple(_item(fact, message) for fact, message in zip(facts, messages, strict=True))
     if format == 1:
         turns = _compute_since(turns, items)
-    kept = list(mistralrs_files.read(files))
-    transcript = Transcript(session, turns, items, branches, summaries, tree, tuple(file for file, _ in kept))
-    named = transcript.media.keys() | {file.hash for file, _ in kept}
-    blobs = {**blobs, **{file.hash: data for file, data in kept if data is not None}}
+    stored_files = list(mistralrs_files.read(files))
+    transcript = Transcript(session, turns, items, branches, summaries, tree, tuple(file for file, _ in stored_files))
+    named = transcript.media.keys() | {file.hash for file, _ in stored_files}
+    blobs = {**blobs, **{file.hash: data for file, data in stored_files if data is not None}}
     TranscriptValidator(own, transcript).check()
     return replace(
         transcript,

@@ -106,8 +106,8 @@ class Redactor:
     def of(cls, settings: Settings) -> Redactor:
         """Return the redactor of these settings. Raises InvalidRequest for an invalid pattern, even when redaction is
         off."""
-        made = cls(extra=settings.redaction_patterns)
-        return made if settings.redaction == "on" else cls.off()
+        redactor = cls(extra=settings.redaction_patterns)
+        return redactor if settings.redaction == "on" else cls.off()
 
     @property
     def is_on(self) -> bool:
@@ -177,8 +177,8 @@ class Redactor:
         prefix."""
         if self._patterns is not PATTERNS:
             return True
-        found = self._prefixes.search(text, partial=True)
-        return found is not None and found.start() < len(text)  # an empty partial match at the end always exists
+        match = self._prefixes.search(text, partial=True)
+        return match is not None and match.start() < len(text)  # an empty partial match at the end always exists
 
     @functools.cached_property
     def _prefixes(self) -> regex.Pattern[str]:
@@ -224,8 +224,8 @@ class CompiledPattern:
 
     def held_from(self, text: str) -> int:
         try:
-            found = self.compiled.finditer(text, partial=True, timeout=TIMEOUT_S)
-            return min((match.start() for match in found if match.end() == len(text)), default=len(text))
+            matches = self.compiled.finditer(text, partial=True, timeout=TIMEOUT_S)
+            return min((match.start() for match in matches if match.end() == len(text)), default=len(text))
         except TimeoutError:
             return 0
 

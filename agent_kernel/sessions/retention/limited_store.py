@@ -189,9 +189,9 @@ class LimitedStore:
         async def newest(count: int | None) -> Turns:
             return (await self._store.turns(key, count, branch=branch))[::-1]
 
-        found = await _read_enough(self._turns + 1, newest, keep_turn)
-        runs = bool(found) and found[0].state == "open"
-        return found[: self._turns + runs][::-1]
+        turns = await _read_enough(self._turns + 1, newest, keep_turn)
+        runs = bool(turns) and turns[0].state == "open"
+        return turns[: self._turns + runs][::-1]
 
     # ------------------------------------------------------------------------------------------- finding
 
@@ -217,10 +217,10 @@ class LimitedStore:
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         """Remove an expired match and search again, since it may hide another one."""
-        while found := await self._store.match(namespace, scope, chain):
-            session = await self._store.info(found.key)
+        while candidate := await self._store.match(namespace, scope, chain):
+            session = await self._store.info(candidate.key)
             if session is not None and not await self.retention.is_expired(session):
-                return found
+                return candidate
             if session is None or not await self.retention.remove(session):
                 return None
         return None
@@ -228,8 +228,8 @@ class LimitedStore:
     # ------------------------------------------------------------------------------------------- files
 
     async def sessions_of_file(self, namespace: str, id: str) -> Keys:
-        found = await cast(FileStore, self._store).sessions_of_file(namespace, id)
-        return [key for key in found if await self.info(key) is not None]
+        keys = await cast(FileStore, self._store).sessions_of_file(namespace, id)
+        return [key for key in keys if await self.info(key) is not None]
 
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
@@ -269,15 +269,15 @@ def limit_store(
 ) -> SessionStore:
     """Wrap the store if there are limits or callbacks. ``clock`` must be the store's. Raises InvalidRequest for a store
     that does not support removing sessions."""
-    told = tuple(on_expire)
-    if not limits and not told:
+    callbacks = tuple(on_expire)
+    if not limits and not callbacks:
         return store
     if (limits.ttl or limits.max_sessions) and not (hasattr(store, "idle") and hasattr(store, "excess")):
         raise InvalidRequest(
             f"{type(store).__name__} cannot expire sessions: it has no idle() and excess().",
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
-    retention = Retention(cast(RetentionStore, store), limits, told, clock=clock)
+    retention = Retention(cast(RetentionStore, store), limits, callbacks, clock=clock)
     return cast(SessionStore, LimitedStore(store, retention))  # what is not in the class is the store's own
 
 
@@ -287,10 +287,10 @@ async def _read_enough(
     """Return the first ``limit`` visible values, reading more until there are enough or no more."""
     count = limit
     while True:
-        found = await read(count)
-        kept = [one for each in found if (one := await shown(each)) is not None]
-        if limit is None or count is None or len(kept) >= limit or len(found) < count:
-            return kept[:limit]
+        entries = await read(count)
+        visible = [one for each in entries if (one := await shown(each)) is not None]
+        if limit is None or count is None or len(visible) >= limit or len(entries) < count:
+            return visible[:limit]
         count *= _MORE
 
 

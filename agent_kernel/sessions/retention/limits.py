@@ -36,14 +36,14 @@ class RetentionLimits:
     @classmethod
     def of(cls, settings: Settings) -> RetentionLimits:
         """Return the limits of the preset ``limits``, overridden by individual settings. Raises InvalidRequest."""
-        found = preset(settings.limits)
+        limits = preset(settings.limits)
         if settings.ttl:
-            found = replace(found, ttl=seconds(settings.ttl, "ttl"))
+            limits = replace(limits, ttl=seconds(settings.ttl, "ttl"))
         if settings.max_sessions != FROM_PRESET:
-            found = replace(found, max_sessions=settings.max_sessions)
+            limits = replace(limits, max_sessions=settings.max_sessions)
         if settings.max_history_turns != FROM_PRESET:
-            found = replace(found, max_history_turns=settings.max_history_turns)
-        return found
+            limits = replace(limits, max_history_turns=settings.max_history_turns)
+        return limits
 
 
 PRESETS: Mapping[str, RetentionLimits] = MappingProxyType(

@@ -52,13 +52,15 @@ class DueSession:
 
 
 class Retention:
-    """Retention of one store in one process.
+    """Removes sessions of one store that exceed ``limits``; each server process has one object.
 
-    A session counts as used when a turn runs, when it changes, or when a client reads its history (``touch``); not when
-    it is listed, searched or looked up, nor by heartbeats. A session with an open turn is in use. ``on_expire`` is
-    awaited while the history can still be read: once per removal, and at shutdown for every session that this server
-    worked with. Its exceptions are logged. It must not change the session: one that changed meanwhile stays, and the
-    callback runs again when it is removed. ``clock`` must be the store's."""
+    A session counts as used when a turn runs, when it changes, or when a client reads its history (``touch``). Listing,
+    searching or looking up a session, and heartbeats, do not count. A session with an open turn is never removed.
+
+    Each callback in ``on_expire`` is awaited before a session is removed, while its history can still be read, and at
+    shutdown for every session that this process worked with. Exceptions of a callback are logged. A callback must not
+    change the session: a session that changes during its callbacks is not removed, and the callbacks run again at the
+    next attempt. ``clock`` must be the clock of the store, in seconds since the epoch."""
 
     def __init__(
         self,
@@ -178,11 +180,11 @@ class Retention:
             return await self._store.delete(key, revision)
 
     async def _excess(self, cap: int, namespace: str) -> list[Session]:
-        found = await self._store.excess(cap, namespace)
-        if any(session.key in self._touched for session in found):
+        sessions = await self._store.excess(cap, namespace)
+        if any(session.key in self._touched for session in sessions):
             await self.write_touches()
-            found = await self._store.excess(cap, namespace)
-        return found
+            sessions = await self._store.excess(cap, namespace)
+        return sessions
 
     @asynccontextmanager
     async def _removal_lock(self, key: SessionKey) -> AsyncIterator[None]:

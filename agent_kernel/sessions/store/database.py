@@ -134,7 +134,7 @@ class Database:
         try:
             result = self._run_with_reserve(job) if job.frees else self._transact(job.begin, job.work)
             self._delete_unnamed_files()
-        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
+        except BaseException as error:  # noqa: BLE001  the caller waits for it and raises it
             job.outcome.set_exception(error)
         else:
             job.outcome.set_result(result)
@@ -199,7 +199,7 @@ class Database:
 
         try:
             self._transact(WRITE, work)
-        except Exception:  # noqa: BLE001  one of them, or the disk: alone, each meets its own error
+        except Exception:  # noqa: BLE001  each call runs again alone and gets its own error
             return False
         self._delete_unnamed_files()
         for set_outcome in outcomes:
@@ -272,7 +272,7 @@ class Database:
             self._version = len(steps)
             if self._prepare is not None:
                 self._prepare(connection)
-        except BaseException:
+        except BaseException:  # also on Ctrl-C: nobody else knows the connection yet
             connection.close()
             raise
         self._connection = connection

@@ -39,11 +39,11 @@ class PrivateStore:
         self._private = MemoryStore()
 
     def __getattr__(self, name: str) -> Any:
-        kept = getattr(self._kept, name)
+        attribute = getattr(self._kept, name)
         private = getattr(self._private, name, None)
-        if not callable(kept) or private is None:
-            return kept
-        method = _route(kept, private)
+        if not callable(attribute) or private is None:
+            return attribute
+        method = _route(attribute, private)
         setattr(self, name, method)
         return method
 
@@ -87,8 +87,8 @@ class PrivateStore:
         return await (self._private if is_private(session.id) else self._kept).paths(root, session)
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        kept = cast(FileStore, self._kept)
-        return [*await self._private.sessions_of_file(namespace, id), *await kept.sessions_of_file(namespace, id)]
+        store = cast(FileStore, self._kept)
+        return [*await self._private.sessions_of_file(namespace, id), *await store.sessions_of_file(namespace, id)]
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         return await self._private.match(namespace, scope, chain) or await self._kept.match(namespace, scope, chain)

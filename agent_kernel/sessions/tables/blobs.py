@@ -77,10 +77,10 @@ def read_medium(db: sqlite3.Connection, namespace: str, digest: str) -> bytes | 
     if data or not size:
         return bytes(data)
     files = files_of(db)
-    found = files.get(namespace, digest) if files else None
-    if found is None:
+    content = files.get(namespace, digest) if files else None
+    if content is None:
         log.error("the bytes of medium %s are missing or damaged; run agent-kernel sessions verify for details", digest)
-    return found
+    return content
 
 
 def copy_blobs(db: sqlite3.Connection, source: str, target: str, digests: Iterable[str]) -> None:
@@ -132,10 +132,10 @@ def collect_garbage(db: sqlite3.Connection, now: float | None = None) -> int:
     freed = 0
     for path in files.all_files():
         known = path.relative_to(files.directory).as_posix() in named and not path.name.endswith(PART)
-        found = path.stat()
-        if not known and found.st_mtime <= (time.time() if now is None else now) - GRACE_S:
+        status = path.stat()
+        if not known and status.st_mtime <= (time.time() if now is None else now) - GRACE_S:
             path.unlink(missing_ok=True)
-            freed += found.st_size
+            freed += status.st_size
     return freed
 
 
@@ -149,8 +149,8 @@ def move_large_rows_out(db: sqlite3.Connection) -> int:
     moved = 0
     while (row := db.execute(large, (files.in_row,)).fetchone()) is not None:
         namespace, digest, data = row
-        kept = _store_data(db, namespace, digest, bytes(data))
-        db.execute("UPDATE blobs SET data = ? WHERE namespace = ? AND hash = ?", (kept, namespace, digest))
+        stored = _store_data(db, namespace, digest, bytes(data))
+        db.execute("UPDATE blobs SET data = ? WHERE namespace = ? AND hash = ?", (stored, namespace, digest))
         moved += len(data)
     return moved
 
@@ -182,10 +182,10 @@ def _insert(db: sqlite3.Connection, namespace: str, digest: str, mime: str, data
     row = db.execute("SELECT length(data) FROM blobs WHERE namespace = ? AND hash = ?", (namespace, digest)).fetchone()
     if row is not None and row[0] == len(data):
         return
-    kept = _store_data(db, namespace, digest, data)
+    stored = _store_data(db, namespace, digest, data)
     db.execute(
         "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (namespace, digest, mime, len(data), kept),
+        (namespace, digest, mime, len(data), stored),
     )
 
 

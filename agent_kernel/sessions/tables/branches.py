@@ -77,17 +77,17 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
     sessions.create(db, target, source.title, now)
     path = segments.branch_path(db, key, None)
     # Ordinals and seqs keep their gaps: numbers of the source stay valid in the fork.
-    kept = [turn for turn in turns.select_turns(db, key, path, None) if turn.state == "committed"][:count]
-    chosen = {turn.id for turn in kept}
+    copied = [turn for turn in turns.select_turns(db, key, path, None) if turn.state == "committed"][:count]
+    chosen = {turn.id for turn in copied}
     moved = [item for item in items.select_latest(db, key, path, None) if item.turn in chosen]
-    _copy_rows(db, key, target, [turn.id for turn in kept], [item.seq for item in moved])
-    files.copy_files(db, key, target, {turn.ordinal for turn in kept}, all=count is None)
+    _copy_rows(db, key, target, [turn.id for turn in copied], [item.seq for item in moved])
+    files.copy_files(db, key, target, {turn.ordinal for turn in copied}, all=count is None)
     head = moved[-1].seq if moved else 0
     db.execute(
         # The hash of the imported document is removed: the fork may hold less than that document.
         "UPDATE sessions SET head = ?, turns = ?, (tags, imported) = (SELECT tags, json_remove(imported, '$.sha256')"
         " FROM sessions WHERE namespace = ? AND id = ?) WHERE namespace = ? AND id = ?",
-        (head, kept[-1].ordinal if kept else 0, *pair(key), *pair(target)),
+        (head, copied[-1].ordinal if copied else 0, *pair(key), *pair(target)),
     )
     sessions.mark_changed(db, target, now)
     return sessions.require_session(db, target, counts=True)

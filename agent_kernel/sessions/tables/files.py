@@ -59,8 +59,8 @@ def select_namespace_files(
     rows = db.execute(
         f"SELECT session, {FILE} FROM files WHERE namespace = ? ORDER BY created DESC, rowid DESC", (namespace,)
     )
-    found = [(SessionKey(namespace, row[0]), File(*row[1:])) for row in rows if among is None or row[0] in among]
-    return found[: None if limit is None else sql_limit(limit)]
+    entries = [(SessionKey(namespace, row[0]), File(*row[1:])) for row in rows if among is None or row[0] in among]
+    return entries[: None if limit is None else sql_limit(limit)]
 
 
 def select_owners(db: sqlite3.Connection, namespace: str, id: str) -> list[SessionKey]:

@@ -36,12 +36,12 @@ def insert_grant(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
 
 
 def delete_grants(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str | None) -> int:
-    where, given = [HERE], [*pair(key)]
+    where, parameters = [HERE], [*pair(key)]
     for name, value in (("kind", kind), ("tool", tool)):
         if value is not None:
             where.append(f"{name} = ?")
-            given.append(value)
-    db.execute(f"DELETE FROM grants WHERE {' AND '.join(where)}", given)
+            parameters.append(value)
+    db.execute(f"DELETE FROM grants WHERE {' AND '.join(where)}", parameters)
     return count_changes(db)
 
 
@@ -82,8 +82,8 @@ def close_questions(
     If the turn was interrupted, the result of a call that still waited for permission says that it did not run."""
     here = (*pair(turn.key), turn.id)
     rows = db.execute(f"SELECT call FROM questions WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here).fetchall()
-    asked = {call for (call,) in rows}
-    if asked:
+    waiting = {call for (call,) in rows}
+    if waiting:
         outcome = "interrupted" if state == "interrupted" else "cancelled"
         db.execute(
             f"UPDATE questions SET outcome = '{outcome}' WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here
@@ -91,4 +91,4 @@ def close_questions(
     results = call_pairs.interrupted_results(pending, reason)
     if state != "interrupted":
         return results
-    return [replace(said, parts=(Text(UNANSWERED),)) if said.call_id in asked else said for said in results]
+    return [replace(result, parts=(Text(UNANSWERED),)) if result.call_id in waiting else result for result in results]

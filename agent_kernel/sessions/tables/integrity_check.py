@@ -128,8 +128,8 @@ class SessionCheck:
             "SELECT coalesce(sum(b.size), 0) FROM media AS m JOIN blobs AS b ON b.namespace = m.namespace"
             " AND b.hash = m.hash WHERE m.namespace = ? AND m.session = ?"
         )
-        ((kept,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
-        there = taken + media + kept
+        ((file_bytes,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
+        there = taken + media + file_bytes
         if size != there:
             yield self._fault("bytes", f"{size} bytes are counted, there are {there}", bytes=there)
 

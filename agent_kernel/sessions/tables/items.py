@@ -41,7 +41,9 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
     here = pair(place.key)
     carried = serialization.collect_media(messages, lambda digest: has_medium(db, place.key, digest))
     blobs.store_media(db, place.key.namespace, carried.values())
-    numbered = [(seq, said, serialization.encode(said)) for seq, said in enumerate(messages, start=place.head + 1)]
+    numbered = [
+        (seq, message, serialization.encode(message)) for seq, message in enumerate(messages, start=place.head + 1)
+    ]
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -50,19 +52,19 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
                 *here,
                 seq,
                 place.turn,
-                said.role,
-                _kind(said),
-                said.call_id,
+                message.role,
+                _kind(message),
+                message.call_id,
                 body,
                 place.cell,
                 place.epoch,
                 now,
                 place.segment,
             )
-            for seq, said, body in numbered
+            for seq, message, body in numbered
         ],
     )
-    named = [(*here, medium.hash, seq) for seq, said, _ in numbered for medium in said.media]
+    named = [(*here, medium.hash, seq) for seq, message, _ in numbered for medium in message.media]
     if named:
         db.executemany(
             "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", named
@@ -72,7 +74,7 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
         " WHERE namespace = ? AND id = ?",
         (place.head + len(messages), place.turns, now, now, *here),
     )
-    return [Item(seq, place.turn, serialization.as_stored(said, body), now) for seq, said, body in numbered]
+    return [Item(seq, place.turn, serialization.as_stored(message, body), now) for seq, message, body in numbered]
 
 
 def select_latest(
@@ -81,9 +83,9 @@ def select_latest(
     """Return the newest items of a path, at most ``limit``, never beginning inside a group of calls and results.
 
     A row that cannot be decoded is left out together with its group, and does not count towards the limit."""
-    found, broken = _read_newest(db, key, path, limit, failed=failed)
-    said = call_pairs.drop_leading_results(found)
-    return call_pairs.drop_incomplete_rounds(said) if broken else said
+    newest, broken = _read_newest(db, key, path, limit, failed=failed)
+    complete = call_pairs.drop_leading_results(newest)
+    return call_pairs.drop_incomplete_rounds(complete) if broken else complete
 
 
 def select_newest(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], count: int) -> list[Item]:
@@ -94,13 +96,13 @@ def select_newest(db: sqlite3.Connection, key: SessionKey, path: Sequence[Segmen
 def select_last_unit(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Item]:
     """Return the smallest group that can be removed from the end: the newest item that is no tool result, with all
     items after it. Empty if there is none."""
-    found: list[Item] = []
+    unit: list[Item] = []
     with closing(_iterate_backwards(db, key, path, failed=True)) as rows:
         for row in rows:
             if (item := _decode_row(key, row)) is not None:
-                found.append(item)
+                unit.append(item)
                 if item.message.role != "tool":
-                    return found[::-1]
+                    return unit[::-1]
     return []
 
 
@@ -124,20 +126,20 @@ def _read_newest(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, *, failed: bool
 ) -> tuple[list[Item], bool]:
     """Return the newest items in order, and whether any row among them could not be decoded."""
-    found: list[Item] = []
+    newest: list[Item] = []
     broken = False
     if limit == 0:
-        return found, broken
+        return newest, broken
     with closing(_iterate_backwards(db, key, path, failed=failed)) as rows:
         for row in rows:
             item = _decode_row(key, row)
             if item is None:
                 broken = True
                 continue
-            found.append(item)
-            if len(found) == limit:
+            newest.append(item)
+            if len(newest) == limit:
                 break
-    return found[::-1], broken
+    return newest[::-1], broken
 
 
 def _iterate_backwards(
@@ -146,12 +148,12 @@ def _iterate_backwards(
     """Yield rows from the newest on, as they are requested. Each range of the path is one index lookup."""
     of_failed = "SELECT id FROM turns WHERE namespace = :namespace AND session = :session AND state = 'failed'"
     # A subquery instead of a join: the index of items then still gives the rows in order, without sorting.
-    kept = "" if failed else f" AND turn NOT IN ({of_failed})"
+    condition = "" if failed else f" AND turn NOT IN ({of_failed})"
     for piece in path:
         place = {"namespace": key.namespace, "session": key.id, "segment": piece.segment, "until": piece.until}
         cursor = db.execute(
             f"SELECT {ITEM_COLUMNS} FROM items WHERE namespace = :namespace AND session = :session"
-            f" AND segment = :segment AND seq <= :until{kept} ORDER BY seq DESC",
+            f" AND segment = :segment AND seq <= :until{condition} ORDER BY seq DESC",
             place,
         )
         with closing(cursor):

@@ -72,7 +72,7 @@ def session_from_row(row: Sequence[Any]) -> Session:
 
 def turn_row(turn: Turn) -> tuple[object, ...]:
     words = (turn.ordinal, turn.state, turn.reason, turn.cell, turn.epoch, turn.where, turn.model)
-    texts = [serialization.encode_value(said) if said else "{}" for said in (turn.usage, turn.record)]
+    texts = [serialization.encode_value(facts) if facts else "{}" for facts in (turn.usage, turn.record)]
     return (*pair(turn.key), turn.id, *words, turn.opened, turn.closed, *texts, turn.since)
 
 

@@ -46,9 +46,9 @@ def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[
     scope = _scope(db, namespace, query)
     if not wanted or not query.limit or scope.sessions == frozenset():
         return []
-    found = {word: scope.only(_match_folded(db, scope, word)) for word in wanted}
-    new = _add_unfolded(db, scope, found)
-    counted = weigh_messages(found)
+    ids_by_word = {word: scope.only(_match_folded(db, scope, word)) for word in wanted}
+    new = _add_unfolded(db, scope, ids_by_word)
+    counted = weigh_messages(ids_by_word)
     scores: dict[int, float] = defaultdict(float)
     for id, weight in counted.items():
         scores[search_texts.number_of(id)] += weight
@@ -87,20 +87,20 @@ def _match_folded(db: sqlite3.Connection, scope: _SearchScope, word: str) -> Ite
     Texts outside of the scope are not even read: the duration of a search must not reveal anything about them."""
     indexed = len(word) >= search_index.SHORTEST and search_index.is_usable(db)
     for ids in scope.ids:
-        found = _match_in_range(db, ids, word, indexed=indexed)
+        matches = _match_in_range(db, ids, word, indexed=indexed)
         if scope.times != (-inf, inf):
             of_then = db.execute(
                 "SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND time BETWEEN ? AND ?", (*ids, *scope.times)
             )
-            found = set(found).intersection(id for (id,) in of_then)
-        yield from found
+            matches = set(matches).intersection(id for (id,) in of_then)
+        yield from matches
 
 
 def _match_in_range(db: sqlite3.Connection, ids: IdRange, word: str, *, indexed: bool) -> Collection[int]:
     if indexed:
         try:
-            found = search_index.find_texts(db, word, ids)
-            return found + _scan_texts(db, ids, word, "AND id IN (SELECT id FROM search_unindexed)")
+            matches = search_index.find_texts(db, word, ids)
+            return matches + _scan_texts(db, ids, word, "AND id IN (SELECT id FROM search_unindexed)")
         except sqlite3.DatabaseError as error:
             if not search_index.is_index_error(error):
                 raise

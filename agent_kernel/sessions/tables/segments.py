@@ -209,11 +209,11 @@ def move_branch_end(db: sqlite3.Connection, key: SessionKey, segment: int) -> No
 
 def segment_extents(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
     """Return for each segment the last seq that any branch shows. END: a branch ends in the segment."""
-    found: dict[int, int] = {}
+    extents: dict[int, int] = {}
     for _, pieces in branch_paths(db, key):
         for piece in pieces:
-            found[piece.segment] = max(piece.until, found.get(piece.segment, 0))
-    return found
+            extents[piece.segment] = max(piece.until, extents.get(piece.segment, 0))
+    return extents
 
 
 def select_segment_ids(db: sqlite3.Connection, key: SessionKey) -> list[int]:

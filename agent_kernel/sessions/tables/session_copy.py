@@ -23,11 +23,11 @@ def read_whole(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | Non
     session = sessions.select_session(db, key, counts=True)
     if session is None:
         return None
-    said, opened = items.select_all_items(db, key), turns.select_all_turns(db, key)
+    messages, opened = items.select_all_items(db, key), turns.select_all_turns(db, key)
     branches = tuple(segments.select_branches(db, key))
-    kept = tuple(files.select_files(db, key))
+    kept_files = tuple(files.select_files(db, key))
     return SessionSnapshot(
-        session, tuple(opened), tuple(said), branches, _select_summaries(db, key), _read_tree(db, key), kept
+        session, tuple(opened), tuple(messages), branches, _select_summaries(db, key), _read_tree(db, key), kept_files
     )
 
 
@@ -213,7 +213,7 @@ def _summary_row(whole: SessionSnapshot, summary: Summary) -> tuple[object, ...]
 
 
 def _record_clearing(db: sqlite3.Connection, key: SessionKey, turn: str, now: float) -> None:
-    found = turns.select_turn(db, key, turn)
-    assert found is not None, "its items were just read"
-    record = serialization.encode_value({**found.record, "outputs_cleared": now})
+    stored = turns.select_turn(db, key, turn)
+    assert stored is not None, "its items were just read"
+    record = serialization.encode_value({**stored.record, "outputs_cleared": now})
     db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(key), turn))

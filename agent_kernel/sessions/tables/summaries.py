@@ -17,7 +17,7 @@ from agent_kernel.sessions.tables.segments import SegmentRange
 
 def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Summary]:
     """Return the summaries that apply to a path, in order."""
-    found: list[Summary] = []
+    summaries: list[Summary] = []
     for piece in path:
         rows = db.execute(
             f"SELECT id, last, text, model, usage, reason, time FROM summaries WHERE {HERE} AND segment = ?"
@@ -25,11 +25,11 @@ def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[Seg
             " AND last <= ? ORDER BY last DESC, id DESC",
             (*pair(key), piece.segment, piece.until),
         )
-        found += [
+        summaries += [
             Summary(key, last, text, model, json.loads(usage), reason, id, time)
             for id, last, text, model, usage, reason, time in rows
         ]
-    return found[::-1]
+    return summaries[::-1]
 
 
 def insert_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: float) -> bool:
@@ -61,7 +61,7 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: 
     segment = segments.find_segment(db, key, summary.last, path)
     if segment is None:
         raise Conflict(f"Item {summary.last} is not on the current branch.", details={"session": key.id})
-    made = db.execute(
+    cursor = db.execute(
         "INSERT INTO summaries (namespace, session, segment, last, text, model, usage, reason, time)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -76,7 +76,7 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: 
         ),
     )
     sessions.mark_changed(db, key, now)
-    return replace(summary, id=made.lastrowid or 0, time=now)
+    return replace(summary, id=cursor.lastrowid or 0, time=now)
 
 
 def release_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner) -> bool:

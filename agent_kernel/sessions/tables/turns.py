@@ -164,9 +164,9 @@ def append_at(
     place = replace(lease.place, segment=segment)
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
         _check_paired(batch)
-        said = Turn(_new_turn_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
-        db.execute(_INSERT, (*turn_row(said), segment, "{}", "{}", "", now))
-        items.insert_items(db, replace(place, turn=said.id, cell="", epoch=""), batch, now)
+        appended = Turn(_new_turn_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
+        db.execute(_INSERT, (*turn_row(appended), segment, "{}", "{}", "", now))
+        items.insert_items(db, replace(place, turn=appended.id, cell="", epoch=""), batch, now)
         place = replace(place, head=place.head + len(batch))
     return append(db, turn, owner, messages, expect_seq=place.head, now=now)
 
@@ -175,9 +175,13 @@ def _segment_after(db: sqlite3.Connection, key: SessionKey, seq: int, now: float
     """Return a segment whose path ends at item ``seq``. Raises InvalidRequest between a tool call and its results: the
     calls would be left without results there."""
     segment = segments.switch_to_item(db, key, seq, now)
-    said = [item.message for item in items.select_last_unit(db, key, segments.path_to_root(db, key, segment))]
-    if call_pairs.pending_calls({}, said):
-        raise InvalidRequest(f"Item {seq} is between tool calls and their results.", details={"behind": seq})
+    messages = [item.message for item in items.select_last_unit(db, key, segments.path_to_root(db, key, segment))]
+    if call_pairs.pending_calls({}, messages):
+        raise InvalidRequest(
+            f"A branch cannot begin after item {seq}, because the tool calls before it would have no results.",
+            hint="Choose the last result of these calls, or an item before the calls.",
+            details={"behind": seq},
+        )
     return segment
 
 
@@ -222,8 +226,8 @@ def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: TurnCl
         "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
         (closing.state, closing.reason, serialization.encode_value(closing.usage), now, *pair(turn.key), turn.id),
     )
-    if closing.record and (kept := select_turn(db, turn.key, turn.id)):
-        record = serialization.encode_value({**kept.record, **closing.record})
+    if closing.record and (stored := select_turn(db, turn.key, turn.id)):
+        record = serialization.encode_value({**stored.record, **closing.record})
         db.execute(f"UPDATE turns SET record = ? WHERE {HERE} AND id = ?", (record, *pair(turn.key), turn.id))
     sessions.mark_changed(db, turn.key, now)
     return True

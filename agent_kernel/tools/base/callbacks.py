@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.bounded_call import BoundedFunction
+from agent_kernel.tools.base.time_limited_call import TimeLimitedFunction
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 Callback = Callable[[str, dict[str, Any]], Any]
@@ -19,7 +19,7 @@ class CallbackTool:
 
     def __init__(self, spec: ToolSpec, callback: Callback) -> None:
         self.spec = replace(spec, kind="function", source="user")
-        self._call = BoundedFunction(callback, spec.name)
+        self._call = TimeLimitedFunction(callback, spec.name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self._call(self.spec.name, dict(arguments))
@@ -32,11 +32,11 @@ class CallbackTools:
         self._callbacks = dict(callbacks)
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        found: list[Tool] = [
+        tools: list[Tool] = [
             CallbackTool(spec, self._callbacks[spec.name])
             for spec in occasion.request.functions
             if spec.name in self._callbacks and occasion.wants("functions", spec.name)
         ]
-        return OfferedTools(tuple(found))
+        return OfferedTools(tuple(tools))
 
     async def aclose(self) -> None: ...

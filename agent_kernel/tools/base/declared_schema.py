@@ -59,8 +59,8 @@ def _longest_pattern(schema: object) -> int:
     while waiting:
         here = waiting.pop()
         if isinstance(here, Mapping):
-            found = [here.get("pattern"), *(here.get("patternProperties") or ())]
-            longest = max([longest, *(len(one) for one in found if isinstance(one, str))])
+            patterns = [here.get("pattern"), *(here.get("patternProperties") or ())]
+            longest = max([longest, *(len(one) for one in patterns if isinstance(one, str))])
             waiting.extend(here.values())
         elif isinstance(here, list):
             waiting.extend(here)

@@ -54,10 +54,10 @@ class DispatchResponse:
         """The text for the model: the field ``content`` if the body is a JSON object with that field, else the whole
         body."""
         try:
-            found = json.loads(self.body)
+            parsed = json.loads(self.body)
         except ValueError:
             return self.body
-        content = found.get("content") if isinstance(found, dict) else None
+        content = parsed.get("content") if isinstance(parsed, dict) else None
         return content if isinstance(content, str) else self.body
 
 
@@ -88,12 +88,12 @@ class Dispatcher:
             if not limit.expired():
                 raise
             return ToolOutput(f"The tool's server did not answer within {self._timeout_s:g} s.", "timeout")
-        said = answer.text.replace(key, "***") if key else answer.text
+        text = answer.text.replace(key, "***") if key else answer.text
         details = {"status": answer.status, "tries": tries}
         if 200 <= answer.status < 300:
-            return ToolOutput(said or "(it said nothing)", details=details)
-        told = f"The tool's server answered HTTP {answer.status}. {shorten(said, TOLD)}".strip()
-        return ToolOutput(told, "error", details=details)
+            return ToolOutput(text or "(it said nothing)", details=details)
+        message = f"The tool's server answered HTTP {answer.status}. {shorten(text, TOLD)}".strip()
+        return ToolOutput(message, "error", details=details)
 
     async def _answer(self, context: ToolContext, key: str) -> tuple[DispatchResponse, int]:
         """Post the call and return the response and the number of attempts.
@@ -233,11 +233,11 @@ async def _body(response: httpx.Response) -> str:
 def _wait(response: httpx.Response) -> float | None:
     """Parse the header ``Retry-After``, which contains seconds or a date. Return seconds; None if it is missing or
     invalid."""
-    said = response.headers.get("retry-after", "").strip()
-    if said.isdecimal():
-        return float(said)
+    header = response.headers.get("retry-after", "").strip()
+    if header.isdecimal():
+        return float(header)
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:
         return None
 

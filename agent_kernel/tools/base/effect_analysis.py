@@ -40,8 +40,8 @@ def effects(code: str) -> tuple[Effect, ...]:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
         return (Effect("unreadable", "it does not parse", 1),)
-    found = [effect for node in ast.walk(tree) for effect in _of(node)]
-    return tuple(sorted(dict.fromkeys(found), key=lambda effect: effect.line))
+    unsorted = [effect for node in ast.walk(tree) for effect in _of(node)]
+    return tuple(sorted(dict.fromkeys(unsorted), key=lambda effect: effect.line))
 
 
 def _of(node: ast.AST) -> Iterator[Effect]:
@@ -92,9 +92,9 @@ def _opens_to_write(call: ast.Call) -> bool:
     The mode is the first argument of Path.open, but the second of the function open. If the mode is not a constant, the
     call may write.
     """
-    given = [word.value for word in call.keywords if word.arg == "mode"]
+    by_keyword = [word.value for word in call.keywords if word.arg == "mode"]
     place = 0 if isinstance(call.func, ast.Attribute) else 1
-    modes = given or call.args[place : place + 1]
+    modes = by_keyword or call.args[place : place + 1]
     if not modes:
         return False
     mode = modes[0]

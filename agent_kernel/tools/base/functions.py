@@ -9,8 +9,8 @@ from typing import Any, TypeVar, overload
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.tools.base.bounded_call import TIMEOUT_S, BoundedFunction
 from agent_kernel.tools.base.signature import Signature
+from agent_kernel.tools.base.time_limited_call import TIMEOUT_S, TimeLimitedFunction
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -45,8 +45,10 @@ def tool(
     """
 
     def mark(function: F) -> F:
-        made = PythonFunctionTool(function, name=name, description=description, effects=effects, timeout_s=timeout_s)
-        setattr(function, ATTRIBUTE, made)
+        function_tool = PythonFunctionTool(
+            function, name=name, description=description, effects=effects, timeout_s=timeout_s
+        )
+        setattr(function, ATTRIBUTE, function_tool)
         return function
 
     return mark if function is None else mark(function)
@@ -69,7 +71,7 @@ class PythonFunctionTool:
         name = name or getattr(function, "__name__", type(function).__name__)
         if not NAME.fullmatch(name):
             raise InvalidRequest(f"{name!r} is not a valid tool name: use letters, digits, _ and -, at most 64.")
-        self._call = BoundedFunction(function, name, timeout_s)
+        self._call = TimeLimitedFunction(function, name, timeout_s)
         self.spec = ToolSpec(
             name,
             description or self._signature.description,
@@ -79,10 +81,10 @@ class PythonFunctionTool:
         )
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        given = self._signature.arguments(arguments)
+        converted = self._signature.arguments(arguments)
         if self._signature.context:
-            given[self._signature.context] = context
-        return await self._call(**given)
+            converted[self._signature.context] = context
+        return await self._call(**converted)
 
     def invoke(self, **arguments: Any) -> Any:
         """Call the function directly, as a cell does, and return its value; awaitable if the function is async. Raises

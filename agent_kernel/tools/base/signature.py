@@ -35,7 +35,7 @@ class Signature:
         Raises InvalidRequest for a function that cannot be called with named arguments, or described as JSON.
         """
         name = getattr(function, "__name__", type(function).__name__)
-        said, each = _parse_docstring(function)
+        description, each = _parse_docstring(function)
         hints = _hints(function, name)
         fields, context = {}, ""
         for parameter in inspect.signature(function).parameters.values():
@@ -47,7 +47,7 @@ class Signature:
             else:
                 raise InvalidRequest(f"{name} cannot be a tool: {parameter} has no name of its own.")
         adapter, schema = _adapter(name, fields)
-        return cls(said[:MAX_DESCRIPTION], schema, context, adapter)
+        return cls(description[:MAX_DESCRIPTION], schema, context, adapter)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Convert arguments as the hints say, creating enums, dates, dataclasses and models; missing ones stay missing.
@@ -68,8 +68,8 @@ def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]
     import docstring_parser
 
     parsed = docstring_parser.parse(inspect.getdoc(function) or "")
-    said = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
-    return said, {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
+    description = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
+    return description, {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def _field(parameter: inspect.Parameter, hint: Any, said: str) -> Any:
     import typing_extensions
 
     optional = parameter.default is not parameter.empty
-    told = {"default": default} if optional and (default := _plain(parameter.default)) is not _NOT_JSON else {}
-    hint = Annotated[hint, pydantic.Field(description=said or None, json_schema_extra=told or None)]
+    extra = {"default": default} if optional and (default := _plain(parameter.default)) is not _NOT_JSON else {}
+    hint = Annotated[hint, pydantic.Field(description=said or None, json_schema_extra=extra or None)]
     return typing_extensions.NotRequired[hint] if optional else hint
 
 
@@ -127,8 +127,8 @@ def _without_titles(schema: Any, *, named: bool = False) -> Any:
         return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if named or key != "title"}
+    remaining = {key: value for key, value in schema.items() if named or key != "title"}
     return {
         key: value if key in _DATA and not named else _without_titles(value, named=not named and key in _NAMED)
-        for key, value in kept.items()
+        for key, value in remaining.items()
     }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agent_kernel.core.events import Notice, StateLost
-from agent_kernel.core.messages import shorten
+from agent_kernel.core.messages import ToolCall, shorten
+from agent_kernel.core.program_outcome import TRIAL_TOOL, ProgramOutcome
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
+from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import Note
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookRunner
@@ -81,6 +83,15 @@ class DraftPython:
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self._side.offer(context)
 
+    async def try_programs(
+        self, programs: Sequence[str], names: Sequence[str], context: ToolContext
+    ) -> list[ProgramOutcome]:
+        """Try the programs in the draft, each on the state that the draft has now."""
+        call = ToolCall(new_id("trial"), TRIAL_TOOL, {"programs": list(programs), "names": list(names)})
+        output = await self._side.offer(replace(context, call=call))
+        tried = output.details.get("tried") if output.status == "success" else None
+        return [ProgramOutcome.from_json(one) for one in tried[: len(programs)]] if isinstance(tried, list) else []
+
 
 class SandboxPython:
     """Runs in the session's sandbox."""
@@ -126,7 +137,8 @@ class ResetPython:
 
 
 class PythonTools:
-    """The ``python`` tool of each turn, in the environment that the request names."""
+    """Offers the ``python`` tool of a turn. The ``where`` of the turn's request selects where its code runs: in the
+    notebook's kernel (``live``), in a draft of that kernel (``draft``), or in the session's sandbox (``sandbox``)."""
 
     def __init__(self, workplaces: SandboxEnvironments, offers: ClientCallBroker, timeout_s: float) -> None:
         self._workplaces = workplaces

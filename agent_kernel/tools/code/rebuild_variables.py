@@ -56,18 +56,18 @@ async def rebuild(
 
 
 def _pieces(items: Sequence[Item]) -> list[RebuildStep]:
-    asked: dict[tuple[str, str], tuple[str, str, float]] = {}
-    found: list[RebuildStep] = []
+    calls: dict[tuple[str, str], tuple[str, str, float]] = {}
+    steps: list[RebuildStep] = []
     for item in items:
         message = item.message
         for call in message.calls:
-            asked[item.turn, call.id] = (call.name, str(call.arguments.get("code", "")), item.time)
+            calls[item.turn, call.id] = (call.name, str(call.arguments.get("code", "")), item.time)
         if message.role != "tool" or message.status != "success":
             continue
-        name, code, since = asked.get((item.turn, message.call_id or ""), ("", "", 0.0))
+        name, code, since = calls.get((item.turn, message.call_id or ""), ("", "", 0.0))
         if name == RESET.name:
-            found.clear()
+            steps.clear()
         elif name == SANDBOXED.name and code.strip():
             seconds = round(max(0.0, item.time - since), 3)
-            found.append(RebuildStep(item.turn, message.call_id or "", code, seconds, effects(code)))
-    return found
+            steps.append(RebuildStep(item.turn, message.call_id or "", code, seconds, effects(code)))
+    return steps

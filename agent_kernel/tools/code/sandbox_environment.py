@@ -113,8 +113,8 @@ class SandboxEnvironment:
         return of.replace(REACH["none"], REACH.get(self.network, self.network)) + describe_requested_files(self.wanted)
 
     def take_given(self) -> tuple[Variable, ...]:
-        given, self.given = self.given, ()
-        return given
+        variables, self.given = self.given, ()
+        return variables
 
     def _tell(self, result: RunResult, context: ToolContext) -> None:
         if result.lost and result.lost != self.known_lost:
@@ -169,9 +169,9 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
     stderr = result.stderr.rstrip()
     if result.error and "lost its process" in result.error:
         stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])
-    *said, error = _fit([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
+    *texts, error = _fit([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
     shown = sum(medium.mime.startswith(PICTURES) for medium in result.media)
-    parts = [result.lost and f"({result.lost})", *said, f"[{shown} figure(s) shown]" if shown else "", *notes, error]
+    parts = [result.lost and f"({result.lost})", *texts, f"[{shown} figure(s) shown]" if shown else "", *notes, error]
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
@@ -179,9 +179,9 @@ def _fit(texts: Sequence[str]) -> list[str]:
     """Shorten the texts to their common limit. Each keeps at least its first STREAM_CHARS characters, and long ones use
     the room that short ones leave."""
     spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
-    found = []
+    fitted = []
     for text in texts:
         room = STREAM_CHARS + (spare if len(text) > STREAM_CHARS else 0)
         spare -= max(0, min(len(text), room) - STREAM_CHARS)
-        found.append(shorten(text, room))
-    return found
+        fitted.append(shorten(text, room))
+    return fitted

@@ -57,7 +57,7 @@ class SandboxShell:
         return ToolOutput(text, status, files=ran.files, details=details, keep_s=ran.keep_s)
 
     def _details(self, result: RunResult, commands: list[str], context: ToolContext, limit: int) -> dict[str, Any]:
-        found = {
+        details = {
             "status": result.status,
             "commands": commands,
             "stdout": shorten(result.stdout, limit),
@@ -67,7 +67,7 @@ class SandboxShell:
             "working_directory": str(self._workplace.sandbox.workdir(context.key)),
             "seconds": round(result.seconds, 4),
         }
-        return found | ({"less": result.less} if result.less else {})
+        return details | ({"less": result.less} if result.less else {})
 
 
 class ShellTools:

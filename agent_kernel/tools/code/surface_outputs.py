@@ -30,10 +30,12 @@ class SurfaceOutputs:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         before = await WorkdirSnapshot.take(self._workdir, unasked=False)
-        found = await before.find_outputs(requested_outputs(arguments))
-        missing = any(file.error for file in found.files)
-        told = {"status": "error" if missing else "success", "files": [_describe(file) for file in found.files]}
-        return ToolOutput(json.dumps(told, ensure_ascii=False), "error" if missing else "success", files=found.files)
+        surfaced = await before.find_outputs(requested_outputs(arguments))
+        missing = any(file.error for file in surfaced.files)
+        answer = {"status": "error" if missing else "success", "files": [_describe(file) for file in surfaced.files]}
+        return ToolOutput(
+            json.dumps(answer, ensure_ascii=False), "error" if missing else "success", files=surfaced.files
+        )
 
 
 def _describe(file: ProducedFile) -> dict[str, str]:

@@ -72,8 +72,8 @@ class WorkdirSnapshot:
 
     @classmethod
     def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
-        found, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
-        stamps = {one.name: one.stamp for one in found}
+        files, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
+        stamps = {one.name: one.stamp for one in files}
         for one in wanted:
             if stamp := safe_path.file_stamp(workdir, one.name):
                 stamps[one.path] = stamp
@@ -91,15 +91,19 @@ class WorkdirSnapshot:
     def _find_outputs(self, declared: tuple[RequestedFile, ...], most: int) -> SurfacedFiles:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
-        asked = [*declared, *(one for one in self.wanted if one.path in news)]
-        named = [_check_output(self.workdir, one) for one in {one.path: one for one in reversed(asked)}.values()][::-1]
+        requested = [*declared, *(one for one in self.wanted if one.path in news)]
+        named = [_check_output(self.workdir, one) for one in {one.path: one for one in reversed(requested)}.values()][
+            ::-1
+        ]
         if not (self.complete and after.complete):
             return SurfacedFiles(
                 tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs."
             )
         others = sorted(news - {file.name for file in named}) if self.unasked else []
-        found = [ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]]
-        return SurfacedFiles((*named, *found), _describe_omitted(others[most:]))
+        unnamed = [
+            ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]
+        ]
+        return SurfacedFiles((*named, *unnamed), _describe_omitted(others[most:]))
 
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:

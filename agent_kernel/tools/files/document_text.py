@@ -49,11 +49,11 @@ class Documents:
         return text
 
     async def _read(self, format: str, body: bytes | BinaryIO) -> str:
-        with tempfile.TemporaryFile() as made:
-            source = cast(BinaryIO, made)
+        with tempfile.TemporaryFile() as copy:
+            source = cast(BinaryIO, copy)
             if isinstance(body, bytes):
-                made.write(body)
-                made.seek(0)
+                copy.write(body)
+                copy.seek(0)
             else:
                 source = body
                 source.seek(0)
@@ -70,7 +70,7 @@ class Documents:
                 },
             )
         try:
-            said, problem = await asyncio.wait_for(process.communicate(), self._timeout_s)
+            output, problem = await asyncio.wait_for(process.communicate(), self._timeout_s)
         except TimeoutError:
             raise InvalidRequest(f"This {format} took longer than {self._timeout_s:g} s to read.") from None
         finally:
@@ -79,7 +79,7 @@ class Documents:
                     process.kill()
                 await process.wait()
         self._check(format, process.returncode or 0, problem.decode("utf-8", "replace").rpartition("\n")[2])
-        return said.decode("utf-8", "replace")
+        return output.decode("utf-8", "replace")
 
     def _check(self, format: str, code: int, problem: str) -> None:
         if code == MISSING:

@@ -119,7 +119,7 @@ def main(format: str) -> int:
         return _fail(error.name or str(error), MISSING)
     except MemoryError:
         return _fail("it needs more memory than a document may", BROKEN)
-    except Exception as error:  # noqa: BLE001  whatever a parser meets is wrong with the document
+    except Exception as error:  # noqa: BLE001  a parser may raise anything for a broken document
         return _fail(f"{type(error).__name__}: {error}", BROKEN)
     return 0
 
@@ -150,9 +150,9 @@ def _limit() -> None:
 
 def _no_bomb(file: BinaryIO) -> None:
     with zipfile.ZipFile(file) as parts:
-        found = parts.infolist()
-        bombs = [part for part in found if part.file_size > 16 << 20 and part.file_size > RATIO * part.compress_size]
-        if len(found) > ENTRIES or sum(part.file_size for part in found) > UNPACKED or bombs:
+        entries = parts.infolist()
+        bombs = [part for part in entries if part.file_size > 16 << 20 and part.file_size > RATIO * part.compress_size]
+        if len(entries) > ENTRIES or sum(part.file_size for part in entries) > UNPACKED or bombs:
             raise UnreadableDocument("it unpacks to more than a document of its size should")
     file.seek(0)
 

@@ -52,12 +52,12 @@ class FileTools:
         return occasion.request.where == "sandbox" or self._shell
 
     async def _notes(self, occasion: ToolSourceContext) -> tuple[Note, ...]:
-        given = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
+        inputs = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
         if self._works_there(occasion):
-            given = await asyncio.to_thread(input_files.mount_inputs, given, self._sandbox.workdir(occasion.key))
-        for one in given:
+            inputs = await asyncio.to_thread(input_files.mount_inputs, inputs, self._sandbox.workdir(occasion.key))
+        for one in inputs:
             if one.problem:
                 occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))
-        return (input_files.note(given),)
+        return (input_files.note(inputs),)
 
     async def aclose(self) -> None: ...

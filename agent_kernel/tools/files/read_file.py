@@ -131,7 +131,7 @@ def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str
     valid UTF-8 or contains a NUL raises InvalidRequest.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace" if text else "strict")
-    found: list[str] = []
+    pieces: list[str] = []
     total = size = 0
     chunk = b"..."
     while chunk:
@@ -145,6 +145,6 @@ def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str
             piece = "\0"
         if not text and "\0" in piece:
             raise InvalidRequest("This file is no text.", hint="Open it with python, in the work directory.")
-        found.append(piece[max(0, start - total) : max(0, end - total)])
+        pieces.append(piece[max(0, start - total) : max(0, end - total)])
         total += len(piece)
-    return "".join(found), total
+    return "".join(pieces), total

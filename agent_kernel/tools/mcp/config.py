@@ -69,10 +69,10 @@ class McpServer:
         secrets: set[str] = set()
 
         def value(text: str, *, secret: bool = False) -> str:
-            made = VARIABLE.sub(lambda found: _variable(found, env, secrets), text)
-            if secret and len(made) >= HIDDEN_FROM:
-                secrets.add(made)
-            return made
+            filled = VARIABLE.sub(lambda found: _variable(found, env, secrets), text)
+            if secret and len(filled) >= HIDDEN_FROM:
+                secrets.add(filled)
+            return filled
 
         headers = {name: value(text, secret=True) for name, text in self.headers.items()}
         if self.bearer_token:
@@ -163,11 +163,11 @@ def parse(body: Mapping[str, Any]) -> McpConfig:
     elif isinstance(listed, list):
         entries += [(f"server {number}", entry, True) for number, entry in enumerate(listed, 1)]
     else:
-        raise InvalidRequest("servers must be a list.")
+        raise InvalidRequest("servers must be a list of servers, or an object with the servers by name.")
     if len(entries) > MAX_SERVERS:
         raise InvalidRequest(f"there are more than {MAX_SERVERS} servers.")
-    found = [_server(name, _mapping(entry, name), timeout_s, nested) for name, entry, nested in entries]
-    servers = [server for server in found if server is not None]
+    parsed = [_server(name, _mapping(entry, name), timeout_s, nested) for name, entry, nested in entries]
+    servers = [server for server in parsed if server is not None]
     if len({server.name for server in servers}) < len(servers):
         raise InvalidRequest("two servers have the same name.")
     register = body.get("auto_register_tools", True)
@@ -202,10 +202,10 @@ def _server(name: str, entry: Mapping[str, Any], timeout_s: float, nested: bool)
 
 
 def _kind(source: Mapping[str, Any], name: str) -> Kind:
-    given = source.get("type") or source.get("transport")
-    if given is None:
+    type_name = source.get("type") or source.get("transport")
+    if type_name is None:
         return "process" if source.get("command") else "http"
-    kind = _KINDS.get(given.lower()) if isinstance(given, str) else None
+    kind = _KINDS.get(type_name.lower()) if isinstance(type_name, str) else None
     if kind is None:
         raise InvalidRequest(f"the type of {name} must be Process (stdio), Http, SSE or WebSocket.")
     return kind

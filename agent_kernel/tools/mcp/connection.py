@@ -162,8 +162,10 @@ class McpConnection:
             life = self._life
             try:
                 return await ask(client)
-            except Exception as error:
+            except Exception as error:  # the SDK reports a lost connection with errors of many kinds
                 why = await self._why(life, error)
+                if why is error:
+                    raise
                 if not (again and isinstance(why, McpServerUnavailable) and why.untried):
                     raise why from error
         raise AssertionError("the second time it returned or raised")
@@ -191,7 +193,7 @@ class McpConnection:
             reason = "It was stopped."
             if not self._closed:
                 raise
-        except Exception as error:  # noqa: BLE001  whatever a server or its library does is a fact about that server
+        except Exception as error:  # noqa: BLE001  the SDK may raise anything; it becomes ``problem``
             reason = self._describe(error, life)
         finally:
             self._life = None
@@ -241,7 +243,7 @@ class McpConnection:
                 try:
                     async with asyncio.timeout(self.server.timeout_s):
                         self.listed = await listing(client, bool(self.server.resources))
-                except Exception as error:  # noqa: BLE001  what it listed before still holds
+                except Exception as error:  # noqa: BLE001  the previous listing stays valid
                     log.warning(
                         "MCP server %s could not be listed again: %s", self.server.name, self._describe(error, life)
                     )
@@ -272,14 +274,14 @@ class McpConnection:
         lost = life is None or life.trace.ended.is_set() or code == sdk.CLOSED or _is_transport(error)
         if not (lost or untried):
             return error
-        said = "" if str(error) in ("", "Connection closed") else f" ({error})"
+        cause = "" if str(error) in ("", "Connection closed") else f" ({error})"
         if life is not None:
-            said = f" ({life.trace.fault})" if life.trace.fault else said
+            cause = f" ({life.trace.fault})" if life.trace.fault else cause
             life.leave.set()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_await_task(life.task), sdk.END_S)
-            said += _last_words(life.trace.stderr)
-        reason = self.redact(f"The connection ended during the call{said}.")[: 2 * MAX_REASON]
+            cause += _last_words(life.trace.stderr)
+        reason = self.redact(f"The connection ended during the call{cause}.")[: 2 * MAX_REASON]
         return McpServerUnavailable(reason, ran=not untried, untried=untried)
 
     def _describe(self, error: BaseException, life: ServerRun) -> str:
@@ -304,33 +306,35 @@ async def listing(client: Any, resources: bool) -> ServerListing:
     """List all pages of tools, and of resources if wanted; at most MAX_TOOLS and MAX_RESOURCES."""
     capabilities = client.server_capabilities
     tools: list[Any] = []
-    found: list[Any] = []
+    listed_resources: list[Any] = []
     if capabilities is None or capabilities.tools is not None:
         tools = await _pages(client.list_tools, "tools", MAX_TOOLS)
     if resources and capabilities is not None and capabilities.resources is not None:
-        found = await _pages(client.list_resources, "resources", MAX_RESOURCES)
+        listed_resources = await _pages(client.list_resources, "resources", MAX_RESOURCES)
     more = len(tools) > MAX_TOOLS
-    return ServerListing(tuple(tools[:MAX_TOOLS]), tuple(found[:MAX_RESOURCES]), more)
+    return ServerListing(tuple(tools[:MAX_TOOLS]), tuple(listed_resources[:MAX_RESOURCES]), more)
 
 
 async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
-    found: list[Any] = []
+    entries: list[Any] = []
     cursor = None
     for _ in range(MAX_PAGES):
         reply = await page(cursor=cursor)
-        found += getattr(reply, name)
+        entries += getattr(reply, name)
         cursor = reply.next_cursor
-        if cursor is None or len(found) > most:
+        if cursor is None or len(entries) > most:
             break
-    return found
+    return entries
 
 
 async def _follow(client: Any, life: ServerRun) -> None:
     """Subscribe to changes, which servers of the newest protocol otherwise do not announce."""
-    with contextlib.suppress(Exception):  # without a subscription, changes of this server are not noticed
+    try:
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:
             async for _ in changes:
                 life.stale.set()
+    except Exception:  # most servers do not support it, and refuse it in many ways; only changes go unnoticed
+        log.debug("an MCP server does not announce changes", exc_info=True)
 
 
 def _is_transport(error: BaseException) -> bool:

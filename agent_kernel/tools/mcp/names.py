@@ -23,7 +23,7 @@ def exposed_name(prefix: str, name: str, taken: Collection[str] = ()) -> str:
         return safe
     for salt in range(1000):
         mark = hashlib.sha256(f"{prefix}\0{name}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[: _MARK - 1]
-        made = f"{safe[: LONGEST - _MARK]}_{mark}"
-        if made not in taken:
-            return made
+        shortened = f"{safe[: LONGEST - _MARK]}_{mark}"
+        if shortened not in taken:
+            return shortened
     raise AssertionError("a thousand hashes were taken")

@@ -100,8 +100,8 @@ def _gather(content: Iterable[Any]) -> ResultParts:
 
 
 def _output(parts: ResultParts, status: Any, details: dict[str, Any]) -> ToolOutput:
-    told = [text for text in parts.texts if text]
+    texts = [text for text in parts.texts if text]
     if parts.media:
-        told.append(f"[{len(parts.media)} image(s) shown]")
-    text = "\n".join(told) or ("(no output)" if not parts.files else "(files only)")
+        texts.append(f"[{len(parts.media)} image(s) shown]")
+    text = "\n".join(texts) or ("(no output)" if not parts.files else "(files only)")
     return ToolOutput(text, status, tuple(parts.media), files=tuple(parts.files), details=details)

@@ -95,7 +95,7 @@ async def _over_http(
         try:
             transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE)
             return await stack.enter_async_context(client_of(transport))
-        except Exception:
+        except Exception:  # an SSE server refuses the handshake in many ways; any other error is raised again
             if not await _has_endpoint(server.url, http):
                 raise
     old = sse_client(server.url, headers=dict(server.headers), httpx_client_factory=factory)
@@ -275,11 +275,11 @@ def _error_for(line: bytes, why: str) -> Any:
 async def _too_long(stdout: asyncio.StreamReader) -> Any:
     """Skip to the end of a line that is too long, and return an error message for the call that it answers. If the call
     is not known, the connection ends."""
-    beginning, found = b"", False
-    while not found:
+    beginning, is_found = b"", False
+    while not is_found:
         try:
             piece = await stdout.readuntil(b"\n")
-            found = True
+            is_found = True
         except asyncio.LimitOverrunError as error:
             piece = await stdout.readexactly(error.consumed)
         except asyncio.IncompleteReadError:

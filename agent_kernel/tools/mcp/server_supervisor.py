@@ -124,7 +124,7 @@ def _signal(child: int, number: int) -> None:
 def _descendants(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
-            children = [int(found) for found in file.read().split()]
+            children = [int(pid_text) for pid_text in file.read().split()]
     except OSError:
         return []
     return [*children, *(below for child in children for below in _descendants(child))]

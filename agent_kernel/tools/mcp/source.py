@@ -224,11 +224,11 @@ class McpTools:
 
 def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConnection) -> bool:
     """Return whether the request may use this server: its tool names begin with the server's prefix."""
-    asked = occasion.request.tools
-    if asked is None:
+    names = occasion.request.tools
+    if names is None:
         return group.config.register
     prefix = exposed_name(connection.server.prefix, "") if connection.server.prefix else ""
-    return GROUP in asked or any(name.startswith(prefix) for name in asked)
+    return GROUP in names or any(name.startswith(prefix) for name in names)
 
 
 def _first(connection: McpConnection) -> bool:

@@ -69,7 +69,9 @@ class McpResources:
         server = connection.server
         listed = connection.listed.resources if connection.listed else ()
         named = [
-            f"{found.uri} ({(found.title or found.name)[:100]})" for found in listed if self._is_allowed(str(found.uri))
+            f"{resource.uri} ({(resource.title or resource.name)[:100]})"
+            for resource in listed
+            if self._is_allowed(str(resource.uri))
         ]
         more = f"\n... and {len(named) - RESOURCES_NAMED} more" if len(named) > RESOURCES_NAMED else ""
         here = "\n".join(named[:RESOURCES_NAMED]) + more
@@ -116,7 +118,7 @@ async def answer_call(
         except McpServerUnavailable as gone:
             after = " It may have run, and was not tried again." if gone.ran else ""
             return ToolOutput(f"MCP server {server.name}: {gone.reason}{after}", "error")
-        except Exception as error:  # noqa: BLE001  of a library, about one server: a result like any other
+        except Exception as error:  # noqa: BLE001  the SDK may raise anything; the model reads it
             return ToolOutput(connection.redact(f"MCP server {server.name}: {error}"), "error")
 
 

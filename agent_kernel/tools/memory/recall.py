@@ -98,8 +98,8 @@ class Recall:
         if turn is None:
             return ToolOutput(f"There is no turn {id[:TITLE_CHARS]!r}; ids stand in what words find.", "error")
         _, items = await self._store.everything(turn.key)
-        said = [line for item in items if item.turn == id and (line := _line(item.message))]
-        text = shorten("\n".join(said) or "(nothing was said)", TURN_CHARS)
+        lines = [line for item in items if item.turn == id and (line := _line(item.message))]
+        text = shorten("\n".join(lines) or "(nothing was said)", TURN_CHARS)
         session = await self._store.info(turn.key)
         foreign = session is None or session.imported is not None
         return ToolOutput(f"Turn {id}, {_when(turn.opened)}. {WARNING}\n{text}", foreign=foreign)

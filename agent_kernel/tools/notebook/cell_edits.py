@@ -133,19 +133,19 @@ class EditContext:
         answer = await self.page.offer(context)
         if answer.status != "success":
             return replace(answer, details={}), "", -1
-        asked, told = context.call.arguments, answer.details
-        cell, index = str(told.get("cell") or asked.get("cell", ""))[:200], told.get("index")
+        arguments, details = context.call.arguments, answer.details
+        cell, index = str(details.get("cell") or arguments.get("cell", ""))[:200], details.get("index")
         index = index if isinstance(index, int) else -1
         change = {
             "do": do,
             "cell": cell,
             "index": index,
             "turn": context.turn,
-            "notebook": str(told.get("notebook", ""))[:1_000],
+            "notebook": str(details.get("notebook", ""))[:1_000],
         }
-        change |= {name: asked[name] for name in ("type", "below", "from", "before", "after") if name in asked}
-        if do == "delete" and isinstance(told.get("kept"), Mapping):
-            change["kept"] = told["kept"]
+        change |= {name: arguments[name] for name in ("type", "below", "from", "before", "after") if name in arguments}
+        if do == "delete" and isinstance(details.get("kept"), Mapping):
+            change["kept"] = details["kept"]
         return replace(answer, details={"change": change}), cell, index
 
 
@@ -178,15 +178,15 @@ class EditCell:
         self._desk = desk
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        asked = call.arguments
-        if ("source" in asked) == ("find" in asked) or ("find" in asked) != ("replace" in asked):
+        arguments = call.arguments
+        if ("source" in arguments) == ("find" in arguments) or ("find" in arguments) != ("replace" in arguments):
             raise InvalidRequest("Give either 'source', or 'find' and 'replace'.")
-        cell = self._desk.changeable(await self._desk.document(context), asked["cell"])
-        if "source" in asked:
+        cell = self._desk.changeable(await self._desk.document(context), arguments["cell"])
+        if "source" in arguments:
             self._desk.has_read(context, cell)
-            after = _source(asked["source"])
+            after = _source(arguments["source"])
         else:
-            after = _source(_replace(cell, str(asked["find"]), str(asked["replace"])))
+            after = _source(_replace(cell, str(arguments["find"]), str(arguments["replace"])))
         if after == cell.source:
             raise InvalidRequest(f"Cell {cell.index} ({cell.id}) says that already.")
         diff = _diff(_label(cell), cell.source, after)
@@ -294,10 +294,10 @@ def _replace(cell: NotebookCell, find: str, put: str) -> str:
     count = cell.source.count(find) if find else 0
     if count == 1:
         return cell.source.replace(find, put)
-    told = f" It says now:\n{cell.source}" if len(cell.source) <= SHOWN_CHARS else " Read it: read_cells."
-    found = "is not" if not count else f"is {count} times"
+    current = f" It says now:\n{cell.source}" if len(cell.source) <= SHOWN_CHARS else " Read it: read_cells."
+    occurrence = "is not" if not count else f"is {count} times"
     more = " Take more of the lines around it." if count else ""
-    raise InvalidRequest(f"That text {found} in cell {cell.index} ({cell.id}).{more}{told}")
+    raise InvalidRequest(f"That text {occurrence} in cell {cell.index} ({cell.id}).{more}{current}")
 
 
 def _source(source: object) -> str:

@@ -38,8 +38,8 @@ class NotebookCell:
     @property
     def error(self) -> str:
         """The name of the error in the outputs; empty if there is none."""
-        found = [output for output in self.outputs if output.get("output_type") == "error"]
-        return str(found[-1].get("ename") or "error") if found else ""
+        errors = [output for output in self.outputs if output.get("output_type") == "error"]
+        return str(errors[-1].get("ename") or "error") if errors else ""
 
     @property
     def line(self) -> str:
@@ -55,8 +55,8 @@ class NotebookCell:
 
 def cells_of(content: Mapping[str, Any]) -> list[NotebookCell]:
     """Return the cells of any file content; invalid entries are skipped."""
-    found = content.get("cells")
-    cells = [cell for cell in found if isinstance(cell, Mapping)] if isinstance(found, list) else []
+    entries = content.get("cells")
+    cells = [cell for cell in entries if isinstance(cell, Mapping)] if isinstance(entries, list) else []
     return [_cell(index, cell) for index, cell in enumerate(cells)]
 
 
@@ -74,38 +74,38 @@ def map_cells(cells: Sequence[NotebookCell], start: int = 0) -> str:
 def select_cells(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCell], list[int]]:
     """Parse a selection of cells and execution numbers: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
     by_id = {cell.id: cell for cell in cells if cell.id}
-    found: dict[int, NotebookCell] = {}
+    selected: dict[int, NotebookCell] = {}
     executed: list[int] = []
     for word in filter(None, (word.strip(" '\"") for word in wanted.split(","))):
         if word in by_id:
-            found[by_id[word].index] = by_id[word]
+            selected[by_id[word].index] = by_id[word]
         elif number := EXECUTED.fullmatch(word):
             executed.append(int(number[1]))
         elif place := PLACES.fullmatch(word):
             first, last = int(place[1]), int(place[2] or place[1])
-            found |= {cell.index: cell for cell in cells[first : last + 1]}
+            selected |= {cell.index: cell for cell in cells[first : last + 1]}
         else:
             cell = one(cells, word)
-            found[cell.index] = cell
-    if not found and not executed:
+            selected[cell.index] = cell
+    if not selected and not executed:
         raise InvalidRequest(f"There is no cell {wanted[:80]!r}; there are {len(cells)}, numbered from 0.")
-    return list(found.values()), executed
+    return list(selected.values()), executed
 
 
 def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
     """Return a cell by id, by a unique prefix of an id (4 characters or more), or by number. Raises InvalidRequest."""
     word = wanted.strip(" '\"")
-    found = [cell for cell in cells if cell.id == word and word]
-    if not found and len(word) >= PREFIX:
-        found = [cell for cell in cells if cell.id.startswith(word)]
-    if len(found) > 1:
-        ids = ", ".join(cell.id for cell in found[:5])
+    matches = [cell for cell in cells if cell.id == word and word]
+    if not matches and len(word) >= PREFIX:
+        matches = [cell for cell in cells if cell.id.startswith(word)]
+    if len(matches) > 1:
+        ids = ", ".join(cell.id for cell in matches[:5])
         raise InvalidRequest(f"{word[:80]!r} begins more than one id: {ids}. Say more of it.")
-    if not found and word.isascii() and word.isdecimal() and len(word) < 7:
-        found = [cell for cell in cells if cell.index == int(word)]
-    if not found:
+    if not matches and word.isascii() and word.isdecimal() and len(word) < 7:
+        matches = [cell for cell in cells if cell.index == int(word)]
+    if not matches:
         raise InvalidRequest(f"There is no cell {word[:80]!r}; notebook_cells lists them.")
-    return found[0]
+    return matches[0]
 
 
 def read(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> str:
@@ -116,18 +116,18 @@ def read(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> str:
 
 def read_whole(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> tuple[str, list[NotebookCell]]:
     """Return what ``read`` returns, and the cells whose whole source it contains."""
-    told: list[str] = []
+    texts: list[str] = []
     whole: list[NotebookCell] = []
     for count, cell in enumerate(cells):
         share = max(chars // len(cells), chars // 4)
         text = _read(cell, share)
-        if told and len(text) + sum(map(len, told)) > chars:
+        if texts and len(text) + sum(map(len, texts)) > chars:
             left = ", ".join(str(cell.index) for cell in cells[count : count + 20])
-            told.append(f"{len(cells) - count} cells did not fit: {left}. Read them by themselves.")
+            texts.append(f"{len(cells) - count} cells did not fit: {left}. Read them by themselves.")
             break
-        told.append(text)
+        texts.append(text)
         whole += [cell] if shorten(cell.source, share) == cell.source else []
-    return "\n\n".join(told), whole
+    return "\n\n".join(texts), whole
 
 
 def _cell(index: int, cell: Mapping[str, Any]) -> NotebookCell:

@@ -64,14 +64,14 @@ class NotebookView:
         answer = await self._page.offer(replace(context, call=call))
         if answer.status != "success":
             raise NotFound(answer.text)
-        told = answer.details
-        selected = told.get("selected")
+        details = answer.details
+        selected = details.get("selected")
         return VisibleNotebook(
-            f"{_word(told.get('path'))} as it stands open in the page (with edits that are not saved)",
-            cells_of(told),
+            f"{_word(details.get('path'))} as it stands open in the page (with edits that are not saved)",
+            cells_of(details),
             live=True,
-            writable=told.get("writable") is not False,
-            active=_word(told.get("active")),
+            writable=details.get("writable") is not False,
+            active=_word(details.get("active")),
             selected=tuple(map(_word, selected)) if isinstance(selected, list) else (),
         )
 

@@ -87,12 +87,12 @@ class CellMap:
         self._side = side
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        told: list[str] = []
+        texts: list[str] = []
         if self._view.is_there:
-            told.append(await self._map(context, int(arguments.get("start", 0))))
+            texts.append(await self._map(context, int(arguments.get("start", 0))))
         if self._side is not None:
-            told.append(await _executions(self._side, context))
-        return ToolOutput("\n\n".join(told))
+            texts.append(await _executions(self._side, context))
+        return ToolOutput("\n\n".join(texts))
 
     async def _map(self, context: ToolContext, start: int) -> str:
         try:
@@ -121,14 +121,14 @@ class ReadCells:
         seen = await self._view.read(context) if self._view.is_there else None
         cells, numbers = select_cells(seen.cells if seen else [], str(arguments["cells"]))
         text, whole = read_whole(cells)
-        told = [f"{seen.named}.\n{text}"] if seen and cells else []
+        texts = [f"{seen.named}.\n{text}"] if seen and cells else []
         if seen and seen.live:
             self._known.read(context.key, [(cell.id, cell.source) for cell in whole])
         if numbers and self._side is None:
-            told.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
+            texts.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
         elif numbers and self._side is not None:
-            told.append(await _executions(self._side, context, numbers[:MAX_NUMBERS]))
-        return ToolOutput("\n\n".join(told))
+            texts.append(await _executions(self._side, context, numbers[:MAX_NUMBERS]))
+        return ToolOutput("\n\n".join(texts))
 
 
 class RunCell:
@@ -169,10 +169,11 @@ class NotebookCallTool:
 
 
 class NotebookTools:
-    """The notebook tools of a turn.
+    """Offers the notebook tools of a turn.
 
-    If the client declared a tool, its calls are offered to the client; otherwise the server runs them, if it is allowed
-    to. If cells can run visibly in a page, the tool that runs them without the page is not offered.
+    The notebook's clients run the calls of a tool that the turn's request declares in ``client_tools``. The server runs
+    the calls of the other tools; a tool that the server may not run is not offered. ``run_cell``, which runs a cell
+    without a page, is not offered if an open page can run the cell visibly.
     """
 
     def __init__(self, offers: ClientCallBroker) -> None:

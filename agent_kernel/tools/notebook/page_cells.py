@@ -47,10 +47,10 @@ async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[P
 
 
 def _to_page_cells(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:
-    told: list[PageCell] = []
+    converted: list[PageCell] = []
     left = ALL_CHARS
     for cell in reversed(cells):
         text = read([cell], CELL_CHARS) if cell.source.strip() and left > 0 else ""
         left -= len(text)
-        told.append(PageCell(cell.id, text))
-    return tuple(reversed(told))
+        converted.append(PageCell(cell.id, text))
+    return tuple(reversed(converted))

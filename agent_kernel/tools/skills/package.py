@@ -94,7 +94,9 @@ def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
     wanted = _without_top([entry for entry in entries if not _is_left_out(entry.name)])
     names = _check_names(wanted)
     if MAIN not in names:
-        raise InvalidRequest(f"A skill has a {MAIN}, at its top or in its one folder.")
+        raise InvalidRequest(
+            f"The skill package has no {MAIN} at its top level or in its only top-level folder. Add one."
+        )
     left = MAX_BYTES
     for name, entry in names.items():
         path = target / name
@@ -111,15 +113,15 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
 
     Links are left out. Blocking. Raises InvalidRequest, OSError.
     """
-    found = _walk(root)
-    names = _check_names([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in found])
+    files = _walk(root)
+    names = _check_names([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in files])
     if MAIN not in names:
-        raise InvalidRequest(f"A skill has a {MAIN}.")
-    if sum(one.stamp[0] for one in found) > MAX_BYTES:
+        raise InvalidRequest(f"The skill's folder has no {MAIN}. Add one.")
+    if sum(one.stamp[0] for one in files) > MAX_BYTES:
         raise too_large()
     with DirectoryFile(root, MAIN).open() as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
-    changed = max(one.stamp[1] for one in found) / 1e9
+    changed = max(one.stamp[1] for one in files) / 1e9
     return UnpackedSkill(title, description, tuple(sorted(names))), changed
 
 
@@ -132,16 +134,16 @@ def read_zip(data: bytes) -> list[PackageEntry]:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (*DAMAGED, OSError):
         raise InvalidRequest("This is no zip that can be read.") from None
-    found = []
+    entries = []
     for info in archive.infolist():
         if info.is_dir():
             _check_path(info.filename.rstrip("/"))
         else:
             _check_info(info)
-            found.append(
+            entries.append(
                 PackageEntry(info.filename, ZipFileEntry(archive, info), bool(info.external_attr >> 16 & stat.S_IXUSR))
             )
-    return found
+    return entries
 
 
 def _check_info(info: zipfile.ZipInfo) -> None:
@@ -164,10 +166,10 @@ def folder(root: Path) -> list[PackageEntry]:
 
 
 def _walk(root: Path) -> list[safe_path.WalkedFile]:
-    found, complete = safe_path.walk(root, MAX_ENTRIES * 4, lambda name: name not in LEFT_OUT)
-    if not complete or len(found) > MAX_ENTRIES:
+    files, complete = safe_path.walk(root, MAX_ENTRIES * 4, lambda name: name not in LEFT_OUT)
+    if not complete or len(files) > MAX_ENTRIES:
         raise too_many()
-    return found
+    return files
 
 
 def _runs(path: Path) -> bool:
@@ -229,7 +231,10 @@ def _check_names(entries: list[PackageEntry]) -> dict[str, PackageEntry]:
         for depth in range(1, len(parts) + 1):
             key, is_file = "/".join(parts[:depth]), depth == len(parts)
             if seen.get(key, is_file) != is_file or (is_file and key in seen):
-                raise InvalidRequest(f"Two entries have the name {_quote(entry.name)}.")
+                raise InvalidRequest(
+                    f"Two entries of the skill package have the name {_quote(entry.name)}, or names that some systems "
+                    "do not distinguish. Rename one of them."
+                )
             seen[key] = is_file
         names[entry.name] = entry
     return names

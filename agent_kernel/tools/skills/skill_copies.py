@@ -68,14 +68,14 @@ class SkillMounts:
 def assign_folders(skills: Sequence[Version]) -> list[MountedSkill]:
     """Assign each skill a unique folder name."""
     taken: set[str] = set()
-    found = []
+    mounted = []
     for version in skills:
         folder, number = version.folder, 2
         while folder.casefold() in taken:
             folder, number = f"{version.folder}-{number}", number + 1
         taken.add(folder.casefold())
-        found.append(MountedSkill(version, folder))
-    return found
+        mounted.append(MountedSkill(version, folder))
+    return mounted
 
 
 def _copy_skills(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def _copy_skills(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, i
         for folder, _, _ in os.walk(fresh):
             os.chmod(folder, 0o755)
         _replace(workdir, fresh)
-    except BaseException:
+    except BaseException:  # also on Ctrl-C: no partial folder stays behind
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return _identity(workdir / SKILLS)

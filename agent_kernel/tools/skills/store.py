@@ -41,15 +41,15 @@ class SkillStore:
 
     def list(self, namespace: str) -> list[Skill]:
         """Return the skills, newest first."""
-        found = (self._load(path) for path in self._of(namespace).glob("skill_*"))
-        return sorted((skill for skill in found if skill), key=lambda skill: (-skill.created, skill.id))
+        skills = (self._load(path) for path in self._of(namespace).glob("skill_*"))
+        return sorted((skill for skill in skills if skill), key=lambda skill: (-skill.created, skill.id))
 
     def get(self, namespace: str, id: str) -> Skill:
         """Return a skill. Raises NotFound."""
-        found = self._load(self._of(namespace) / id) if is_id(id) else None
-        if found is None:
+        skill = self._load(self._of(namespace) / id) if is_id(id) else None
+        if skill is None:
             raise NotFound(f"There is no skill {id[:80]!r}.")
-        return found
+        return skill
 
     def version(self, namespace: str, reference: SkillSpecifier) -> Version:
         """Return a version of a skill. Raises NotFound."""
@@ -121,7 +121,7 @@ class SkillStore:
     def _load(self, path: Path) -> Skill | None:
         """Read a skill; None if it is missing or unreadable."""
         versions = sorted(
-            (found for number in _numbers(path / "versions") if (found := self._version(path, number))),
+            (loaded for number in _numbers(path / "versions") if (loaded := self._version(path, number))),
             key=lambda version: version.number,
         )
         return Skill(path.name, versions[0].created, tuple(versions)) if versions else None

@@ -136,10 +136,10 @@ class SkillTools:
                 f"{BESIDE} beside this notebook is in no folder that you trust: not used. Use agent-kernel trust.",
             )
             return []
-        found, problems = await asyncio.to_thread(_find_skills, here)
+        versions, problems = await asyncio.to_thread(_find_skills, here)
         for problem in problems:
             self._notices.warn(occasion, problem)
-        return found
+        return versions
 
 
 def _place(occasion: ToolSourceContext) -> str:
@@ -166,17 +166,17 @@ def _read(root: Path, name: str) -> bytes:
 
 def _find_skills(here: Path) -> tuple[list[Version], list[str]]:
     """Return the skills below a directory by name, and the problems of the others. Links are not followed. Blocking."""
-    found: list[Version] = []
+    versions: list[Version] = []
     problems: list[str] = []
     with suppress(OSError):
         for path in sorted(here.iterdir())[: MOST * 2]:
             if path.is_symlink() or not path.is_dir():
                 continue
             try:
-                found.append(_version(path))
+                versions.append(_version(path))
             except (AgentKernelError, OSError) as error:
                 problems.append(f"The skill {BESIDE / path.name} is not used: {error}")
-    return found[:MOST], problems
+    return versions[:MOST], problems
 
 
 def _version(path: Path) -> Version:

@@ -42,7 +42,7 @@ def main() -> int:
             signal.alarm(ALONE_S)
         try:
             _write(article(bytes(html), page["charset"], page["url"]))
-        except Exception as error:  # noqa: BLE001  whatever a parser meets is wrong with the page
+        except Exception as error:  # noqa: BLE001  a parser may raise anything for a broken page
             _write({"problem": type(error).__name__})
         if sys.platform != "win32":
             signal.alarm(0)

@@ -77,22 +77,22 @@ def _below(host: str, domain: str) -> bool:
 
 
 def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = given.get(key) or {}
-    if not isinstance(found, Mapping):
+    value = given.get(key) or {}
+    if not isinstance(value, Mapping):
         raise InvalidRequest(f"{key} must be an object.")
-    return found
+    return value
 
 
 def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Read a list of domains; ``https://www.example.org/`` is read as example.org."""
-    found = filters.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(domain, str) for domain in found):
+    domains = filters.get(key) or []
+    if not isinstance(domains, list) or not all(isinstance(domain, str) for domain in domains):
         raise InvalidRequest(f"{key} must be a list of domains.")
-    if len(found) > MAX_DOMAINS:
+    if len(domains) > MAX_DOMAINS:
         raise InvalidRequest(f"{key} can have at most {MAX_DOMAINS} domains.")
-    plain = [domain_of(domain if "//" in domain else f"//{domain.strip()}") for domain in found]
+    plain = [domain_of(domain if "//" in domain else f"//{domain.strip()}") for domain in domains]
     if not all(plain):
-        raise InvalidRequest(f"{key} is a list of domains; {found[plain.index('')]!r:.100} is none.")
+        raise InvalidRequest(f"{key} is a list of domains; {domains[plain.index('')]!r:.100} is none.")
     return tuple(plain)
 
 

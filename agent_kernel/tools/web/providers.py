@@ -87,10 +87,10 @@ class DuckDuckGo:
         self._exits.check(DUCKDUCKGO, PURPOSE)
         try:
             async with asyncio.timeout(2 * DUCKDUCKGO_S):
-                found = await run_in_own_thread(lambda: _duckduckgo(query), "web search")
+                results = await run_in_own_thread(lambda: _duckduckgo(query), "web search")
         except TimeoutError:
             raise FetchFailed(f"DuckDuckGo did not answer within {2 * DUCKDUCKGO_S} s.") from None
-        return found_in(found, url="href", description="body")
+        return found_in(results, url="href", description="body")
 
 
 class SearXNG:
@@ -106,16 +106,16 @@ class SearXNG:
         self._fetcher = Fetcher(Guard(f"{host}:{split.port or PORTS[split.scheme]}"), exits)
 
     async def search(self, query: WebQuery) -> Sequence[SearchResult]:
-        asked = {"q": query.with_sites, "format": "json", "safesearch": "1"}
+        parameters = {"q": query.with_sites, "format": "json", "safesearch": "1"}
         if language := LANGUAGES.get(query.country):
-            asked["language"] = f"{language}-{query.country.upper()}"
-        url = f"{self._url}?{urllib.parse.urlencode(asked)}"
+            parameters["language"] = f"{language}-{query.country.upper()}"
+        url = f"{self._url}?{urllib.parse.urlencode(parameters)}"
         page = await self._fetcher.get(url, FetchLimits(types=("application/json",)), purpose=PURPOSE)
         try:
-            found = json.loads(page.data)["results"]
+            results = json.loads(page.data)["results"]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise FetchFailed("The SearXNG instance did not answer with results in JSON.") from None
-        return found_in(found, url="url", description="content")
+        return found_in(results, url="url", description="content")
 
 
 class CallbackSearch:
@@ -132,15 +132,15 @@ class CallbackSearch:
         try:
             async with asyncio.timeout(CALLBACK_S) as limit:
                 if inspect.iscoroutinefunction(self._function):
-                    found = await self._function(query.words, **more)
+                    results = await self._function(query.words, **more)
                 else:
-                    found = await run_in_own_thread(lambda: self._function(query.words, **more), "web search")
-                    found = await found if inspect.isawaitable(found) else found
+                    results = await run_in_own_thread(lambda: self._function(query.words, **more), "web search")
+                    results = await results if inspect.isawaitable(results) else results
         except TimeoutError:
             if not limit.expired():
                 raise
             raise FetchFailed(f"The search did not end within {CALLBACK_S:g} s.") from None
-        return found_in(found, url="url", description="description", content="content")
+        return found_in(results, url="url", description="description", content="content")
 
 
 def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
@@ -166,14 +166,14 @@ def found_in(answer: Any, *, url: str, description: str, content: str = "") -> l
     a list."""
     if not isinstance(answer, (list, tuple)):
         raise FetchFailed("The search did not answer with a list of results.")
-    found: dict[str, SearchResult] = {}
+    results: dict[str, SearchResult] = {}
     for one in answer:
         if not isinstance(one, Mapping) or not isinstance(one.get(url), str) or len(one[url]) > URL_CHARS:
             continue
-        said = str(one.get(description) or "")[:DESCRIPTION_CHARS]
+        snippet = str(one.get(description) or "")[:DESCRIPTION_CHARS]
         whole = str(one.get(content) or "")[:CONTENT_CHARS] if content else ""
-        found.setdefault(one[url], SearchResult(str(one.get("title") or "")[:TITLE_CHARS], one[url], said, whole))
-    return list(found.values())[:RESULTS]
+        results.setdefault(one[url], SearchResult(str(one.get("title") or "")[:TITLE_CHARS], one[url], snippet, whole))
+    return list(results.values())[:RESULTS]
 
 
 def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:

@@ -19,19 +19,19 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30f
 """Scripts without spaces are split into characters."""
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     return _WORDS.findall(text.casefold())
 
 
 def scores(query: str, passages: Sequence[str]) -> list[float]:
     """Return one score for each passage, 0 if it contains no word of the query."""
-    counted = [Counter(words(passage)) for passage in passages]
+    counted = [Counter(split_words(passage)) for passage in passages]
     lengths = [counts.total() for counts in counted]
     average = sum(lengths) / len(lengths) if any(lengths) else 1.0
-    asked = set(words(query))
-    rarity = {word: _rarity(sum(word in counts for counts in counted), len(counted)) for word in asked}
+    query_words = set(split_words(query))
+    rarity = {word: _rarity(sum(word in counts for counts in counted), len(counted)) for word in query_words}
     return [
-        sum(rarity[word] * _weight(counts[word], length / average) for word in asked if word in counts)
+        sum(rarity[word] * _weight(counts[word], length / average) for word in query_words if word in counts)
         for counts, length in zip(counted, lengths, strict=True)
     ]
 
@@ -46,14 +46,14 @@ def _weight(count: int, length: float) -> float:
 
 def passages(text: str) -> list[str]:
     """Split a text into passages of about PASSAGE_CHARS characters: short paragraphs are joined, long ones are cut."""
-    found: list[str] = []
+    pieces: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text):
         for piece in _cut(paragraph.strip()):
-            if found and len(found[-1]) + len(piece) < PASSAGE_CHARS:
-                found[-1] = f"{found[-1]}\n\n{piece}"
+            if pieces and len(pieces[-1]) + len(piece) < PASSAGE_CHARS:
+                pieces[-1] = f"{pieces[-1]}\n\n{piece}"
             else:
-                found.append(piece)
-    return found
+                pieces.append(piece)
+    return pieces
 
 
 def _cut(paragraph: str) -> Iterable[str]:
@@ -68,9 +68,9 @@ def _cut(paragraph: str) -> Iterable[str]:
 
 def fill_budget(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
     """Return the passages that fit, best first; one that does not fit is skipped in favour of smaller ones after it."""
-    kept = []
+    selected = []
     for each in ranked:
         if (price := cost(each)) <= budget:
-            kept.append(each)
+            selected.append(each)
             budget -= price
-    return kept
+    return selected

@@ -60,11 +60,11 @@ class WebSearch:
         if query.startswith(("http://", "https://")) and " " not in query:
             return await self._page.call({"url": query}, context)
         options = self._options
-        found = await self._provider.search(WebQuery(query, options.location, options.allowed))
-        found = [one for one in found if options.lets(one.url)][:RESULTS]
-        context.emit(CallOutput(context.call.id, f"{len(found)} results for: {query}\n"))
-        texts = await asyncio.gather(*(self._text(one) for one in found))
-        output = choose_passages(query, found, texts, options.tokens)
+        results = await self._provider.search(WebQuery(query, options.location, options.allowed))
+        results = [one for one in results if options.lets(one.url)][:RESULTS]
+        context.emit(CallOutput(context.call.id, f"{len(results)} results for: {query}\n"))
+        texts = await asyncio.gather(*(self._text(one) for one in results))
+        output = choose_passages(query, results, texts, options.tokens)
         sources = list(dict.fromkeys(domain_of(one["url"]) for one in output))
         text = json.dumps({"note": FOREIGN, "sources": sources, "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
@@ -97,11 +97,11 @@ def choose_passages(
     ]
     weights = ranking.scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
     best_first = sorted(range(len(pieces)), key=lambda number: -weights[number])
-    kept = ranking.fill_budget(best_first, lambda number: cost(pieces[number].text), room)
+    selected = ranking.fill_budget(best_first, lambda number: cost(pieces[number].text), room)
     best: dict[int, float] = {}
-    for number in kept:
+    for number in selected:
         best.setdefault(pieces[number].result, weights[number])
-    for number in sorted(kept):
+    for number in sorted(selected):
         one = output[pieces[number].result]
         one["content"] = f"{one['content']}\n\n{pieces[number].text}".strip()
     return [output[number] for number in sorted(range(len(output)), key=lambda number: -best.get(number, -1.0))]

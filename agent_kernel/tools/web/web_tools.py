@@ -10,7 +10,7 @@ from agent_kernel.core.net.fetch import Fetcher
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Tool
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
-from agent_kernel.tools.web.article_text import ArticleReader
+from agent_kernel.tools.web.article_reader import ArticleReader
 from agent_kernel.tools.web.fetch_page import FetchPage
 from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.providers import DuckDuckGo, provider_of

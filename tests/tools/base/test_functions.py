@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.base import bounded_call
+from agent_kernel.tools.base import time_limited_call
 from agent_kernel.tools.base.functions import FunctionTools, PythonFunctionTool, as_tool
 from agent_kernel.turn.agent import Agent
 from tests.tools.asking import context, occasion
@@ -201,7 +201,7 @@ async def test_a_function_that_hangs_is_answered_for_and_soon_not_called_any_mor
     free = threading.Event()
     tool = PythonFunctionTool(lambda: free.wait(60), name="hang", timeout_s=0.02)
     try:
-        for _ in range(bounded_call.HUNG):
+        for _ in range(time_limited_call.HUNG):
             output = await tool.call({}, context())
             assert (output.status, output.text) == ("timeout", "It did not end within 0.02 s, and may still run.")
         assert "still run" in (await tool.call({}, context())).text

@@ -83,7 +83,7 @@ def test_nothing_secret_is_in_what_is_shown() -> None:
     ("body", "says"),
     [
         ({}, "there is no 'servers'"),
-        ({"servers": 7}, "servers must be a list"),
+        ({"servers": 7}, "servers must be a list of servers"),
         ({"servers": [7]}, "server 1 must be an object"),
         ({"mcpServers": {"a": {}}}, "a has no url"),
         ({"mcpServers": {"a": {"type": "stdio"}}}, "a has no command"),

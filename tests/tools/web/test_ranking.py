@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.tools.web.ranking import PASSAGE_CHARS, fill_budget, passages, scores, words
+from agent_kernel.tools.web.ranking import PASSAGE_CHARS, fill_budget, passages, scores, split_words
 
 TEXTS = [
     "The sparrow is a small bird.",
@@ -24,8 +24,8 @@ def test_a_rare_word_counts_more_than_a_common_one() -> None:
 
 
 def test_words_are_found_whatever_their_case_and_script() -> None:
-    assert words("Straße, naïve x_1!") == ["strasse", "naïve", "x_1"]
-    assert words("東京の天気 weather") == ["東", "京", "の", "天", "気", "weather"]
+    assert split_words("Straße, naïve x_1!") == ["strasse", "naïve", "x_1"]
+    assert split_words("東京の天気 weather") == ["東", "京", "の", "天", "気", "weather"]
     assert scores("天気", ["今日の天気", "電車"])[0] > 0
 
 

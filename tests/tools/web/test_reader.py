@@ -12,8 +12,8 @@ import pytest
 
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import FetchResult
-from agent_kernel.tools.web import article_text
-from agent_kernel.tools.web.article_text import ArticleReader
+from agent_kernel.tools.web import article_reader
+from agent_kernel.tools.web.article_reader import ArticleReader
 
 
 @pytest.fixture
@@ -30,17 +30,17 @@ def page(text: str) -> FetchResult:
 async def test_no_more_processes_than_places_read_at_once_and_they_are_used_again(
     reader: ArticleReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[article_text.ArticleProcess] = []
-    start = article_text.ArticleProcess.start
+    begun: list[article_reader.ArticleProcess] = []
+    start = article_reader.ArticleProcess.start
 
-    async def counted() -> article_text.ArticleProcess:
+    async def counted() -> article_reader.ArticleProcess:
         begun.append(await start())
         return begun[-1]
 
-    monkeypatch.setattr(article_text.ArticleProcess, "start", counted)
+    monkeypatch.setattr(article_reader.ArticleProcess, "start", counted)
     found = await asyncio.gather(*(reader.read(page(f"<p>page {n}</p>")) for n in range(8)))
     assert [one.text for one in found] == [f"page {n}" for n in range(8)]
-    assert len(begun) == article_text.AT_ONCE
+    assert len(begun) == article_reader.AT_ONCE
 
 
 async def test_a_page_that_takes_too_long_ends_its_process_and_the_next_is_read(
@@ -48,10 +48,10 @@ async def test_a_page_that_takes_too_long_ends_its_process_and_the_next_is_read(
 ) -> None:
     await reader.read(page("<p>warm</p>"))
     os.kill(reader._idle[0]._process.pid, signal.SIGSTOP)
-    monkeypatch.setattr(article_text, "READ_S", 0.05)
+    monkeypatch.setattr(article_reader, "READ_S", 0.05)
     with pytest.raises(FetchFailed, match="within"):
         await reader.read(page("<p>late</p>"))
-    monkeypatch.setattr(article_text, "READ_S", 20.0)
+    monkeypatch.setattr(article_reader, "READ_S", 20.0)
     assert (await reader.read(page("<p>next</p>"))).text == "next"
 
 
@@ -73,7 +73,7 @@ async def test_a_cancelled_reading_leaves_no_process(reader: ArticleReader) -> N
 
 
 async def test_idle_processes_go(reader: ArticleReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(article_text, "IDLE_S", 0.01)
+    monkeypatch.setattr(article_reader, "IDLE_S", 0.01)
     await reader.read(page("<p>once</p>"))
     workers = list(reader._idle)
     async with asyncio.timeout(30):
@@ -83,7 +83,7 @@ async def test_idle_processes_go(reader: ArticleReader, monkeypatch: pytest.Monk
 
 
 async def test_without_the_library_the_reason_is_told(reader: ArticleReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(article_text, "KEPT", ())
+    monkeypatch.setattr(article_reader, "KEPT", ())
     monkeypatch.setattr(sys, "executable", sys._base_executable)  # type: ignore[attr-defined]
     with pytest.raises(FetchFailed, match="trafilatura is missing"):
         await reader.read(page("<p>x</p>"))

@@ -19,7 +19,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.tools.web.article_text import ArticleReader
+from agent_kernel.tools.web.article_reader import ArticleReader
 from agent_kernel.tools.web.fetch_page import FetchPage
 from agent_kernel.tools.web.options import WebOptions
 from agent_kernel.tools.web.providers import SearchResult, WebQuery

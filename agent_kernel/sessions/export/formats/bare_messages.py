@@ -68,7 +68,7 @@ def _count(left_out: dict[str, int], what: str) -> None:
 def _turns(messages: Iterator[Message]) -> Iterator[list[Message]]:
     turn: list[Message] = []
     for message in messages:
-        if message.role == "user" and any(said.role != "system" for said in turn):
+        if message.role == "user" and any(earlier.role != "system" for earlier in turn):
             yield turn
             turn = []
         turn.append(message)

@@ -60,10 +60,10 @@ def has_too_many_values(document: bytes, values: int) -> bool:
     strings."""
     if document.count(b"{") + document.count(b"[") + document.count(b",") <= values:
         return False
-    found = 0
+    count = 0
     for token in _TOKEN.finditer(document):
-        found += document[token.start()] != 0x22
-        if found > values:
+        count += document[token.start()] != 0x22
+        if count > values:
             return True
     return False
 
@@ -107,12 +107,12 @@ class Fields:
 
     def get(self, name: str, kind: type[T], default: T = _REQUIRED) -> T:
         """Return a field of this object. The value true is not accepted as a number; 1 is accepted as a float."""
-        found = self.child(name)
-        if found.value is None:
-            return found.refuse("is missing") if default is _REQUIRED else default
-        value = _float(found) if kind is float and type(found.value) is int else found.value
+        field = self.child(name)
+        if field.value is None:
+            return field.refuse("is missing") if default is _REQUIRED else default
+        value = _float(field) if kind is float and type(field.value) is int else field.value
         if type(value) is not kind:
-            found.refuse(f"should be {kind.__name__}, not {type(found.value).__name__}")
+            field.refuse(f"should be {kind.__name__}, not {type(field.value).__name__}")
         return value
 
     def count(self, name: str, default: int = _REQUIRED) -> int:

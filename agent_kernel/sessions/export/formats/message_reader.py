@@ -110,10 +110,10 @@ class MessageReader:
                 image.refuse("is not the image of its part")
             return named
         known = medium(part) if part.child("hash").value is not None else None
-        kept = self.keep(image, known.mime if known else PNG, decode_base64(image))
-        if known is not None and kept != known:
+        image_medium = self.keep(image, known.mime if known else PNG, decode_base64(image))
+        if known is not None and image_medium != known:
             image.refuse("the bytes do not match their hash and size")
-        return kept
+        return image_medium
 
     def _of_url(self, image: Fields) -> Part:
         """Convert an image. An image at a URL is not fetched, because its author would learn who reads the document."""
@@ -124,11 +124,11 @@ class MessageReader:
 
     def _of_file(self, file: Fields) -> Part:
         data = file.child("file_data")
-        found = self._data_url(data) if isinstance(data.value, str) else None
-        if found is None:
+        stored_medium = self._data_url(data) if isinstance(data.value, str) else None
+        if stored_medium is None:
             self.leave_out("files")
             return Text(f"[file {file.get('filename', str, '')[:200]} that did not come along]")
-        return found
+        return stored_medium
 
     def _data_url(self, url: Fields) -> Media | None:
         head = _DATA_URL.match(url.value)

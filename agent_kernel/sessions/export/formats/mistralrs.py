@@ -38,8 +38,8 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
     the session. Results are in the order of their calls, since readers assign them only by that."""
     media = _MediaLists(transcript, left_out)
     messages = [_body(message, media) for message in _in_call_order(visible_messages(transcript, branch, left_out))]
-    kept = [mistralrs_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
-    lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *kept]}
+    files = [mistralrs_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
+    lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *files]}
     return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
 
 
@@ -48,17 +48,17 @@ def read(document: Fields, namespace: str) -> Transcript:
     if document.child("messages").value is None:
         document.refuse("this is no session: it has no messages")
     reader = MessageReader(document)
-    said = [(place, reader.message(place)) for place in document.each("messages")]
+    messages = [(place, reader.message(place)) for place in document.each("messages")]
     reader.end()
-    kept = list(mistralrs_files.read(document.each("files")))
-    blobs = reader.blobs | {file.hash: data for file, data in kept if data is not None}
+    files = list(mistralrs_files.read(document.each("files")))
+    blobs = reader.blobs | {file.hash: data for file, data in files if data is not None}
     # Files that ``write`` made of media: their ids say so.
-    media = {file.hash[:12]: file for file, data in kept if data is not None and file.id == _file_id(file.hash)}
+    media = {file.hash[:12]: file for file, data in files if data is not None and file.id == _file_id(file.hash)}
     named: set[str] = set()
-    said = [(place, _with_media(message, media, named)) for place, message in said]
-    come = transcript_from_messages(said, blobs, namespace, reader.left_out, strict=False)
+    messages = [(place, _with_media(message, media, named)) for place, message in messages]
+    come = transcript_from_messages(messages, blobs, namespace, reader.left_out, strict=False)
     session = replace(come.session, title=_title(document), tags=_tags(document))
-    return replace(come, session=session, files=tuple(file for file, _ in kept if file.id not in named))
+    return replace(come, session=session, files=tuple(file for file, _ in files if file.id not in named))
 
 
 def _in_call_order(said: Iterator[Message]) -> Iterator[Message]:
@@ -94,13 +94,13 @@ def _with_media(message: Message, files: Mapping[str, File], named: set[str]) ->
     """Replace the notes at the end of the text by their media. ``files`` are those of media, by the beginning of their
     hash; the ids of those found are added to ``named``."""
     *parts, last = message.parts or (Text(""),)
-    found: list[Part] = []
+    media: list[Part] = []
     text = last.text if isinstance(last, Text) else ""
     while (note := _LAST_NOTE.search(text)) and (file := files.get(note[2])):
         named.add(file.id)
-        found.insert(0, Media(note[1], file.hash, file.size))
+        media.insert(0, Media(note[1], file.hash, file.size))
         text = text[: note.start()]
-    return replace(message, parts=(*parts, *([Text(text)] if text else []), *found)) if found else message
+    return replace(message, parts=(*parts, *([Text(text)] if text else []), *media)) if media else message
 
 
 class _MediaLists:
@@ -131,8 +131,8 @@ class _MediaLists:
                 self._add(part, message.role)
                 notes.append(_note(part))
         placeholders += [{"type": "video"} for _ in shown]
-        said = "".join(part.text for part in rest if isinstance(part, Text))
-        text = "\n".join(filter(None, [said, *notes]))
+        text_parts = "".join(part.text for part in rest if isinstance(part, Text))
+        text = "\n".join(filter(None, [text_parts, *notes]))
         return [*placeholders, {"type": "text", "text": text}] if placeholders else text
 
     def _add(self, medium: Media, role: str) -> None:

@@ -55,12 +55,12 @@ def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video
 
 def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
     """Return the images as base64, up to the first part that is not one."""
-    found: list[str] = []
+    frames: list[str] = []
     for part in parts:
         if not isinstance(part, Media) or part.mime != PNG or part.hash not in blobs:
             break
-        found.append(base64.b64encode(blobs[part.hash]).decode("ascii"))
-    return found
+        frames.append(base64.b64encode(blobs[part.hash]).decode("ascii"))
+    return frames
 
 
 def _video(note: re.Match[str], frames: list[str]) -> Video:

@@ -18,9 +18,9 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
     tools are left out."""
     import nbformat
 
-    said = list(visible_messages(transcript, branch, left_out))
-    results = _results(said)
-    cells = [cell for at, message in enumerate(said) for cell in _cells(at, message, results, left_out)]
+    messages = list(visible_messages(transcript, branch, left_out))
+    results = _results(messages)
+    cells = [cell for at, message in enumerate(messages) for cell in _cells(at, message, results, left_out)]
     notebook = nbformat.from_dict(
         {"nbformat": 4, "nbformat_minor": 5, "metadata": _metadata(transcript.session.title), "cells": cells}
     )
@@ -37,14 +37,14 @@ def _metadata(title: str) -> dict[str, Any]:
 
 def _results(said: Sequence[Message]) -> dict[tuple[int, str], Message]:
     """Return results by the index of the calling message and the call id, since ids repeat in every round."""
-    found: dict[tuple[int, str], Message] = {}
-    asked = 0
+    results: dict[tuple[int, str], Message] = {}
+    call_at = 0
     for at, message in enumerate(said):
         if message.calls:
-            asked = at
+            call_at = at
         if message.role == "tool" and message.call_id:
-            found[asked, message.call_id] = message
-    return found
+            results[call_at, message.call_id] = message
+    return results
 
 
 def _cells(

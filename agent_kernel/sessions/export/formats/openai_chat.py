@@ -26,8 +26,8 @@ def read(document: Fields, namespace: str) -> Transcript:
     """Parse. Raises InvalidRequest for a call without its result and a result without its call."""
     listed = Fields({"messages": document.value}, "document") if isinstance(document.value, list) else document
     reader = MessageReader(Fields({}, document.place))
-    said = [(place, reader.message(place)) for place in listed.each("messages")]
-    return transcript_from_messages(said, reader.blobs, namespace, reader.left_out, strict=True)
+    messages = [(place, reader.message(place)) for place in listed.each("messages")]
+    return transcript_from_messages(messages, reader.blobs, namespace, reader.left_out, strict=True)
 
 
 def _body(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> dict[str, Any]:

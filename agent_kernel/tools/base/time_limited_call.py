@@ -17,7 +17,7 @@ HUNG = 4
 """Maximum number of overdue calls of one function that still run; after that the function is not called."""
 
 
-class BoundedFunction:
+class TimeLimitedFunction:
     """Calls ``function``, sync or async, on behalf of the tool ``name``.
 
     A sync function runs in a thread of its own. After ``timeout_s`` the call returns a timeout result; an async

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.settings import Settings
-from jupyter_ext.push.model_pulls import ModelDownload, ModelDownloads
+from jupyter_ext.push.model_downloads import ModelDownload, ModelDownloads
 
 SETTINGS = Settings()
 

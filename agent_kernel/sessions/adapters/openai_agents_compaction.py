@@ -36,10 +36,12 @@ class CompactionSnapshot:
 
 
 class Suffix:
-    """The newest items of a session from ``start`` on, an index into the Responses API form of ``forms``.
+    """The newest items of a session, which compaction replaces.
 
-    ``is_expired`` recognizes items that can no longer be read. Those at the beginning of the history are removed
-    together with a replacement, and so is the branch with the replaced items."""
+    ``start`` is the index of the first of these items in the flattened Responses API bodies of ``forms``.
+    ``is_expired`` comes from an EncryptedSession: it returns True for an item that can no longer be decrypted. If it is
+    given, a replacement also removes the expired items at the beginning of the history, and deletes the branch that
+    holds the replaced items. If it is None, that branch stays in the session."""
 
     def __init__(
         self, store: SessionStore, key: SessionKey, forms: Forms, start: int, is_expired: Callable[[Body], bool] | None
@@ -70,9 +72,9 @@ class Suffix:
 
     async def _read_before(self) -> list[Item] | None:
         """Return the items of the current branch before the suffix, or None if the suffix is no longer its end."""
-        said = await self._store.latest(self._key, failed=False)
-        count = len(said) - len(self._tail)
-        return said[:count] if count >= 0 and said[count:] == self._tail else None
+        items = await self._store.latest(self._key, failed=False)
+        count = len(items) - len(self._tail)
+        return items[:count] if count >= 0 and items[count:] == self._tail else None
 
     def _count_expired(self, before: Sequence[Item]) -> int:
         """Return the number of expired items at the beginning of the history."""

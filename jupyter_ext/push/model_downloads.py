@@ -38,12 +38,12 @@ class ModelDownload:
 
     async def follow(self) -> AsyncIterator[Mapping[str, Any]]:
         """Yield progress up to the line with stage ``done`` or ``failed``. A slow reader misses intermediate lines."""
-        told: dict[str, Mapping[str, Any]] = {}
+        sent: dict[str, Mapping[str, Any]] = {}
         while True:
             changed = self.changed
             for stage, line in list(self.last.items()):
-                if told.get(stage) is not line:
-                    told[stage] = line
+                if sent.get(stage) is not line:
+                    sent[stage] = line
                     yield line
             if self.ended and changed is self.changed:
                 return
@@ -115,8 +115,8 @@ async def _read_lines(stream: asyncio.StreamReader | None, pull: ModelDownload) 
             line = json.loads(raw)
         except ValueError:
             continue  # other output of a library, not progress
-        if told := _to_event(line):
-            pull.publish(told)
+        if event := _to_event(line):
+            pull.publish(event)
 
 
 def _to_event(line: Any) -> dict[str, Any] | None:

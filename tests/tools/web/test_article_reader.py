@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import FetchResult
-from agent_kernel.tools.web.article_text import ArticleReader, ArticleText
+from agent_kernel.tools.web.article_reader import ArticleReader, ArticleText
 from tests.tools.files.documents import pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -22,7 +22,7 @@ PROMPT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class MissedEvents:
+class AwaySummary:
     """Summarizes what happened in sessions of one server while no page was open."""
 
     runtime: Runtime
@@ -39,7 +39,7 @@ class MissedEvents:
         ended = [turn for turn in newest if turn.closed is not None and turn.closed > since and turn.state != "open"]
         target = WatchTarget(key.namespace, "session", key.id)
         running = {turn.id: turn for turn in self.turns.running if concerns(turn, target)}
-        asked = [asked for asked in self.runtime.approvals.waiting if asked.question.turn in running]
+        waiting = [waiting for waiting in self.runtime.approvals.waiting if waiting.question.turn in running]
         problems = [self.sidecars.problem(key.namespace, path) for path in await self.notebooks.paths(key)]
         return {
             "session": key.id,
@@ -47,22 +47,22 @@ class MissedEvents:
             "turns": [await self._describe_ended(turn) for turn in ended],
             "more": len(ended) == LOOKED_AT,
             "running": list(running),
-            "approvals": [waiting_message(running[one.question.turn], one.required) for one in asked],
+            "approvals": [waiting_message(running[one.question.turn], one.required) for one in waiting],
             "lost": await self._describe_lost(key, newest, kernel),
             "problems": [problem for problem in problems if problem],
         }
 
     async def _describe_ended(self, turn: Turn) -> dict[str, Any]:
-        said = await self.turn_versions.messages(turn)
-        asked = next((message.text for message in said if message.role == "user" and not message.hidden), "")
+        messages = await self.turn_versions.messages(turn)
+        prompt = next((message.text for message in messages if message.role == "user" and not message.hidden), "")
         facts = {"turn": turn.id, "cell": turn.cell, "state": turn.state, "reason": turn.reason, "closed": turn.closed}
-        return {**facts, "prompt": asked[:PROMPT_CHARS]}
+        return {**facts, "prompt": prompt[:PROMPT_CHARS]}
 
     async def _describe_lost(self, key: SessionKey, newest: list[Turn], kernel: Kernel | None) -> dict[str, Any]:
         """Return why variables are lost, empty where they are not. ``pieces`` counts the code that would rebuild
         those of the sandbox; those of a kernel are rebuilt by its notebook only."""
         reason = self.runtime.sandbox.lost(key)
-        found = await find_rebuild_steps(self.runtime.store, key) if reason else []
+        steps = await find_rebuild_steps(self.runtime.store, key) if reason else []
         epochs = [turn.epoch for turn in newest if turn.epoch and turn.state != "open"]
         gone = kernel is not None and bool(epochs) and epochs[-1] != kernel.epoch
-        return {"sandbox": reason, "pieces": len(found), "kernel": LOST if gone else ""}
+        return {"sandbox": reason, "pieces": len(steps), "kernel": LOST if gone else ""}

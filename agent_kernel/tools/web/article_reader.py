@@ -68,14 +68,14 @@ class ArticleReader:
         async with self._places:
             worker = self._idle.pop() if self._idle else await ArticleProcess.start()
             try:
-                said = await worker.ask(page)
-            except BaseException:
+                answer = await worker.ask(page)
+            except BaseException:  # also if the turn is cancelled: a busy process cannot be used again
                 await worker.end()
                 raise
             await self._keep(worker)
-        if "problem" in said:
-            raise FetchFailed(f"{page.url[:200]} could not be read ({said['problem']}).")
-        return ArticleText(page.url, said["title"], said["text"])
+        if "problem" in answer:
+            raise FetchFailed(f"{page.url[:200]} could not be read ({answer['problem']}).")
+        return ArticleText(page.url, answer["title"], answer["text"])
 
     async def _pdf(self, page: FetchResult) -> str:
         try:
@@ -127,15 +127,15 @@ class ArticleProcess:
         )
         try:
             async with asyncio.timeout(START_S):
-                said = await worker._answer()
-        except BaseException as error:
+                answer = await worker._answer()
+        except BaseException as error:  # also if the turn is cancelled: nobody else ends the process
             await worker.end()
             if isinstance(error, (TimeoutError, asyncio.IncompleteReadError)):
                 raise FetchFailed("The program that reads pages did not start.") from None
             raise
-        if "missing" in said:
+        if "missing" in answer:
             await worker.end()
-            raise FetchFailed(MISSING.format(library=said["missing"]))
+            raise FetchFailed(MISSING.format(library=answer["missing"]))
         return worker
 
     async def ask(self, page: FetchResult) -> dict[str, str]:
