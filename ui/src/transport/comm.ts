@@ -18,7 +18,7 @@ export interface CommModel {
   off(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
 }
 
-/** Messages of the kernel (`agent_kernel/notebook/panel/relay.py`). `to` is the view that asked, `number` the number of
+/** Messages of the kernel (`agent_kernel/notebook/panel/server_relay.py`). `to` is the view that asked, `number` the number of
  * its request. */
 type KernelMessage = { to: string } & (
   | { id: number; body: unknown }

@@ -126,7 +126,7 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
     case "queued":
       return { ...next, waiting: event.data.reason, place: event.data.position };
     case "model.loading":
-      return { ...next, waiting: `${event.data.stage} ${event.data.model}`, place: 0, loading: event.data.fraction };
+      return { ...next, waiting: `${event.data.model}: ${event.data.stage}`, place: 0, loading: event.data.fraction };
     case "context":
       return { ...next, ...atWork, context: event.data, blocks: closeText(turn.blocks) };
     case "text.delta":

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { SidecarCards, shownNotes } from "./SidecarCards";
-import { MissedEventsCard } from "./MissedEventsCard";
+import { SinceLastVisitCard } from "./SinceLastVisitCard";
 import { useDesk } from "./panelStateContext";
 import { MissingModel } from "./Model";
 import { StateCard } from "./StateCard";
@@ -18,7 +18,7 @@ export function StateCardList() {
       <Kernel />
       <Engine />
       <SidecarCards />
-      <MissedEventsCard />
+      <SinceLastVisitCard />
       <Notes />
       <Message />
     </div>

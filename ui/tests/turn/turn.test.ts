@@ -54,7 +54,7 @@ describe("a turn", () => {
 
   test("shows how far a model is loaded until it speaks", () => {
     const loads = shown(["model.loading", { model: "m", stage: "loading", fraction: 0.4 }]);
-    expect(loads).toMatchObject({ waiting: "loading m", loading: 0.4 });
+    expect(loads).toMatchObject({ waiting: "m: loading", loading: 0.4 });
     expect(more(loads, ["text.delta", { text: "a" }])).toMatchObject({ waiting: "", loading: null });
     expect(more(loads, call("c"))).toMatchObject({ waiting: "", loading: null });
   });

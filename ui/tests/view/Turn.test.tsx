@@ -77,7 +77,7 @@ test("a turn that waits says for what", () => {
   const [entry] = stage.show(more(turnOf("t"), ["queued", { position: 2, reason: "another turn runs" }]));
   expect(stage.find(".ak-waiting").textContent).toBe("In the queue: 2 turns before it (another turn runs)");
   stage.grow(entry, more(turnOf("t"), ["model.loading", { model: "m", stage: "loading", fraction: 0.25 }]));
-  expect(stage.find(".ak-waiting").textContent).toContain("loading m, 25 %");
+  expect(stage.find(".ak-waiting").textContent).toContain("m: loading, 25 %");
   expect(stage.find("progress").getAttribute("value")).toBe("0.25");
 });
 

@@ -5,7 +5,7 @@ import { StateCard } from "./StateCard";
 /** Number of prompts that are listed, the newest ones. */
 const NAMED = 3;
 
-export function MissedEventsCard() {
+export function SinceLastVisitCard() {
   const desk = useDesk();
   const news = desk.away.news.value;
   if (!news) return null;
