@@ -15,15 +15,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-import httpx
 import nbformat
 from nbformat import NotebookNode
 
-from demo.kernel import Kernel, KernelDied, notebook_kernel
-from demo.outputs import Outputs
-from demo.server import ServerFailed, jupyter_server
 from demo.terminal import Terminal
+from jupyter_ext.headless.cell_outputs import CellOutputs
+from jupyter_ext.headless.notebook_kernel import KernelDied, NotebookKernel, notebook_kernel
+from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer, jupyter_server
 
 CELL_S = 600.0
 """Maximum time of a cell; the default model on two slow cores needs about a tenth of it."""
@@ -60,14 +60,14 @@ class Run:
     """One notebook in one kernel; saved through the server after every cell, as a front end does."""
 
     def __init__(
-        self, http: httpx.AsyncClient, kernel: Kernel, path: str, notebook: NotebookNode, out: Terminal
+        self, server: TemporaryServer, kernel: NotebookKernel, path: str, notebook: NotebookNode, out: Terminal
     ) -> None:
-        self._http = http
+        self._server = server
         self._kernel = kernel
         self._path = path
         self._notebook = notebook
         self._out = out
-        self._outputs = Outputs()
+        self._outputs = CellOutputs()
         self.reports: list[Report] = []
 
     async def all(self) -> bool:
@@ -94,12 +94,12 @@ class Run:
 
     async def _save(self) -> None:
         body = {"type": "notebook", "format": "json", "content": self._notebook}
-        (await self._http.put(f"api/contents/{self._path}", json=body)).raise_for_status()
+        await self._server.call("PUT", f"api/contents/{self._path}", body)
 
     async def _report(self, number: int, cell: NotebookNode) -> Report:
-        binding = (await self._http.get("agent/v1/binding", params={"path": self._path})).raise_for_status().json()
+        binding = await self._server.call("GET", f"agent/v1/binding?path={quote(self._path)}")
         session = binding["session"]["id"]
-        stored = (await self._http.get(f"agent/v1/sessions/{session}/items")).raise_for_status().json()
+        stored = await self._server.call("GET", f"agent/v1/sessions/{session}/items")
         turn = stored["turns"][-1]
         question = " ".join(cell.source.split("\n", 1)[-1].split())
         return Report(number, question, turn["state"], answer(stored["items"], turn["id"]), turn["usage"])
@@ -127,13 +127,10 @@ async def run(source: Path, folder: Path) -> int:
     notebook = prepared(source, folder)
     out = Terminal(sys.stdout)
     started = time.monotonic()
-    async with (
-        jupyter_server(folder, folder / "server.log") as server,
-        httpx.AsyncClient(base_url=server.url, headers=server.headers, trust_env=False, timeout=60) as http,
-    ):
+    async with jupyter_server(folder, folder / "server.log") as server:
         out.line(f"Jupyter server with agent-kernel at {server.url} (log: {folder / 'server.log'})")
-        async with notebook_kernel(server, http, source.name) as kernel:
-            execution = Run(http, kernel, source.name, notebook, out)
+        async with notebook_kernel(server, source.name) as kernel:
+            execution = Run(server, kernel, source.name, notebook, out)
             succeeded = await execution.all()
     out.line()
     out.line(HEADER)
@@ -157,7 +154,7 @@ def main() -> int:
     except TimeoutError:
         print(f"\nA cell took longer than {CELL_S:.0f} s.", file=sys.stderr)
         return 2
-    except (ServerFailed, KernelDied, httpx.HTTPError) as error:
+    except (ServerFailed, KernelDied) as error:
         print(f"\n{error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

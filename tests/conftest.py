@@ -76,7 +76,7 @@ def models_of(item: pytest.Item) -> set[str]:
     """``@pytest.mark.model("tiny")`` names its models; without names a test may use either."""
     names: set[str] = set()
     for mark in item.iter_markers("model"):
-        names |= {str(name) for name in mark.args} or {"default", "tiny"}
+        names |= {str(name) for name in mark.args} or {"coder-0.5b", "tiny"}
     return names
 
 

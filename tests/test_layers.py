@@ -30,9 +30,9 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli": (
-        "cli.replaying core core.seams engines engines.local.catalog engines.openai_api jupyter_ext.api "
-        "jupyter_ext.services permissions sandbox.host sessions sessions.export sessions.redaction "
-        "sessions.retention tools.base tools.code tools.skills turn",
+        "cli.replaying core core.seams engines engines.local.catalog engines.openai_api evaluation jupyter_ext.api "
+        "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.export "
+        "sessions.redaction sessions.retention tools.base tools.code tools.skills turn",
         "",
     ),
     "cli.replaying": ("core permissions sessions.store tools.base tools.code turn turn.number_check", ""),
@@ -43,7 +43,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "core.wire": ("core", ""),
     "core.wire.framing": ("", ""),
     "engines": ("core engines.local.catalog engines.openai_api", ""),
-    "engines.local.catalog": ("core", "filelock tqdm"),
+    "engines.local.catalog": ("core engines.local", "filelock tqdm"),
     "engines.local.decoding": (
         "core engines.local engines.local.grammar engines.local.media",
         "jsonschema referencing",
@@ -62,6 +62,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "engines.openai_api": ("core core.wire", ""),
+    "evaluation": ("core engines.local.tool_calling notebook.draft sessions", ""),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
     "notebook.draft": ("core core.wire.framing notebook.display notebook.kernel sandbox.jail", ""),
@@ -102,7 +103,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "jsonschema referencing",
     ),
     "turn.number_check": ("core", ""),
-    "demo": ("", "httpx nbformat tornado"),
+    "demo": ("jupyter_ext.headless", "nbformat"),
     "jupyter_ext": (
         "core jupyter_ext.api jupyter_ext.services",
         "jupyter_server traitlets",
@@ -154,6 +155,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.api.schemas": ("core sessions sessions.export tools.code", "pydantic typing_extensions"),
     "jupyter_ext.auth": ("core jupyter_ext.notebooks", "jupyter_server tornado"),
+    "jupyter_ext.headless": ("core evaluation jupyter_ext.api.http jupyter_ext.api.native", "nbformat tornado"),
     "jupyter_ext.monitoring": (
         "core engines engines.local engines.local.catalog engines.local.worker jupyter_ext.notebooks "
         "jupyter_ext.push jupyter_ext.quotas jupyter_ext.turns sandbox.host tools.base turn",
@@ -165,7 +167,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
     "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
-    "jupyter_ext.quotas": ("core sessions.store", ""),
+    "jupyter_ext.quotas": ("core engines sessions.store", ""),
     "jupyter_ext.services": (
         "core jupyter_ext.auth jupyter_ext.monitoring jupyter_ext.notebooks jupyter_ext.push jupyter_ext.quotas "
         "jupyter_ext.turns sandbox.host sessions.store turn",
@@ -213,6 +215,8 @@ LAZY: dict[str, set[str]] = {
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
     "agent_kernel/cli/serve.py": {"jupyter_ext"},
+    "agent_kernel/cli/eval.py": {"jupyter_ext"},
+    "agent_kernel/evaluation/figure_data.py": {"matplotlib"},
     "agent_kernel/cli/output.py": {"rich"},
     "agent_kernel/client/http.py": {"httpx"},
     "agent_kernel/client/discovery.py": {"jupyter_core"},
@@ -225,7 +229,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/openai_api/api_keys.py": {"keyring"},
     "agent_kernel/engines/local/openvino/backend.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/media/images.py": {"PIL"},
-    "agent_kernel/engines/local/catalog/gguf_requantize.py": {"gguf"},
+    "agent_kernel/engines/local/catalog/gguf_to_q8_0.py": {"gguf"},
     "agent_kernel/engines/local/torch/grammar.py": {"xgrammar"},
     "agent_kernel/engines/local/torch/load.py": {"torch", "transformers"},
     "agent_kernel/engines/local/torch/sampler.py": {"transformers"},
@@ -234,6 +238,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/core/net/guard.py": {"idna"},
     "agent_kernel/sessions/adapters/selectools.py": {"selectools"},
     "agent_kernel/notebook/display/rich_screen.py": {"rich"},
+    "agent_kernel/notebook/turn/file_previews.py": {"openpyxl", "pyarrow"},
     "agent_kernel/sessions/export/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/redaction/redaction.py": {"regex"},
     "agent_kernel/tools/base/dispatch.py": {"httpx"},
@@ -457,8 +462,8 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events files invisible_characters messages version wire.framing wire.server_sent_events "
-        "wire.turn_follower"
+        "errors events files invisible_characters messages program_outcome version wire.framing "
+        "wire.server_sent_events wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

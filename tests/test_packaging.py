@@ -13,12 +13,11 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
-import httpx
 import nbformat
 import pytest
 
-from demo.kernel import notebook_kernel
-from demo.server import jupyter_server
+from jupyter_ext.headless.notebook_kernel import notebook_kernel
+from jupyter_ext.headless.server_process import jupyter_server
 from tests.test_layers import ROOT, imports
 
 BASE_LIMIT = 450_000_000
@@ -236,8 +235,7 @@ async def ask_kernel(environment: Environment, folder: Path) -> tuple[int | None
     env = clean_environment() | environment.variables
     async with (
         jupyter_server(folder, folder / "server.log", environment.python, env) as server,
-        httpx.AsyncClient(base_url=server.url, headers=server.headers, trust_env=False, timeout=60) as http,
-        notebook_kernel(server, http, "mine.ipynb") as kernel,
+        notebook_kernel(server, "mine.ipynb") as kernel,
     ):
         printed = [
             message["content"]["text"] async for message in kernel.execute(PROBE) if message["msg_type"] == "stream"

@@ -6,14 +6,14 @@ wrong usage, 130 interrupted. Heavy modules are imported by the command that nee
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from agent_kernel.cli.command import add
+from agent_kernel.cli.command import CommandParser, add
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
+from agent_kernel.cli.eval import EVAL
 from agent_kernel.cli.locations import WHERE
 from agent_kernel.cli.mcp import MCP
 from agent_kernel.cli.models import MODEL
@@ -31,6 +31,7 @@ COMMANDS = (
     SERVE,
     SESSIONS,
     REPLAY,
+    EVAL,
     MCP,
     SKILLS,
     TRUST,
@@ -43,7 +44,7 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
+    parser = CommandParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
     add(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
     args = parser.parse_args(argv)
     try:

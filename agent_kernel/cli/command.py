@@ -31,11 +31,27 @@ def add(commands: Any, rows: Sequence[Command]) -> None:
         row.arguments(parser)
 
 
-def group(name: str, help: str, *rows: Command) -> Command:
-    """Return a command that consists of subcommands."""
+class CommandParser(argparse.ArgumentParser):
+    """A parser of which one subcommand may be left out: ``default`` is then put before the arguments."""
+
+    default = ""
+    subcommands: frozenset[str] = frozenset()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.default and args is not None and not {*args[:1]} & (self.subcommands | {"-h", "--help"}):
+            args = [self.default, *args]
+        return super().parse_known_args(args, namespace)
+
+
+def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
+    """Return a command that consists of subcommands. ``default`` is the one that is meant where none is named; the
+    parser is then a CommandParser."""
 
     def arguments(parser: argparse.ArgumentParser) -> None:
         add(parser.add_subparsers(metavar="COMMAND", required=True), rows)
+        if default:
+            assert isinstance(parser, CommandParser)
+            parser.default, parser.subcommands = default, frozenset(row.name for row in rows)
 
     return Command(name, help, arguments, lambda args: 2)
 

@@ -15,7 +15,15 @@ from agent_kernel.cli.command import Command, cache_argument, data_argument, gro
 from agent_kernel.cli.store_access import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
-from agent_kernel.engines.local.catalog.catalog import catalog, fetchable, from_hubs, resolve
+from agent_kernel.engines.local.catalog.catalog import (
+    DEFAULT,
+    catalog,
+    defaults,
+    entry_here,
+    fetchable,
+    from_hubs,
+    resolve,
+)
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
 from agent_kernel.engines.local.catalog.pull import PullJob, forget, is_partial, parse_sources
@@ -46,6 +54,8 @@ def model_list(args: argparse.Namespace) -> int:
         sizes = f"{megabytes(row['download_bytes']):<10}{megabytes(row['disk_bytes']):<9}"
         where = row["path"] or row["problem"] or row["source"]
         print(f"{row['name']:<{width}}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}: {where}")
+    if defaults():
+        print(f"\nOn this machine {DEFAULT} stands for {entry_here(DEFAULT, cache_dir).name}.")
     return 0
 
 
@@ -58,7 +68,7 @@ def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
         return row | {"state": "partial" if is_partial(found, cache_dir) else "missing"}
-    kept = ("title", "description", "download_bytes")
+    kept = ("name", "title", "description", "download_bytes")
     return row | {key: value for key, value in _local_row(model).items() if key not in kept}
 
 
@@ -102,7 +112,7 @@ def model_setup(args: argparse.Namespace) -> int:
 
 
 def path_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default="default", help="catalog name, path, or org/name on a model hub")
+    parser.add_argument("name", nargs="?", default=DEFAULT, help="catalog name, path, or org/name on a model hub")
     cache_argument(parser)
 
 
@@ -120,7 +130,7 @@ def pull_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        default="default",
+        default=DEFAULT,
         help="a name from 'agent-kernel model list', or org/name on a model hub",
     )
     parser.add_argument("--force", action="store_true", help="download the model again even if it is on this machine")

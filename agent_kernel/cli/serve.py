@@ -103,7 +103,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from jupyter_ext.api import standalone_server
+    from jupyter_ext.api import standalone_server  # loads Jupyter Server, which takes half a second
 
     _check(args)
     sockets = standalone_server.listen(args.host, args.port)

@@ -82,7 +82,7 @@ async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Ap
     """
     try:
         decision = decision_of(await _call_approve(approve, asked))
-    except Exception:
+    except Exception:  # the callback is code of the caller and may raise anything
         log.exception("a callback for approvals failed")
         decision = Decision.deny(FAILED)
     for attempt in dict.fromkeys((decision, replace(decision, remember="once"), Decision.deny(FAILED))):

@@ -193,8 +193,8 @@ class Client:
     async def _begin(self, prompt: str, options: TurnOptions, functions: ClientFunctions) -> StartedTurn:
         body = await asyncio.to_thread(body_of, prompt, options, functions.to_json())
         session = self._session(options)
-        if given := options.get("files"):
-            body["inputs"] = [await self._file(file, session) for file in given]
+        if files := options.get("files"):
+            body["inputs"] = [await self._file(file, session) for file in files]
         path = f"sessions/{quote_segment(session)}/turns" if session else "turns"
         key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
         reply = await self._connection.call("POST", path, body, headers=key, repeatable=True)
@@ -207,10 +207,12 @@ class Client:
         """
         if session := options.get("session", ""):
             return session
-        made = new_id("session") + secrets.token_hex(5)
+        session_id = new_id("session") + secrets.token_hex(5)
         if options.get("private"):
-            return PRIVATE + made
-        return made if options.get("files") and not self._place.kernel else ""  # the session of the kernel's notebook
+            return PRIVATE + session_id
+        return (
+            session_id if options.get("files") and not self._place.kernel else ""
+        )  # the session of the kernel's notebook
 
     async def _file(self, given: Given | File, session: str) -> str:
         if isinstance(given, File):

@@ -83,7 +83,7 @@ class ClientFunctions:
         context = ToolContext(SessionKey("client", event.session or "-"), event.turn, event.round, call, emit)
         try:
             return await self._tools[offered.name].call(offered.arguments, context)
-        except Exception as error:  # noqa: BLE001  a failure is a result, for the model to read
+        except Exception as error:  # noqa: BLE001  a function of the caller may raise anything; the model reads it
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
 
 
@@ -145,9 +145,9 @@ class ClaimedCall:
 
     async def _upload(self, produced: ProducedFile) -> str:
         """Upload a file to the session and return what the model reads about it."""
-        given = InputFile(produced.name, produced.data)
+        content = InputFile(produced.name, produced.data)
         try:
-            file = await upload_file(self._connection, given, self._session, "agent_output")
+            file = await upload_file(self._connection, content, self._session, "agent_output")
         except (AgentKernelError, OSError) as error:
             return f"- {produced.name}: not kept: {error}"
         return f"- {file.name} ({file.mime_type}, {file.size} bytes, id {file.id})"

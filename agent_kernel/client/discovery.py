@@ -75,9 +75,9 @@ def find(url: str | None, token: str | None) -> ServerAddress:
 def _token_for(url: str) -> str:
     """Return the token of the environment, unless it belongs to another server; else the token that a local server has
     written for programs of its user."""
-    named, given = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
-    if given and (not named or _routes(named) == _routes(url)):
-        return given
+    named, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+    if token and (not named or _routes(named) == _routes(url)):
+        return token
     return next((str(entry.get("token", "")) for entry in _running() if _routes(str(entry["url"])) == _routes(url)), "")
 
 

@@ -30,7 +30,7 @@ def resume_pauses(resume_s: float) -> Iterator[float]:
 async def follow_turn(connection: ServerConnection, follower: TurnFollower) -> AsyncGenerator[Event, None]:
     """Yield the events up to ``turn.finished``. Raises AgentKernelError if the turn cannot be followed to its end."""
     headers = {"Accept": "text/event-stream"}
-    while not follower.finished:
+    while True:
         problem: AgentKernelError = ServerUnreachable("The stream of the turn ended early.")
         try:
             async with connection.stream("GET", follower.path, query=follower.query, headers=headers) as (
@@ -44,7 +44,8 @@ async def follow_turn(connection: ServerConnection, follower: TurnFollower) -> A
                     for sent in decoder.feed(chunk):
                         if event := follower.accept(sent):
                             yield event
+                        if follower.finished:  # a proxy may keep the stream open after the last event
+                            return
         except AgentKernelError as error:
             problem = error
-        if not follower.finished:
-            await asyncio.sleep(follower.pause_after(problem))
+        await asyncio.sleep(follower.pause_after(problem))

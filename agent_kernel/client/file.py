@@ -110,7 +110,7 @@ class File:
                     await self._download(part)
                 part.close()
                 await asyncio.to_thread(os.replace, part.name, target)
-            except BaseException:
+            except BaseException:  # also a cancelled download leaves no partial file
                 part.close()
                 os.unlink(part.name)
                 raise
@@ -124,9 +124,9 @@ class File:
 
     def _target(self, path: str | os.PathLike[str]) -> Path:
         """Return the path to write. Only the last part of the name is used, because it may come from a model."""
-        given = Path(path).expanduser()
+        target = Path(path).expanduser()
         last = self.name.replace("\\", "/").rpartition("/")[2]
-        return given / (last if last not in ("", ".", "..") else self.id) if given.is_dir() else given
+        return target / (last if last not in ("", ".", "..") else self.id) if target.is_dir() else target
 
     def _content(self) -> tuple[ServerConnection, str, dict[str, str | None]]:
         if self.error is not None:

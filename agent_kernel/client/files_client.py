@@ -26,10 +26,10 @@ class FilesClient:
         Without a session, the file can later be given to a turn of any session. Raises FileTooLarge, QuotaExceeded,
         InvalidRequest.
         """
-        given = input_file(file)
+        upload_input = input_file(file)
         if name:
-            given = type(given)(name, given.source, given.mime)
-        return await upload_file(self._connection, given, session, purpose)
+            upload_input = type(upload_input)(name, upload_input.source, upload_input.mime)
+        return await upload_file(self._connection, upload_input, session, purpose)
 
     async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
         """Return the files, newest first; those of a session, oldest first."""

@@ -191,9 +191,9 @@ class RefusedResponse(Exception):
     def pause(self, usual: float, *, again: bool) -> float | None:
         """Return the pause before the next attempt; None if there is none. ``again`` means that the request may always
         be retried."""
-        asked = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
-        if asked is not None and self._status in (429, 503):
-            return max(asked, usual) if asked <= PATIENCE_S else None
+        wait = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
+        if wait is not None and self._status in (429, 503):
+            return max(wait, usual) if wait <= PATIENCE_S else None
         if self._status in GATEWAY and again and isinstance(self.error, ServerUnreachable):
             return usual
         return None

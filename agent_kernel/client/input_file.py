@@ -33,10 +33,10 @@ class InputFile:
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], name: str = "", mime: str = "") -> InputFile:
         """Use the file at this path. Raises InvalidRequest if it does not exist."""
-        found = Path(path).expanduser()
-        if not found.is_file():
-            raise InvalidRequest(f"There is no file {str(found)!r}.")
-        return cls(clean_name(name or found.name), found, mime)
+        expanded = Path(path).expanduser()
+        if not expanded.is_file():
+            raise InvalidRequest(f"There is no file {str(expanded)!r}.")
+        return cls(clean_name(name or expanded.name), expanded, mime)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str, mime: str = "") -> InputFile:
@@ -49,8 +49,8 @@ class InputFile:
     @classmethod
     def from_file(cls, file: BinaryIO, name: str = "", mime: str = "") -> InputFile:
         """Use an open binary file, read from its current position. It can be sent once and is not closed."""
-        given = name or os.path.basename(str(getattr(file, "name", "")))
-        return cls(clean_name(given or "file"), file, mime)
+        file_name = name or os.path.basename(str(getattr(file, "name", "")))
+        return cls(clean_name(file_name or "file"), file, mime)
 
     @classmethod
     def from_url(cls, url: str, name: str = "", mime: str = "") -> InputFile:

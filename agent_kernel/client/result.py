@@ -71,12 +71,12 @@ class Result:
 
     def file(self, name: str) -> File:
         """Return the last file of that name. Raises FileNotFound, FileNotProduced."""
-        found = next((file for file in reversed(self.files) if file.name == name), None)
-        if found is None:
+        match = next((file for file in reversed(self.files) if file.name == name), None)
+        if match is None:
             raise FileNotFound(f"This turn produced no file named {name[:80]!r}.")
-        if found.error is not None:
-            raise found.error
-        return found
+        if match.error is not None:
+            raise match.error
+        return match
 
 
 class ResultBuilder:

@@ -67,11 +67,11 @@ class SkillsClient:
 
 def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:
     """Return a zip as it is; a folder is packed into ``packed``."""
-    found = Path(path).expanduser()
-    if not found.is_dir():
-        return InputFile.from_path(found, mime="application/zip")
-    _zip(found, packed)
-    return InputFile.from_file(packed, f"{found.resolve().name}.zip", "application/zip")
+    source = Path(path).expanduser()
+    if not source.is_dir():
+        return InputFile.from_path(source, mime="application/zip")
+    _zip(source, packed)
+    return InputFile.from_file(packed, f"{source.resolve().name}.zip", "application/zip")
 
 
 def _zip(folder: Path, into: BinaryIO) -> None:

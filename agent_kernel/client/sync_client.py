@@ -116,7 +116,11 @@ class EventLoopBridge:
                 self._refuse(done)
 
     def _at_exit(self) -> None:
-        """Stop at the exit of the interpreter; daemon threads that wait here would otherwise end without notice."""
+        """Close the bridge when the interpreter exits, before it kills the bridge's daemon thread.
+
+        Calls that other threads still wait for get neither a result nor an error: these threads are daemon threads too
+        and end with the interpreter.
+        """
         self._exiting = True
         self.close()
 
@@ -174,9 +178,9 @@ class SyncProxy:
 
         @functools.wraps(value)
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = [_target(each) for each in args]
+            targets = [_target(each) for each in args]
             named = {name: _target(each) for name, each in kwargs.items()}
-            return self._bridge.run(lambda: _call_bridged(value, given, named, self._bridge))
+            return self._bridge.run(lambda: _call_bridged(value, targets, named, self._bridge))
 
         return call
 

@@ -145,7 +145,10 @@ class Turn:
             async for _ in events:
                 pass
         if self.finished is None:
-            raise NotFound("The program stopped following this turn before its end.")
+            raise NotFound(
+                "This Turn object was closed before the turn ended, so it has no result.",
+                hint="Follow the turn with a new object: client.follow(turn.id).",
+            )
         return self._gathered.result()
 
     async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
@@ -168,8 +171,8 @@ class Turn:
 
     def _may_run(self) -> bool:
         """Return whether the turn was requested and not refused."""
-        asked = self._starting
-        return asked is not None and (not asked.done() or not (asked.cancelled() or asked.exception()))
+        starting = self._starting
+        return starting is not None and (not starting.done() or not (starting.cancelled() or starting.exception()))
 
     async def aclose(self) -> None:
         """Close the turn. Has no effect if it has ended."""
@@ -243,7 +246,7 @@ async def _copy_events(
                 gathered.add(event)
                 answering.hear(event)
                 into.put_nowait(event)
-    except Exception as error:  # noqa: BLE001  whoever reads gets it
+    except Exception as error:  # noqa: BLE001  the reader of the queue raises it
         into.put_nowait(error)
     finally:
         await answering.aclose()

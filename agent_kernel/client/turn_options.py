@@ -23,7 +23,7 @@ SAMPLING = (
 )
 AS_IT_IS = (
     *("model", "permission", "max_tool_rounds", "tool_choice", "parallel_calls", "history", "history_limit"),
-    *("where", "web", "replaces", "remembered"),
+    *("where", "web", "replaces", "remembered", "effort"),
 )
 LISTS = ("skills", "denied")
 
@@ -65,6 +65,7 @@ class TurnOptions(TypedDict, total=False):
     permission: Literal["auto", "ask", "deny"]
     denied: Sequence[str]
     remembered: bool
+    effort: Literal["quick", "auto", "thorough"]
     max_tool_rounds: int
     tool_choice: str
     parallel_calls: bool
@@ -99,28 +100,28 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
 
     ``functions`` are the functions in their wire format. Blocking if media are paths.
     """
-    given: Mapping[str, Any] = options
-    body: dict[str, Any] = {"prompt": prompt, "queue": given.get("busy", "wait") == "wait"}
-    body |= {name: given[name] for name in AS_IT_IS if given.get(name) is not None}
-    body |= {name: list(given[name]) for name in LISTS if given.get(name)}
-    sampling = {name: given[name] for name in SAMPLING if given.get(name) is not None}
-    if stop := given.get("stop"):
+    values: Mapping[str, Any] = options
+    body: dict[str, Any] = {"prompt": prompt, "queue": values.get("busy", "wait") == "wait"}
+    body |= {name: values[name] for name in AS_IT_IS if values.get(name) is not None}
+    body |= {name: list(values[name]) for name in LISTS if values.get(name)}
+    sampling = {name: values[name] for name in SAMPLING if values.get(name) is not None}
+    if stop := values.get("stop"):
         sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
-    answers = given.get("answers")
+    answers = values.get("answers")
     body |= {
         "sampling": sampling,
-        "answers": ["*"] if (answers if answers is not None else given.get("approve") is not None) else [],
-        "context": [{"title": title, "text": text} for title, text in (given.get("context") or {}).items()],
-        "messages": [_message(one) for one in given.get("messages") or ()],
-        "media": [_medium(one) for one in given.get("media") or ()],
-        "outputs": [dataclasses.asdict(_requested_file(one)) for one in given.get("outputs") or ()],
-        "output": dict(shape_of(given["output"]).wire) if given.get("output") is not None else None,
+        "answers": ["*"] if (answers if answers is not None else values.get("approve") is not None) else [],
+        "context": [{"title": title, "text": text} for title, text in (values.get("context") or {}).items()],
+        "messages": [_message(one) for one in values.get("messages") or ()],
+        "media": [_medium(one) for one in values.get("media") or ()],
+        "outputs": [dataclasses.asdict(_requested_file(one)) for one in values.get("outputs") or ()],
+        "output": dict(shape_of(values["output"]).wire) if values.get("output") is not None else None,
     }
     names = [str(function["name"]) for function in functions]
     if functions:
         body |= {"functions": [dict(function) for function in functions], "client_tools": names}
     body = {name: value for name, value in body.items() if value not in (None, [], {})}
-    narrowed = given.get("tools")
+    narrowed = values.get("tools")
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 

@@ -58,7 +58,7 @@ class AdminPolicy:
     def read(cls, paths: Sequence[Path] | None = None) -> AdminPolicy:
         """Read all existing files. Raises InvalidRequest for one that is unreadable or invalid, because no server
         starts with half of a policy."""
-        return cls(tuple(found for path in (policy_paths() if paths is None else paths) if (found := _read(path))))
+        return cls(tuple(policy for path in (policy_paths() if paths is None else paths) if (policy := _read(path))))
 
     @property
     def policy(self) -> Mapping[str, Permission]:
@@ -100,13 +100,13 @@ def _read(path: Path) -> AdminFile | None:
 
 def _flat(policy: Mapping[str, Any], above: str = "") -> dict[str, Permission]:
     """Flatten nested tables: ``python.live = "ask"`` without quotes is a table within a table in TOML."""
-    found: dict[str, Permission] = {}
+    flat: dict[str, Permission] = {}
     for name, value in policy.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{above}{name}.")
+            flat |= _flat(value, f"{above}{name}.")
         else:
-            found[f"{above}{name}"] = _permission(value)
-    return found
+            flat[f"{above}{name}"] = _permission(value)
+    return flat
 
 
 def _permission(value: object) -> Permission:

@@ -80,10 +80,10 @@ class Approvals:
         waiting = self._waiting.get(id)
         if waiting is not None and waiting.question.key.namespace == namespace:
             return waiting.question
-        kept = await self.grants.question(namespace, id)
-        if kept is None:
+        question = await self.grants.question(namespace, id)
+        if question is None:
             raise NotFound("This approval does not exist.")
-        return kept
+        return question
 
     async def answer(self, namespace: str, id: str, answer: Answer) -> Answer:
         """Record an answer and return it, or return the same answer that was given before.
@@ -100,11 +100,11 @@ class Approvals:
         async with waiting.saving:
             if waiting.answer is not None:
                 return _confirm_answer(waiting.answer, answer)
-            kept = to_answer(await self._store_answer(waiting, answer))
-            waiting.answer = kept  # may be an earlier answer whose caller was cancelled while it was being stored
+            stored = to_answer(await self._store_answer(waiting, answer))
+            waiting.answer = stored  # may be an earlier answer whose caller was cancelled while it was being stored
             if not waiting.verdict.done():
-                waiting.verdict.set_result(to_verdict(kept))
-            return _confirm_answer(kept, answer)
+                waiting.verdict.set_result(to_verdict(stored))
+            return _confirm_answer(stored, answer)
 
     def fail(self, id: str, reason: str) -> None:
         """Deny the call, whether or not the answer can be stored."""

@@ -79,6 +79,14 @@ class Gate:
         except StoreError as error:
             return Verdict(False, f"denied: the question could not be kept ({error.message})")
 
+    async def allows_unasked(self, spec: ToolSpec, context: ToolContext) -> bool:
+        """Whether a call of this tool runs without a question to a person; False where the stored decisions cannot be
+        read."""
+        try:
+            return self.ruling(spec).permission == "auto" and await self._find_decision(spec, context) != "deny"
+        except StoreError:
+            return False
+
     async def _apply_ruling(self, spec: ToolSpec, context: ToolContext, ruling: Ruling) -> Verdict:
         granted = await self._find_decision(spec, context)
         if granted == "deny":
@@ -120,14 +128,14 @@ class Gate:
             until=self.until(question),
             again=again.strip(" ()"),
         )
-        return await self.put(question, required, context, lambda answer: create_grant(answer, spec))
+        return await self.ask_question(question, required, context, lambda answer: create_grant(answer, spec))
 
     def until(self, question: ApprovalQuestion) -> float | None:
         """Return when an unanswered question counts as no, in seconds since the epoch; None if it waits without
         limit."""
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
 
-    async def put(
+    async def ask_question(
         self,
         question: ApprovalQuestion,
         required: ApprovalRequired,
@@ -153,12 +161,12 @@ class Gate:
         """Call ``ask`` in a thread, because it may block. It is foreign code: if it fails in any way, the call is
         denied."""
         try:
-            said = await asyncio.to_thread(ask, required)
-            if inspect.isawaitable(said):
-                said = await said
-            answer = said if isinstance(said, Answer) else Answer("approve" if said else "deny")
+            decision = await asyncio.to_thread(ask, required)
+            if inspect.isawaitable(decision):
+                decision = await decision
+            answer = decision if isinstance(decision, Answer) else Answer("approve" if decision else "deny")
             await self.approvals.answer(question.key.namespace, question.id, answer)
-        except Exception as error:
+        except Exception as error:  # the handler is foreign code and may raise anything
             log.warning("the approval handler failed", exc_info=error)
             self.approvals.fail(question.id, f"denied: the approval handler failed ({type(error).__name__})")
 

@@ -40,9 +40,9 @@ class MemoryGrants:
 
     async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         place = question.key.namespace, question.id
-        kept = self._questions.get(place, question)
-        if kept.outcome != "waiting":
-            return kept
+        stored = self._questions.get(place, question)
+        if stored.outcome != "waiting":
+            return stored
         if grant is not None:
             await self.grant(question.key, grant)
         self._questions[place] = question

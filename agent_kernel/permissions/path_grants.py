@@ -60,14 +60,14 @@ class ApprovedPaths:
             chosen = real.parent if answer.remember == "folder" else real
             return Grant(KIND, path_scope(chosen, write=write), answer.decision)
 
-        verdict = await self._gate.put(question, required, self._context, grant)
+        verdict = await self._gate.ask_question(question, required, self._context, grant)
         if not verdict.allowed:
             return None
         return real.parent if verdict.remember == "folder" else real
 
     async def _grants(self) -> list[Grant]:
-        found = await self._gate.approvals.grants.grants(self._context.key)
-        return [grant for grant in found if grant.kind == KIND]
+        grants = await self._gate.approvals.grants.grants(self._context.key)
+        return [grant for grant in grants if grant.kind == KIND]
 
     def _select_valid(self, grants: list[Grant], access: str) -> list[Path]:
         paths = [Path(grant.tool.removeprefix(access)) for grant in grants if grant.tool.startswith(access)]

@@ -72,7 +72,7 @@ class Policy:
         voices = [*self._base(spec), *self.admin.rulings(spec.kind, spec.name)]
         voices += [(self.server, "the setting permission"), (request, "this request")]
         permission, because = max(voices, key=lambda voice: STRICTNESS.index(voice[0]))
-        firm = any(found == "ask" for found, _ in self.admin.rulings(spec.kind, spec.name))
+        firm = any(effect == "ask" for effect, _ in self.admin.rulings(spec.kind, spec.name))
         return Ruling(permission, because, firm)
 
     def table(self) -> Iterator[tuple[str, Ruling]]:

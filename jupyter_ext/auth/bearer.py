@@ -44,9 +44,9 @@ def take_token(headers: HTTPHeaders) -> str:
     It is removed so that an identity provider, which may ask a hub about the token it finds, does not send it on.
     """
     name = "Authorization" if "Authorization" in headers else "x-api-key"
-    given = headers.get(name, "").strip()
-    scheme = _SCHEME.fullmatch(given)
-    text = scheme[1] if scheme else given if name == "x-api-key" else ""
+    value = headers.get(name, "").strip()
+    scheme = _SCHEME.fullmatch(value)
+    text = scheme[1] if scheme else value if name == "x-api-key" else ""
     if not looks_like_token(text):
         return ""
     headers.pop("Authorization", None)

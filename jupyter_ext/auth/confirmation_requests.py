@@ -58,10 +58,10 @@ class BindRequests:
 
     def get(self, bind: str) -> BindRequest:
         """Return a request. Raises NotFound."""
-        found = self._binds.get(bind)
-        if found is None:
+        request = self._binds.get(bind)
+        if request is None:
             raise NotFound("There is no such request.")
-        return found
+        return request
 
     def state(self, bind: BindRequest) -> BindState:
         if bind.decided:

@@ -10,15 +10,15 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.engines.local.catalog.catalog import catalog
+from agent_kernel.engines.local.catalog.catalog import DEFAULT, catalog
 from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
-from agent_kernel.engines.model_slot import SlottedEngine
+from agent_kernel.engines.model_slot import unwrap
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.monitoring.request_tracker import Requests
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.push.model_pulls import ModelDownloads
+from jupyter_ext.push.model_downloads import ModelDownloads
 from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.turns.turns import Turns
@@ -42,7 +42,7 @@ class Gauges(Collector):
         private_sessions: PrivateSessions,
         requests: Requests,
         pages: PageConnections,
-        model_pulls: ModelDownloads,
+        model_downloads: ModelDownloads,
     ) -> None:
         self._runtime = runtime
         self._live_turns = turns
@@ -50,11 +50,11 @@ class Gauges(Collector):
         self._private_sessions = private_sessions
         self._requests = requests
         self._pages = pages
-        self._model_pulls = model_pulls
+        self._model_downloads = model_downloads
         self._stored: Mapping[str, Any] = {}
         self._counted = float("-inf")
         self._layers: Mapping[str, Mapping[str, Any]] = {}
-        self._names = {"", *self._runtime.settings.engines, *catalog()}
+        self._names = {"", *self._runtime.settings.engines, DEFAULT, *catalog()}
         """The names of configured engines. Other names can be URLs that a person entered, which must not become
         labels."""
 
@@ -96,19 +96,19 @@ class Gauges(Collector):
         yield _gauge("http_requests_open", "Requests that are being answered, streams too.", len(self._requests))
         yield _gauge("streams_open", "Answers that are being streamed.", self._requests.streams)
         yield _gauge("pages_open", "Pages that are connected.", len(self._pages))
-        yield _gauge("pulls_running", "Models that are being downloaded.", self._model_pulls.running)
+        yield _gauge("pulls_running", "Models that are being downloaded.", self._model_downloads.running)
 
     def _store(self) -> Iterator[GaugeMetricFamily]:
         private = "Sessions in memory: of calls that named none, and those that people want so."
         yield _gauge("private_sessions", private, len(self._private_sessions))
-        for name, told in (
+        for name, description in (
             ("sessions", "Sessions that are stored."),
             ("namespaces", "Whose sessions these are, how many."),
             ("bytes", "Text of sessions, in bytes."),
             ("media_bytes", "Media of sessions, in bytes."),
         ):
             if name in self._stored:
-                yield _gauge(f"stored_{name}", told, self._stored[name])
+                yield _gauge(f"stored_{name}", description, self._stored[name])
 
     def _engines(self) -> Iterator[GaugeMetricFamily]:
         state = GaugeMetricFamily(f"{PREFIX}engine_state", "1 of the state that it is in.", labels=("engine", "state"))
@@ -119,7 +119,7 @@ class Gauges(Collector):
             now = engine.info().state
             for known in STATES:
                 state.add_metric((name or OWN, known), float(known == now))
-            local = engine.engine if isinstance(engine, SlottedEngine) else engine
+            local = unwrap(engine)
             if isinstance(local, LocalEngine) and local.worker_pid:
                 memory.add_metric((name or OWN,), resident_bytes(local.worker_pid))
         yield state

@@ -258,7 +258,7 @@ def test_the_doctor_tells_the_layers_in_force_and_fails_when_a_required_one_is_m
     assert {name for name in report["sandbox"] if any(line.split()[1:2] == [name] for line in lines)} == set(
         report["sandbox"]
     )
-    assert any(line.startswith("model      default: missing") for line in lines)
+    assert any(line.startswith("model      coder-0.5b: missing") for line in lines)
 
 
 def test_the_module_and_the_command_are_the_same(tmp_path: Path) -> None:

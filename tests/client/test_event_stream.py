@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from agent_kernel import Client
+from agent_kernel.client.discovery import ServerAddress
 from agent_kernel.client.event_stream import follow_turn, resume_pauses
+from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
-from agent_kernel.core.events import CallFinished, CallStarted, Event, TextDelta, TurnFinished
+from agent_kernel.core.events import CallFinished, CallStarted, Event, EventNumbering, TextDelta, TurnFinished
 from agent_kernel.core.wire.turn_follower import TurnFollower
 from tests.client.conftest import Serve
 from tests.client.failing import answer
@@ -123,6 +127,31 @@ async def test_a_token_that_was_revoked_in_mid_turn_is_told_as_that_and_not_as_a
     with pytest.raises(AgentKernelError) as caught:
         await anext(follow_turn(connection, TurnFollower("t", after=1, pauses=lambda: resume_pauses(1.0))))
     assert type(caught.value) is told
+
+
+async def test_the_last_event_ends_the_reading_even_if_a_proxy_keeps_the_stream_open() -> None:
+    finished = EventNumbering("t", "s")(TurnFinished("committed", "", 1, {}))
+    sent_at = 0.0
+    is_left = asyncio.Event()
+    sent = f"id: {finished.seq}\nevent: {finished.body.type}\ndata: {json.dumps(finished.to_json())}\n\n"
+
+    async def respond_and_stay_open(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent_at
+        await reader.readuntil(b"\r\n\r\n")
+        sent_at = time.monotonic()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + sent.encode())
+        await reader.read()  # until the client closes the connection
+        writer.close()
+        await writer.wait_closed()
+        is_left.set()
+
+    async with await asyncio.start_server(respond_and_stay_open, "127.0.0.1", 0) as server:
+        connection = ServerConnection(ServerAddress(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"))
+        events = [event async for event in follow_turn(connection, TurnFollower("t", pauses=lambda: iter(())))]
+        assert time.monotonic() - sent_at < 1.0
+        await connection.aclose()
+        await is_left.wait()
+    assert [event.body for event in events] == [finished.body]
 
 
 class Deaf(Relay):

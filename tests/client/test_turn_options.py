@@ -61,7 +61,7 @@ def test_no_tools_are_said_to_be_none() -> None:
 def test_functions_of_this_process_stay_where_the_servers_tools_are_narrowed() -> None:
     body = body_of("hello", {"tools": ["python"]}, [FUNCTION])
     assert (body["tools"], body["client_tools"]) == (["python", "add"], ["add"])
-    [spec] = TurnBody.model_validate(body).request("", "").functions
+    [spec] = TurnBody.model_validate(body).request().functions
     assert (spec.where, spec.kind, spec.shared_state) == ("client", "function", False)
 
 

@@ -21,11 +21,11 @@ class RecordedTurn:
 
     @property
     def prompt(self) -> str:
-        return next((message.text for message in self._asked), "")
+        return next((message.text for message in self._prompts), "")
 
     @property
     def media(self) -> tuple[Media, ...]:
-        return next((message.media for message in self._asked), ())
+        return next((message.media for message in self._prompts), ())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class RecordedTurn:
         return {message.call_id or "": message for message in self.messages if message.role == "tool"}
 
     @property
-    def _asked(self) -> tuple[Message, ...]:
+    def _prompts(self) -> tuple[Message, ...]:
         return tuple(message for message in self.messages if message.role == "user" and not message.hidden)
 
 
