@@ -26,7 +26,7 @@ from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
 from agent_kernel.engines.openai_api.http import EndpointConnection, RequestRefused
-from agent_kernel.engines.openai_api.request import encode
+from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
 from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
@@ -101,9 +101,10 @@ class OpenAIEngine:
     async def _stream_answer(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         clock, answer = RequestClock(time.monotonic()), ResponseBuilder(request)
         await self._look_around()
-        body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra)
+        affinity = affinity_of(request, self._endpoint.url)
+        body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra, affinity=affinity)
         patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
-        async with aclosing(self._events(body, patience)) as events:
+        async with aclosing(self._events(body, patience, affinity)) as events:
             async for event in events:
                 if isinstance(event, WaitChunk):
                     yield event
@@ -138,7 +139,7 @@ class OpenAIEngine:
         await self._connection.aclose()
 
     async def _events(
-        self, body: Mapping[str, Any], patience: Patience
+        self, body: Mapping[str, Any], patience: Patience, affinity: str
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
         """Yield the objects of one answer, preceded by chunks that state what is waited for. After the first object,
         the request is not repeated."""
@@ -148,7 +149,7 @@ class OpenAIEngine:
             sent = self._dialect.adapt(body)
             patience.restart()
             try:
-                async with aclosing(self._connection.events(sent, patience)) as events:
+                async with aclosing(self._connection.events(sent, patience, affinity)) as events:
                     async for event in events:
                         begun = True
                         yield event

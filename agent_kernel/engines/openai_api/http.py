@@ -60,10 +60,13 @@ class EndpointConnection:
         self._http: httpx.AsyncClient | None = None
         self._opening = asyncio.Lock()
 
-    async def events(self, body: Mapping[str, Any], patience: Patience) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Yield the objects of the answer, then END. Closing the generator closes the connection. Raises EngineFault,
-        RequestRefused, EngineError."""
-        async with self._send("POST", "chat/completions", body, patience) as response:
+    async def events(
+        self, body: Mapping[str, Any], patience: Patience, affinity: str = ""
+    ) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Yield the objects of the answer, then END; ``affinity`` is sent as x-session-id, which Ray Serve and other
+        routers read. Closing the generator closes the connection. Raises EngineFault, RequestRefused, EngineError."""
+        headers = {"x-session-id": affinity} if affinity else {}
+        async with self._send("POST", "chat/completions", body, patience, headers) as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 yield parse_object((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
                 yield END
@@ -97,16 +100,21 @@ class EndpointConnection:
 
     @asynccontextmanager
     async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, patience: Patience
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        patience: Patience,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[httpx.Response]:
         http = await self._client()
         import httpx  # the module was already imported, in another thread
 
         key = key_of(self._endpoint)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        headers |= {} if method == "POST" else {"Connection": "close"}  # the key was looked up once
+        sent = {**headers, **({"Authorization": f"Bearer {key}"} if key else {})}
+        sent |= {} if method == "POST" else {"Connection": "close"}  # the key was looked up once
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") if body is not None else None
-        request = http.build_request(method, f"{self._endpoint.url}/{path}", content=content, headers=headers)
+        request = http.build_request(method, f"{self._endpoint.url}/{path}", content=content, headers=sent)
         try:
             response = await patience.wait(http.send(request, stream=True))
         except httpx.HTTPError as error:

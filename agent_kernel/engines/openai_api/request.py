@@ -24,10 +24,14 @@ PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 FROM_TOOL = "Shown by the call before:"
 
 
-def encode(request: EngineRequest, model: str, *, vision: bool, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode the request. Raises InvalidRequest if tool_choice and tools contradict each other."""
+def encode(
+    request: EngineRequest, model: str, *, vision: bool, extra: Mapping[str, Any], affinity: str = ""
+) -> dict[str, Any]:
+    """Encode the request; ``affinity`` is the result of ``affinity_of``. Raises InvalidRequest if tool_choice and tools
+    contradict each other."""
     check(request)
     body: dict[str, Any] = {
+        **({"prompt_cache_key": affinity} if affinity else {}),
         **extra,
         "model": model,
         "messages": list(_messages(request.messages, vision)),
@@ -44,6 +48,16 @@ def encode(request: EngineRequest, model: str, *, vision: bool, extra: Mapping[s
     if request.output is not None:
         body |= _format(request.output)
     return body
+
+
+def affinity_of(request: EngineRequest, url: str) -> str:
+    """Return an id that all requests of one session to one server share, as 32 hexadecimal digits; empty for a request
+    without a session. Routers with several replicas send equal ids to the replica whose cache holds the prompt. The id
+    is a hash, because the session hint contains the name of the user, and depends on ``url``, so that two servers
+    cannot match their users."""
+    if not request.session:
+        return ""
+    return hashlib.sha256(f"{url}\n{request.session}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def check(request: EngineRequest) -> None:

@@ -19,6 +19,7 @@ OPTIONAL = (
     "top_p",
     "temperature",
     "seed",
+    "prompt_cache_key",
 )
 """Fields that may be left out: the answer still fits the request. Without tools, tool_choice, stop or a format it would
 not."""

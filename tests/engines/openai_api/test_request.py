@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from pydantic import TypeAdapter
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, system, tool_result, user
 from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling
-from agent_kernel.engines.openai_api.request import encode, wire_id
+from agent_kernel.engines.openai_api.request import affinity_of, encode, wire_id
 from tests.engines.openai_api.talk import PYTHON, SCHEMA
 
 PICTURE = Media.of("image/png", b"png")
@@ -114,3 +116,21 @@ def test_a_choice_of_tools_that_are_not_there_is_refused(options: dict[str, Any]
 def test_a_regex_and_a_choice_are_what_vllm_calls_them() -> None:
     assert body(output=OutputFormat("regex", regex="a+"))["structured_outputs"] == {"regex": "a+"}
     assert body(output=OutputFormat("choice", choice=("a", "b")))["structured_outputs"] == {"choice": ["a", "b"]}
+
+
+def test_a_session_has_one_opaque_id_for_each_server() -> None:
+    request = EngineRequest((user("x"),), session="ada/chat-1")
+    one = affinity_of(request, "http://models/v1")
+    assert re.fullmatch("[0-9a-f]{32}", one)
+    assert one == affinity_of(replace(request, messages=(user("y"),)), "http://models/v1")
+    assert one != affinity_of(request, "http://others/v1")
+    assert one != affinity_of(replace(request, session="ada/chat-2"), "http://models/v1")
+    assert affinity_of(replace(request, session=""), "http://models/v1") == ""
+
+
+def test_a_cache_key_of_the_configuration_takes_precedence() -> None:
+    request = EngineRequest((user("x"),), session="ada/chat-1")
+    assert encode(request, "m", vision=False, extra={}, affinity="ab")["prompt_cache_key"] == "ab"
+    sent = encode(request, "m", vision=False, extra={"prompt_cache_key": "mine"}, affinity="ab")
+    assert sent["prompt_cache_key"] == "mine"
+    assert "prompt_cache_key" not in encode(request, "m", vision=False, extra={})
