@@ -27,7 +27,7 @@ from jupyter_ext.notebooks.attached_notebook import AttachedNotebooks
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.cleared_outputs import ClearedOutputs
 from jupyter_ext.notebooks.contents_watch import ContentsWatch
-from jupyter_ext.notebooks.kernel_environment import kernel_environment, server_url
+from jupyter_ext.notebooks.kernel_environment import kernel_environment, page_url, server_url
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.notebook_file_sync import NotebookFiles
@@ -250,7 +250,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         kernels=kernels,
         kernel_jobs=kernel_jobs,
         kernel_environment=environment,
-        bind_requests=BindRequests(),
+        bind_requests=BindRequests(partial(page_url, server)),
         import_lock=asyncio.Lock(),
         notifications=notifications,
         away_summary=AwaySummary(runtime, turns, turn_versions, notebooks, sidecars),

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agent_kernel.core.errors import Conflict, NotFound
 from agent_kernel.core.session import SessionKey
@@ -39,9 +39,14 @@ class BindRequest:
 
 class BindRequests:
     """The waiting requests. They are kept in memory only, because a restart of the server ends the kernels'
-    credentials too."""
+    credentials too.
 
-    def __init__(self, *, expires_s: float = EXPIRES_S, clock: Callable[[], float] = time.monotonic) -> None:
+    ``url`` returns the address at which a person's browser reaches the server, ending in ``/``."""
+
+    def __init__(
+        self, url: Callable[[], str], *, expires_s: float = EXPIRES_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._url = url
         self.expires_s = expires_s
         self._clock = clock
         self._binds: dict[str, BindRequest] = {}
@@ -55,6 +60,12 @@ class BindRequests:
         while len(self._binds) > MAX_WAITING:
             self._binds.pop(next(iter(self._binds)))
         return bind
+
+    def pending(self, bind: BindRequest) -> dict[str, Any]:
+        """Return the answer to the kernel that made the request: its id, the page on which a person confirms it, and
+        for how many seconds it waits."""
+        url = f"{self._url()}agent/v1/binds/{bind.id}/confirm"
+        return {"pending": bind.id, "url": url, "expires_s": self.expires_s}
 
     def get(self, bind: str) -> BindRequest:
         """Return a request. Raises NotFound."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import urllib.parse
+from collections.abc import Iterable, Mapping
 
 from jupyter_server.serverapp import ServerApp
 
@@ -18,6 +19,23 @@ def server_url(server: ServerApp) -> str:
     address = "127.0.0.1" if server.ip in ANY_ADDRESS else server.ip
     host = f"[{address}]" if ":" in address else address
     return f"{scheme}://{host}:{server.port}{server.base_url}"
+
+
+def page_url(server: ServerApp, env: Mapping[str, str] = os.environ) -> str:
+    """Return the address at which a person's browser reaches the server, ending in ``/``.
+
+    It is the public address that JupyterHub or the setting ServerApp.custom_display_url states. Behind a hub that
+    states none it is only a path, which the browser completes with the address of the page it shows. Without a hub it
+    is ``server_url``.
+    """
+    if stated := env.get("JUPYTERHUB_PUBLIC_URL"):
+        return f"{stated.rstrip('/')}/"
+    if env.get("JUPYTERHUB_SERVICE_PREFIX"):
+        return str(server.base_url)
+    displayed = urllib.parse.urlsplit(server.custom_display_url)
+    if displayed.scheme and displayed.netloc:
+        return f"{displayed.scheme}://{displayed.netloc}{server.base_url}"
+    return server_url(server)
 
 
 def kernel_environment(settings: Settings, server_directories: Iterable[str]) -> dict[str, str]:

@@ -73,6 +73,11 @@ HELP = {
 }
 POLL_S = 0.5
 COMPACT_TIMEOUT_S = 900.0
+ON_HUB = " at the address of your JupyterHub"
+UNCONFIRMED = {
+    "denied": "nothing changed: you refused the request.",
+    "expired": "nothing changed: the request was not confirmed in time. Run the cell again to ask once more.",
+}
 """Compaction reads a long conversation in several pieces, which takes a small model on a CPU many minutes."""
 
 
@@ -276,7 +281,7 @@ class Commands:
                 "text/html": f"<div>{html.escape(why)} "
                 f"<a href='{url}' target='_blank' rel='noopener'>{html.escape(what)}</a>; "
                 "this cell waits until you confirm; stop the cell to change nothing.</div>",
-                "text/plain": f"{why} {what}: open {answer['url']}",
+                "text/plain": f"{why} {what}: open {answer['url']}{ON_HUB if answer['url'].startswith('/') else ''}",
             }
         )
         while True:
@@ -284,7 +289,7 @@ class Commands:
             if status == "confirmed":
                 return
             if status != "waiting":
-                raise AgentError(f"nothing changed: the request was {status}.")
+                raise AgentError(UNCONFIRMED.get(status, f"nothing changed: the request is {status}."))
             time.sleep(POLL_S)
 
     def _new(self, rest: str) -> None:

@@ -130,8 +130,7 @@ class BindingHandler(AgentHandler):
             if session is None:
                 raise NotFound(f"There is no session {body.session}.")
             bind = self.services.bind_requests.add(kernel.id, key, place)
-            url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
-            self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
+            self.reply(self.services.bind_requests.pending(bind), 202)
             return
         session = await self.services.access.session(self.caller, body.session)
         await self.services.notebooks.bind(session.key, place)

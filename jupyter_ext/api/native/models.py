@@ -141,9 +141,7 @@ class EngineHandler(AgentHandler):
         info = self.services.runtime.engines.get(body.model).info()
         if caller.kernel and not access.may_choose(caller, body.model):
             bind = self.services.bind_requests.add(caller.kernel.id, key, place or "", body.model)
-            url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
-            pending = {"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}
-            self.reply({**pending, "engine": engine_to_json(info)}, 202)
+            self.reply({**self.services.bind_requests.pending(bind), "engine": engine_to_json(info)}, 202)
             return
         await self.services.engine_choices.set(key, body.model)
         self.reply({"session": key.id, "engine": engine_to_json(info)})

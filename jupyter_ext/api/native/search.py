@@ -110,5 +110,4 @@ class SearchAccessHandler(AgentHandler):
             return
         place = await self.services.notebooks.place(kernel.id)
         bind = self.services.bind_requests.add(kernel.id, SessionKey(kernel.namespace, "all"), place, search=True)
-        url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
-        self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
+        self.reply(self.services.bind_requests.pending(bind), 202)

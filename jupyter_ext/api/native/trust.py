@@ -51,8 +51,7 @@ class TrustHandler(AgentHandler):
         if kernel is not None:
             key = SessionKey(kernel.namespace, "trust")
             bind = self.services.bind_requests.add(kernel.id, key, place, folder=str(folder))
-            url = f"{self.services.url()}agent/v1/binds/{bind.id}/confirm"
-            self.reply({"pending": bind.id, "url": url, "expires_s": self.services.bind_requests.expires_s}, 202)
+            self.reply(self.services.bind_requests.pending(bind), 202)
             return
         self.reply(folder_to_json(await asyncio.to_thread(self.services.runtime.trust.add, folder)))
 
