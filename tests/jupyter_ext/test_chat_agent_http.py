@@ -280,7 +280,8 @@ def test_a_question_is_answered_while_the_answer_is_streamed(
 
 def test_code_that_is_denied_does_not_run(client: openai.OpenAI) -> None:
     told = ask(client, "compute 4", "agent/default", extra_body={"agent_permission": "deny"})
-    assert "21" not in json.dumps(extra(told).get("agentic_tool_calls", []))
+    (call,) = extra(told)["agentic_tool_calls"]
+    assert "21" not in call["result_content"]
 
 
 # ---------------------------------------------------------------------------------------------------- other clients

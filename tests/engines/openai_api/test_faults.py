@@ -48,20 +48,20 @@ async def test_what_fails_before_the_answer_is_tried_again_and_told(fault: Reply
 
 async def test_requests_of_a_session_and_their_repetitions_share_an_id_for_routers() -> None:
     async with WireServer([HELLO, BUSY, HELLO]) as server:
-        for session in ("ada/one", "ada/one", "ada/two", ""):
+        for session in ("zoe/one", "zoe/one", "zoe/two", ""):
             await asked_of(server, session=session)
     posts = [asked for asked in server.asked if asked.method == "POST"]
     ids = [asked.headers.get("x-session-id", "") for asked in posts]
     assert ids[0] == ids[1] == ids[2] != ids[3]
     assert ids[4] == ""
-    assert "ada" not in "".join(ids)
+    assert "zoe" not in "".join(ids)
     assert [asked.body.get("prompt_cache_key", "") for asked in posts] == ids
 
 
 async def test_a_server_that_refuses_the_cache_key_is_asked_without_it() -> None:
     refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: prompt_cache_key"}})
     async with WireServer([refusal, HELLO]) as server:
-        assert text_of(await asked_of(server, session="ada/one")) == "Hello."
+        assert text_of(await asked_of(server, session="zoe/one")) == "Hello."
     assert ["prompt_cache_key" in chat for chat in server.chats] == [True, False]
     assert server.asked[-1].headers["x-session-id"]
 
