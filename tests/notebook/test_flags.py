@@ -22,7 +22,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "from here", "text": "Here."},
     {"when": "one line", "text": "One answer."},
     {"when": "and another", "text": "Another answer."},
-    *fixed("and keep the name", "print(1 / 0)", "print(1 / 1)"),
+    *fixed("and keep the name", "print(1 / 0)", "wrong = 1\nmade = [wrong / 1 for one in [1]]"),
     {"when": "without a draft", "text": "```python\nprint(1 / 1)\n```"},
     {"when": "again the same", "text": "```python\nprint( 1 / 0 )\n```"},
     *fixed("in vain", "print(1 / 0)", "print([][1])"),
@@ -101,7 +101,7 @@ async def where(notebook: Notebook) -> tuple[str, str, int]:
 
 
 async def test_a_question_for_the_options_starts_nothing(notebook: Notebook) -> None:
-    for command in ("ask", "fix"):
+    for command in ("ask", "fix", "explain", "improve"):
         ran = await notebook.run(f"%agent {command} --help")
         assert ran.plain.startswith(f"%agent {command} [options]"), ran.all
         assert "--temperature T" in ran.plain
@@ -148,8 +148,8 @@ async def test_fix_proposes_the_corrected_cell_that_ran_in_a_draft(fresh_noteboo
     await fresh_notebook.run(f"{function}wrong = 1\nmade = [wrong / 0 for one in [1]]", cell="broken")
     ran = await fresh_notebook.run("%agent fix and keep the name", [])
     assert ran.status == "ok", ran.error
-    assert [one["text"] for one in ran.payload] == ["print(1 / 1)"]
-    assert "-wrong = 1\n-made = [wrong / 0 for one in [1]]\n+print(1 / 1)" in ran.plain
+    assert [one["text"] for one in ran.payload] == ["wrong = 1\nmade = [wrong / 1 for one in [1]]"]
+    assert " wrong = 1\n-made = [wrong / 0 for one in [1]]\n+made = [wrong / 1 for one in [1]]" in ran.plain
     assert "was not tried" not in ran.plain
     assert ran.asked == [], "what the draft made is not kept: the person runs the cell"
     hidden, asked, *_ = await fresh_notebook.messages()

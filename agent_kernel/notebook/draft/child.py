@@ -36,7 +36,7 @@ from agent_kernel.notebook.draft import fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft.draft_supervisor import ChildEnds, close
 from agent_kernel.notebook.kernel.changed_names import StrongMark
-from agent_kernel.notebook.kernel.content_digest import content_digest
+from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
 
 MAX_FILES = 256
@@ -254,11 +254,7 @@ def _run_code(shell: Any, code: str, channel: DraftChannel) -> dict[str, Any]:
 def _describe_contents(shell: Any, answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
     """Return digests of the variables that existed before and were changed, and of those of ``names`` that are new."""
     described = {*answer["changed"], *(set(answer["new"]) & set(names))}
-    return {name: _digest(shell.user_ns.get(name)) for name in sorted(described)[:MAX_VARIABLES]}
-
-
-def _digest(value: object) -> str:
-    return content_digest(value) or content_digest([value])
+    return {name: variable_digest(shell.user_ns.get(name)) for name in sorted(described)[:MAX_VARIABLES]}
 
 
 def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:

@@ -12,8 +12,8 @@ import binascii
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.core.messages import shorten
@@ -22,7 +22,8 @@ from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, saf
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
 from agent_kernel.notebook.kernel.capture import Listener, Show
-from agent_kernel.notebook.kernel.changed_names import NameChanges, names_in, to_plain_python
+from agent_kernel.notebook.kernel.changed_names import NameChanges, loop_names, names_in, to_plain_python
+from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
@@ -59,6 +60,22 @@ class DraftedCall:
         return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
 
 
+def _refuse_nothing(code: str) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramReview:
+    """What the code of a turn has to meet to run in the draft. ``refuse`` returns why code does not run, or "". With a
+    ``reference``, a program that is tried counts only if its output and its variables equal those of that program."""
+
+    refuse: Callable[[str], str] = _refuse_nothing
+    reference: str = ""
+
+
+NO_REVIEW = ProgramReview()
+
+
 @dataclass(frozen=True, slots=True)
 class DraftOutcome:
     """The result of a call. ``refused`` means that it failed because only the kernel itself allows what it tried."""
@@ -80,6 +97,7 @@ class Drafts:
         self._unfit = ""
         self._proved = False
         self._own_cell = True
+        self._review = NO_REVIEW
         self.done: list[DraftedCall] = []
         shell.events.register("pre_run_cell", self._cell_runs)
         atexit.register(self.drop)
@@ -102,6 +120,15 @@ class Drafts:
         if not self._own_cell:
             self.drop()
 
+    @contextlib.contextmanager
+    def reviewing(self, review: ProgramReview) -> Iterator[None]:
+        """Apply ``review`` to the code that runs inside the ``with`` block."""
+        before, self._review = self._review, review
+        try:
+            yield
+        finally:
+            self._review = before
+
     def prepare_code(self, code: str) -> str:
         """Return the code that will run: ``code``, preceded by the imports that it needs but lacks."""
         known = dict.fromkeys(self._made) | self._shell.user_ns
@@ -110,6 +137,8 @@ class Drafts:
     def run(self, turn: str, code: str, listener: Listener, show: Show) -> DraftOutcome:
         """Run code in the current copy, or in a new one. Errors of the code are in the result; an interrupt ends the
         call."""
+        if refused := self._review.refuse(code):
+            return DraftOutcome(ExecutionOutcome("error", refused, refused, (), False))
         heard = _Heard(listener)
         with self._lock, interruptible() as interrupt:
             try:
@@ -127,17 +156,24 @@ class Drafts:
 
     def try_programs(self, programs: Iterable[str], names: Sequence[str]) -> list[ProgramOutcome]:
         """Run each program on the present state of the copy and undo it. Returns what they did, in order, as far as
-        TRIALS_S seconds and the copy last. Nothing is displayed. Raises KeyboardInterrupt."""
+        TRIALS_S seconds and the copy last; what the review refuses counts as an error. Nothing is displayed. Raises
+        KeyboardInterrupt."""
+        reference = self._review.reference
+        programs = [reference, *programs] if reference else list(programs)
         outcomes: list[ProgramOutcome] = []
         deadline = time.monotonic() + TRIALS_S
         with self._lock, interruptible() as interrupt:
             for program in programs:
+                prepared = self.prepare_code(program)
+                if program != reference and (refused := self._review.refuse(prepared)):
+                    outcomes.append(ProgramOutcome("error", refused))
+                    continue
                 remaining = min(TRIAL_S, deadline - time.monotonic())
                 if remaining <= 0:
                     break
                 try:
                     answer = self._ensure_process().run(
-                        self.prepare_code(program),
+                        prepared,
                         lambda stream, text: None,
                         lambda shown: None,
                         remaining,
@@ -158,7 +194,14 @@ class Drafts:
                         self._forget_ended()
                         break
             self._restart_idle_timer()
-        return outcomes
+        return [self._compare(outcomes[0], one) for one in outcomes[1:]] if reference else outcomes
+
+    def has_equal_outcome(self, reference: str, program: str) -> bool:
+        """Whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
+        self.drop()
+        with self.reviewing(ProgramReview(reference=reference)):
+            outcomes = self.try_programs([program], ())
+        return [outcome.status for outcome in outcomes] == ["success"]
 
     def find_calls(self, names: Iterable[str]) -> list[DraftedCall]:
         """Return the calls that made or changed ``names``, and the calls these depend on, in order."""
@@ -208,6 +251,22 @@ class Drafts:
     def _forget_ended(self) -> None:
         if self._process is not None and self._process.pid == 0:
             self._forget()
+
+    def _compare(self, expected: ProgramOutcome, outcome: ProgramOutcome) -> ProgramOutcome:
+        """Return ``outcome``, or an error if it differs from what the reference did. Variables that only loops of the
+        reference bind do not count. One that a program did not change has its value in the kernel."""
+        names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
+        present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
+        before, after = (
+            {name: one.variables.get(name, present[name]) for name in names} for one in (expected, outcome)
+        )
+        same = (
+            expected.status == outcome.status == "success"
+            and (outcome.text, outcome.figures) == (expected.text, expected.figures)
+            and before == after
+            and all(before.values())  # what has no digest cannot be compared
+        )
+        return outcome if same else replace(outcome, status="error")
 
     def _restart_idle_timer(self) -> None:
         if self._idle is not None:
@@ -283,6 +342,10 @@ def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
         named,
         bundle.get("update") is True and bool(named),
     )
+
+
+def _only(names: Iterable[str], digests: Mapping[str, str]) -> dict[str, str]:
+    return {name: digests[name] for name in names if name in digests}
 
 
 def _program_outcome(answer: Mapping[str, Any]) -> ProgramOutcome:

@@ -38,6 +38,11 @@ def content_digest(value: Any) -> str:
     return digest.hexdigest()
 
 
+def variable_digest(value: object) -> str:
+    """Return the digest of a container or of a plain value, such as a number; "" for other values."""
+    return content_digest(value) or content_digest([value])
+
+
 def _parts(value: Any) -> list[bytes]:
     pandas, numpy = sys.modules.get("pandas"), sys.modules.get("numpy")
     kind = type(value)

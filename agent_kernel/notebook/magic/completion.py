@@ -33,8 +33,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "replay": ("--verify", "--live", "--turn", "--json"),
     "freeze": ("--in-place", "--yes"),
     "context": ("--json",),
-    "ask": tuple(BY_FLAG),
-    "fix": tuple(BY_FLAG),
+    **dict.fromkeys(("ask", "fix", "explain", "improve"), tuple(BY_FLAG)),
 }
 """Fixed completions after a command. For commands that are not listed here, completions come from the server."""
 

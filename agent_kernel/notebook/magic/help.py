@@ -10,7 +10,7 @@ WIDTH = 100
 LEFT = 14
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "Ask": ("ask", "fix", "stop", "approve", "show", "panel"),
+        "Ask": ("ask", "fix", "explain", "improve", "stop", "approve", "show", "panel"),
         "What is going on": ("status", "context", "usage", "help"),
         "What the agent may do, and where": ("allow", "deny", "permissions", "in", "where", "keep", "take", "rebuild"),
         "What the agent can use": ("tools", "skills", "trust", "model", "unload", "start"),

@@ -14,17 +14,17 @@ from agent_kernel.core.events import TurnFinished
 from agent_kernel.notebook.display.render import AnswerVersion, TurnSummary
 from agent_kernel.notebook.display.screen import CellScreen, Screen, screen_for
 from agent_kernel.notebook.draft.apply_draft import DraftApplier
-from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.draft.draft import NO_REVIEW, Drafts
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
+from agent_kernel.notebook.magic.cell_requests import NOT_TRIED, SAME, CellRequest, diff_bundle, is_same_code
 from agent_kernel.notebook.magic.commands import Commands, Table, interruption_error
 from agent_kernel.notebook.magic.completion import MagicCompleter
 from agent_kernel.notebook.magic.context_preview import ContextPreview
 from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.magic.fix_command import NONE_RAN, NOT_TRIED, SAME, diff_bundle, is_same_code
 from agent_kernel.notebook.magic.freeze_command import FreezeCommand
 from agent_kernel.notebook.magic.missing_model_download import ModelDownload, missing_model
 from agent_kernel.notebook.magic.python_commands import PythonCommands
@@ -144,13 +144,13 @@ class AgentMagics(Magics):
             self._in_turn = False
 
     def _one_turn(
-        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), failed: str = ""
+        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), about: CellRequest | None = None
     ) -> None:
         with self._one_at_a_time():
             if self._stored.is_on:
                 self._stored.show(prompt, cell)
                 return
-            self._turn(request, prompt, cell, notes, failed)
+            self._turn(request, prompt, cell, notes, about)
 
     @property
     def server(self) -> ServerClient | None:
@@ -164,7 +164,9 @@ class AgentMagics(Magics):
         self._code.close()
         self._commands.close()
 
-    def _turn(self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note], failed: str) -> None:
+    def _turn(
+        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note], about: CellRequest | None
+    ) -> None:
         server = self._commands.server
         if request.branch and (request.session or request.new):
             raise AgentError(BRANCH_ELSEWHERE)
@@ -179,12 +181,12 @@ class AgentMagics(Magics):
         if publisher is not None:
             self._go_on_aside(request, body, cell, publisher)
             return
-        end = self._follow_turn(request, prompt, body, cell, failed)
+        end = self._follow_turn(request, prompt, body, cell, about)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
         if offer and ModelDownload(server, self._shell, offer).offer_download(self._person):
             body |= {"rerun": "append"}  # the failed first try is not a version of the answer
-            end = self._follow_turn(request, prompt, body, cell, failed)
+            end = self._follow_turn(request, prompt, body, cell, about)
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
@@ -192,20 +194,21 @@ class AgentMagics(Magics):
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
     def _follow_turn(
-        self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, failed: str
+        self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, about: CellRequest | None
     ) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
         started = self._start_turn(body, screen)
         around = self._around(screen, self._orders.list_allowed_kinds(request), ask=request.permission == "ask")
         turn = CellTurn(around, _summary(started, cell))
-        end = turn.follow()
+        with self._drafts.reviewing(about.review if about else NO_REVIEW):
+            end = turn.follow()
         if end.state == "committed" and not started["stored"]:
-            if request.form == "fix":
-                self._propose_fix(started["turn"], screen, failed)
+            if request.form == "fix" and about:
+                self._propose_tried(started["turn"], screen, about)
                 return end
             self._keep.after(started["turn"], prompt, screen)
             if request.form == "code":
-                self._propose(extract_code(turn.answer), screen, failed)
+                self._propose(extract_code(turn.answer), screen, about)
         return end
 
     def _start_turn(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
@@ -225,24 +228,27 @@ class AgentMagics(Magics):
         around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
-    def _propose_fix(self, turn: str, screen: Screen, failed: str) -> None:
-        """Propose the last code of the turn that ran in the draft."""
-        ran = [call.code for call in self._drafts.done if call.turn == turn]
-        if not ran:
-            screen.line(NONE_RAN)
+    def _propose_tried(self, turn: str, screen: Screen, about: CellRequest) -> None:
+        """Propose the last code of the turn that ran in the draft, if the review of the request lets it count."""
+        code = next((call.code for call in reversed(self._drafts.done) if call.turn == turn), "")
+        if not code or (about.review.reference and not self._drafts.has_equal_outcome(about.source, code)):
+            screen.line(about.none)
             return
-        screen.show(diff_bundle(failed, ran[-1]), {}, {}, False)
-        self._propose(ran[-1], screen, failed, tried=True)
+        screen.show(diff_bundle(about.source, code), {}, {}, False)
+        self._propose(code, screen, about, tried=True)
 
-    def _propose(self, code: str, screen: Screen, failed: str, *, tried: bool = False) -> None:
+    def _propose(self, code: str, screen: Screen, about: CellRequest | None, *, tried: bool = False) -> None:
         """Insert a cell with the code below this one. Without a front end that edits cells, the answer alone shows
-        the code. Code equal to the cell that has just failed is not proposed."""
+        the code. Code equal to the cell that it should replace is not proposed, nor code that the request refuses."""
+        refused = about.review.refuse(code) if about and code else ""
         if not code:
             screen.line("There is no code in this answer, so there is no cell to propose.")
-        elif failed and is_same_code(self._shell, code, failed):
+        elif about and about.source and is_same_code(self._shell, code, about.source):
             screen.line(SAME)
+        elif refused:
+            screen.line(f"The proposed cell is not proposed: {refused.partition(': ')[2]}")
         elif self._person.is_there:
-            if failed and not tried:
+            if about and about.source and not tried:
                 screen.line(NOT_TRIED)
             self._shell.set_next_input(code, replace=False)
 

@@ -1,4 +1,4 @@
-"""``%agent`` commands that run or show a turn: ask, fix, show, replay and approve."""
+"""``%agent`` commands that run or show a turn: ask, fix, explain, improve, show, replay and approve."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic import fix_command, replay_command
+from agent_kernel.notebook.magic import cell_requests, replay_command
 from agent_kernel.notebook.magic.conversation_commands import Show
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
 from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
@@ -24,15 +24,17 @@ from agent_kernel.notebook.turn.session_permissions import Consent
 HELP = {
     "ask": "[options] WORDS: run a turn in one line; it takes the options of %%agent",
     "fix": "[options] [WORDS]: correct the cell that failed last, try it in a draft, and propose it below",
+    "explain": "[options] [WORDS]: explain the last cell, and its error if it failed; no code runs",
+    "improve": "[options] [WORDS]: propose a better version of the last cell that does the same in a draft",
     "show": "[N|TURN]: show the last answer again, or turn N of this conversation",
     "replay": "FILE [--verify] [--live] [--turn N]: check the answers of NAME.agent.json; N or TURN: same as show",
     "approve": "answer the approval requests of background turns",
 }
 QUOTES = "\"'"
 
-RunTurn: TypeAlias = Callable[[CellOptions, str, str, Sequence[dict[str, str]], str], None]
-"""Called with (request, prompt, cell, notes, failed): runs one turn in the current cell. Code equal to ``failed`` is
-not proposed as a cell."""
+RunTurn: TypeAlias = Callable[[CellOptions, str, str, Sequence[dict[str, str]], cell_requests.CellRequest | None], None]
+"""Called with (options, prompt, cell, notes, about): runs one turn in the current cell, about a cell that ran."""
+BuildCellRequest: TypeAlias = Callable[[Any, ExecutionHistory, str], cell_requests.CellRequest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class TurnCommands:
         self.table: dict[str, Callable[[str], None]] = {
             "ask": self.ask,
             "fix": self.fix,
+            "explain": self.explain,
+            "improve": self.improve,
             "show": self.show,
             "replay": self.replay,
             "approve": self.approve,
@@ -74,19 +78,40 @@ class TurnCommands:
         words = _unquote(request.words)
         if not words:
             raise AgentError('the question is missing: %agent ask "QUESTION"')
-        self._here.turn(request, words, self._here.cells.id_of_line(rest), (), "")
+        self._here.turn(request, words, self._here.cells.id_of_line(rest), (), None)
 
     def fix(self, rest: str) -> None:
-        request = parse_options(rest)
-        if request.help:
-            self._usage("fix")
+        self._ask_about_cell("fix", rest, cell_requests.build_fix_request)
+
+    def explain(self, rest: str) -> None:
+        self._ask_about_cell("explain", rest, cell_requests.build_explain_request)
+
+    def improve(self, rest: str) -> None:
+        self._ask_about_cell("improve", rest, cell_requests.build_improve_request)
+
+    def _ask_about_cell(self, name: str, rest: str, build: BuildCellRequest) -> None:
+        options = parse_options(rest)
+        if options.help:
+            self._usage(name)
             return
-        fix = fix_command.build_fix_request(self._here.shell, self._here.executions, _unquote(request.words))
-        cell = self._here.cells.id_of_line(f"fix {fix.prompt}")
-        if request.form == "md":
-            can_be_tried = not (request.where or request.background or self._here.unfit())
-            request = replace(request, form="fix", where="draft") if can_be_tried else replace(request, form="code")
-        self._here.turn(request, fix.prompt, cell, fix.notes, fix.source)
+        request = build(self._here.shell, self._here.executions, _unquote(options.words))
+        cell = self._here.cells.id_of_line(f"{name} {request.prompt}")
+        if request.form == "fix":
+            reason = self._draft_problem(options)
+            if reason and request.review.reference:
+                raise AgentError(cell_requests.NO_DRAFT.format(reason=reason))
+            options = replace(options, form="code") if reason else replace(options, form="fix", where="draft")
+        elif options.form == "md":
+            options = replace(options, form=request.form)
+        self._here.turn(options, request.prompt, cell, request.notes, request)
+
+    def _draft_problem(self, options: CellOptions) -> str:
+        """Return why a proposed cell cannot be tried in a draft, or ""."""
+        if options.background:
+            return "a background turn has no draft"
+        if options.where not in ("", "draft"):
+            return f"you chose --in {options.where}"
+        return self._here.unfit() if options.form == "md" else f"you chose the format {options.form}"
 
     def show(self, rest: str) -> None:
         turn = self._find_turn(rest.strip())

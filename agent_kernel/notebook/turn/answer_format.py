@@ -51,6 +51,7 @@ FORMS: Mapping[str, AnswerFormat] = MappingProxyType(
     {
         "md": AnswerFormat(),
         "code": AnswerFormat(notes=(CODE,), rounds=0),
+        "explain": AnswerFormat(rounds=0, fields={"tool_choice": "none"}),
         # The answer is the program that ran in a draft, so the model has to call Python.
         "fix": AnswerFormat(rounds=FIX_ROUNDS, fields={"tools": ["python"], "tool_choice": "python"}),
         "json": AnswerFormat(json_text_bundle, output={"kind": "json_object"}),

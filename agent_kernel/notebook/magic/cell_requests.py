@@ -1,0 +1,219 @@
+"""``%agent fix``, ``explain`` and ``improve``: turns a cell that ran into a request about it.
+
+Where the kernel can be copied, a corrected or improved cell runs in a draft of the kernel as it is now. A corrected
+cell is proposed only if it ran without an error and does not hide the error, an improved one only if it does what the
+cell did. To explain a cell, no code runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import itertools
+import keyword
+import re
+import symtable
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.display.render import Bundle
+from agent_kernel.notebook.draft.draft import NO_REVIEW, OWN_MAGICS, ProgramReview
+from agent_kernel.notebook.kernel import inspection
+from agent_kernel.notebook.kernel.changed_names import UNREADABLE, loop_names, to_plain_python
+from agent_kernel.notebook.kernel.hidden_errors import find_hidden_error
+from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.variable_summary import summary
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
+
+CHARS = 6_000
+"""Limit for source and traceback together; longer texts keep their head and tail."""
+FIX = "Correct the cell In[{number}], which failed with {error}. Give the whole cell as it should be."
+EXPLAIN = "Explain in plain words what the cell In[{number}] does."
+EXPLAIN_FAILED = "Explain in plain words what the cell In[{number}] does and why it failed with {error}."
+IMPROVE = "Write the cell In[{number}] better, clearer or faster. It prints the same and makes equal variables."
+MAKES = " It makes {names}."
+NOT_TRIED = "The proposed cell was not tried in a draft. Read it before you run it."
+NONE_RAN = "No corrected cell ran without an error, so none is proposed. Say more: %agent fix WORDS."
+NONE_BETTER = "No other cell was found that prints the same and leaves equal variables, so none is proposed."
+NO_DRAFT = "a better cell is compared with yours in a draft, and no draft can be made here: {reason}."
+SAME_CODE = "SameCode: this is the code of the cell, unchanged."
+SAME = "The proposed cell is the same code that failed, so it is not proposed. Say more: %agent fix WORDS."
+MAX_NAMES = 8
+NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
+FRAME = re.compile(r"^  In\[(\d+)\], line (\d+), in ", re.MULTILINE)
+MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class CellRequest:
+    """A request about a cell: the prompt and ``notes`` for the model. ``form`` is the format of the answer, and
+    ``source`` the code that a proposed cell replaces; empty if none is proposed. ``review`` says which code counts, and
+    ``none`` what the user reads if there is none."""
+
+    prompt: str
+    notes: tuple[dict[str, str], ...]
+    form: str
+    source: str = ""
+    review: ProgramReview = NO_REVIEW
+    none: str = ""
+
+
+def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> CellRequest:
+    """Build the request to correct the last failed cell; ``words`` are what the user adds. Raises AgentError when no
+    cell has failed since the kernel started."""
+    failure = executions.failure
+    if failure is None:
+        raise AgentError("no cell has failed since this kernel was started; run the one that fails, then ask again.")
+    number, _, source, traceback = failure
+    prompt = FIX.format(number=number, error=_error_line(traceback))
+    made = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
+    prompt = _prompt(prompt, made, words)
+    review = ProgramReview(lambda code: _refuse_fix(shell, number, source, traceback, code))
+    return CellRequest(prompt, _failure_notes(shell, executions, traceback), "fix", source, review, NONE_RAN)
+
+
+def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) -> CellRequest:
+    """Build the request to explain the last cell, and its error if it failed. Raises AgentError when no cell ran."""
+    number, source = _last_cell(shell)
+    failure = executions.failure
+    if failure is not None and failure[0] == number:
+        prompt = EXPLAIN_FAILED.format(number=number, error=_error_line(failure[3]))
+        notes = _failure_notes(shell, executions, failure[3])
+    else:
+        prompt = EXPLAIN.format(number=number)
+        notes = _cell_notes(shell, executions, number, source)
+    return CellRequest(_prompt(prompt, [], words), notes, "explain")
+
+
+def build_improve_request(shell: Any, executions: ExecutionHistory, words: str) -> CellRequest:
+    """Build the request for a better version of the last cell. Raises AgentError when no cell ran or the last
+    one failed."""
+    number, source = _last_cell(shell)
+    if executions.of(number)[1]:
+        raise AgentError(f"the cell In[{number}] failed; %agent fix corrects it.")
+    prompt = _prompt(IMPROVE.format(number=number), _bound_names(shell, source), words)
+    review = ProgramReview(lambda code: SAME_CODE if is_same_code(shell, code, source) else "", source)
+    notes = _cell_notes(shell, executions, number, source)
+    return CellRequest(prompt, notes, "fix", source, review, NONE_BETTER)
+
+
+def _error_line(traceback: str) -> str:
+    last_line = traceback.strip().splitlines()[-1] if traceback.strip() else "an error"
+    return last_line if len(last_line) <= 200 else f"{last_line[:200]} ..."
+
+
+def _prompt(prompt: str, made: list[str], words: str) -> str:
+    makes = MAKES.format(names=", ".join(made[:MAX_NAMES])) if made else ""
+    return prompt + makes + (f"\n{words}" if words else "")
+
+
+def _failure_notes(shell: Any, executions: ExecutionHistory, traceback: str) -> tuple[dict[str, str], ...]:
+    return (
+        {"title": "The cell that failed", "text": inspection.last_error(shell, executions, CHARS)},
+        *_variable_notes(shell, _names_that_matter(shell, traceback)),
+    )
+
+
+def _cell_notes(shell: Any, executions: ExecutionHistory, number: int, source: str) -> tuple[dict[str, str], ...]:
+    text = inspection.executions(shell, executions, (number,), CHARS)
+    known = _known_names(shell)
+    used = dict.fromkeys(name for name in NAME.findall(source) if name in known)
+    return ({"title": "The cell", "text": text}, *_variable_notes(shell, list(used)[:MAX_NAMES]))
+
+
+def _variable_notes(shell: Any, names: list[str]) -> tuple[dict[str, str], ...]:
+    facts = [summary(name, shell.user_ns[name]) for name in names]
+    return ({"title": "Variables", "text": "\n".join(facts)},) if facts else ()
+
+
+def _last_cell(shell: Any) -> tuple[int, str]:
+    """Return (number, source) of the last cell that is not a command of the agent. Raises AgentError if there is
+    none."""
+    sources: list[str] = list(shell.history_manager.input_hist_raw)
+    for number in range(len(sources) - 1, 0, -1):
+        if sources[number].strip() and not sources[number].lstrip().startswith(OWN_MAGICS):
+            return number, sources[number]
+    raise AgentError("no cell has run since this kernel was started; run one, then ask again.")
+
+
+def _refuse_fix(shell: Any, number: int, source: str, traceback: str, code: str) -> str:
+    """Return why ``code`` is no correction of the failed cell, or ""."""
+    lines = [int(line) for cell, line in FRAME.findall(traceback) if int(cell) == number]
+    error = _error_line(traceback).partition(":")[0].strip()
+    return find_hidden_error(to_plain_python(shell, source), lines, error, to_plain_python(shell, code))
+
+
+def diff_bundle(failed: str, proposed: str) -> Bundle:
+    """Return the change from the failed cell to the proposed one, as an output."""
+    lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
+    text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
+    ticks = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return {"text/markdown": f"{ticks}diff\n{text}\n{ticks}", "text/plain": text}
+
+
+def is_same_code(shell: Any, one: str, other: str) -> bool:
+    """Compare two cells, ignoring comments, blank lines and layout."""
+    try:
+        first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (one, other))
+    except UNREADABLE:
+        return one.split() == other.split()
+    return first == second
+
+
+def _bound_names(shell: Any, source: str) -> list[str]:
+    """Return the names that the cell binds at its top level, in order, without imports and loop variables."""
+    code = to_plain_python(shell, source)
+    try:
+        symbols = symtable.symtable(code, "cell", "exec").get_symbols()
+    except UNREADABLE:
+        return []
+    loops = loop_names(code)
+    bound = [symbol.get_name() for symbol in symbols if symbol.is_assigned() and not symbol.is_imported()]
+    return [name for name in bound if name not in loops]
+
+
+def _known_names(shell: Any) -> set[str]:
+    """Return the names of the user's variables, without modules."""
+    hidden = getattr(shell, "user_ns_hidden", {})
+    return {
+        name
+        for name, value in shell.user_ns.items()
+        if not name.startswith("_") and name not in hidden and not isinstance(value, types.ModuleType)
+    }
+
+
+def _names_that_matter(shell: Any, traceback: str) -> list[str]:
+    """Return the variables used in the statements of the traceback, innermost frame first. For an unknown name, add
+    variables with a similar name."""
+    known = _known_names(shell)
+    sources = list(shell.user_ns.get("In", ()))
+    names: dict[str, None] = {}
+    for number, line in reversed([(int(number), int(line)) for number, line in FRAME.findall(traceback)]):
+        if number < len(sources):
+            names |= dict.fromkeys(name for name in _names_in_statement(shell, sources[number], line) if name in known)
+    if missing := MISSING.search(traceback):
+        names |= dict.fromkeys(difflib.get_close_matches(missing[1], sorted(known), 2))
+    return list(names)[:MAX_NAMES]
+
+
+def _names_in_statement(shell: Any, source: str, line: int) -> list[str]:
+    """Return the names in the smallest statement around ``line``. For a compound statement, and for code that cannot
+    be parsed, return the names on the line alone."""
+    lines = source.splitlines()
+    text = lines[line - 1] if line <= len(lines) else ""
+    try:
+        around = list(_statements(ast.parse(to_plain_python(shell, source)), line))
+    except UNREADABLE:
+        around = []
+    smallest = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)
+    if smallest is not None and not hasattr(smallest, "body"):
+        return [node.id for node in ast.walk(smallest) if isinstance(node, ast.Name)]
+    return [name for name in NAME.findall(text) if not keyword.iskeyword(name)]
+
+
+def _statements(tree: ast.Module, line: int) -> Iterator[ast.stmt]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            yield node
