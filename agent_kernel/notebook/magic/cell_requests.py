@@ -47,7 +47,7 @@ MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class CellRequest:
+class CellTask:
     """A request about a cell: the prompt and ``notes`` for the model. ``form`` is the format of the answer, and
     ``source`` the code that a proposed cell replaces; empty if none is proposed. ``review`` says which code counts, and
     ``none`` what the user reads if there is none."""
@@ -60,7 +60,7 @@ class CellRequest:
     none: str = ""
 
 
-def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> CellRequest:
+def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
     """Build the request to correct the last failed cell; ``words`` are what the user adds. Raises AgentError when no
     cell has failed since the kernel started."""
     failure = executions.failure
@@ -71,10 +71,10 @@ def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> C
     made = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
     prompt = _prompt(prompt, made, words)
     review = ProgramReview(lambda code: _refuse_fix(shell, number, source, traceback, code))
-    return CellRequest(prompt, _failure_notes(shell, executions, traceback), "fix", source, review, NONE_RAN)
+    return CellTask(prompt, _failure_notes(shell, executions, traceback), "fix", source, review, NONE_RAN)
 
 
-def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) -> CellRequest:
+def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
     """Build the request to explain the last cell, and its error if it failed. Raises AgentError when no cell ran."""
     number, source = _last_cell(shell)
     failure = executions.failure
@@ -84,10 +84,10 @@ def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) 
     else:
         prompt = EXPLAIN.format(number=number)
         notes = _cell_notes(shell, executions, number, source)
-    return CellRequest(_prompt(prompt, [], words), notes, "explain")
+    return CellTask(_prompt(prompt, [], words), notes, "explain")
 
 
-def build_improve_request(shell: Any, executions: ExecutionHistory, words: str) -> CellRequest:
+def build_improve_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
     """Build the request for a better version of the last cell. Raises AgentError when no cell ran or the last
     one failed."""
     number, source = _last_cell(shell)
@@ -96,7 +96,7 @@ def build_improve_request(shell: Any, executions: ExecutionHistory, words: str) 
     prompt = _prompt(IMPROVE.format(number=number), _bound_names(shell, source), words)
     review = ProgramReview(lambda code: SAME_CODE if is_same_code(shell, code, source) else "", source)
     notes = _cell_notes(shell, executions, number, source)
-    return CellRequest(prompt, notes, "fix", source, review, NONE_BETTER)
+    return CellTask(prompt, notes, "fix", source, review, NONE_BETTER)
 
 
 def _error_line(traceback: str) -> str:

@@ -20,7 +20,7 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.magic.cell_requests import NOT_TRIED, SAME, CellRequest, diff_bundle, is_same_code
+from agent_kernel.notebook.magic.cell_requests import NOT_TRIED, SAME, CellTask, diff_bundle, is_same_code
 from agent_kernel.notebook.magic.commands import Commands, Table, interruption_error
 from agent_kernel.notebook.magic.completion import MagicCompleter
 from agent_kernel.notebook.magic.context_preview import ContextPreview
@@ -144,7 +144,7 @@ class AgentMagics(Magics):
             self._in_turn = False
 
     def _one_turn(
-        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), about: CellRequest | None = None
+        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), about: CellTask | None = None
     ) -> None:
         with self._one_at_a_time():
             if self._stored.is_on:
@@ -165,7 +165,7 @@ class AgentMagics(Magics):
         self._commands.close()
 
     def _turn(
-        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note], about: CellRequest | None
+        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note], about: CellTask | None
     ) -> None:
         server = self._commands.server
         if request.branch and (request.session or request.new):
@@ -194,7 +194,7 @@ class AgentMagics(Magics):
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
     def _follow_turn(
-        self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, about: CellRequest | None
+        self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, about: CellTask | None
     ) -> TurnFinished:
         screen = screen_for(self._shell, FORMS[request.form].words)
         started = self._start_turn(body, screen)
@@ -228,7 +228,7 @@ class AgentMagics(Magics):
         around = replace(around, waiting=self._background.waiting)
         self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
 
-    def _propose_tried(self, turn: str, screen: Screen, about: CellRequest) -> None:
+    def _propose_tried(self, turn: str, screen: Screen, about: CellTask) -> None:
         """Propose the last code of the turn that ran in the draft, if the review of the request lets it count."""
         code = next((call.code for call in reversed(self._drafts.done) if call.turn == turn), "")
         if not code or (about.review.reference and not self._drafts.has_equal_outcome(about.source, code)):
@@ -237,7 +237,7 @@ class AgentMagics(Magics):
         screen.show(diff_bundle(about.source, code), {}, {}, False)
         self._propose(code, screen, about, tried=True)
 
-    def _propose(self, code: str, screen: Screen, about: CellRequest | None, *, tried: bool = False) -> None:
+    def _propose(self, code: str, screen: Screen, about: CellTask | None, *, tried: bool = False) -> None:
         """Insert a cell with the code below this one. Without a front end that edits cells, the answer alone shows
         the code. Code equal to the cell that it should replace is not proposed, nor code that the request refuses."""
         refused = about.review.refuse(code) if about and code else ""

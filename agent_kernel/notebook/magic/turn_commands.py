@@ -32,9 +32,9 @@ HELP = {
 }
 QUOTES = "\"'"
 
-RunTurn: TypeAlias = Callable[[CellOptions, str, str, Sequence[dict[str, str]], cell_requests.CellRequest | None], None]
+RunTurn: TypeAlias = Callable[[CellOptions, str, str, Sequence[dict[str, str]], cell_requests.CellTask | None], None]
 """Called with (options, prompt, cell, notes, about): runs one turn in the current cell, about a cell that ran."""
-BuildCellRequest: TypeAlias = Callable[[Any, ExecutionHistory, str], cell_requests.CellRequest]
+BuildCellTask: TypeAlias = Callable[[Any, ExecutionHistory, str], cell_requests.CellTask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TurnCommands:
     def improve(self, rest: str) -> None:
         self._ask_about_cell("improve", rest, cell_requests.build_improve_request)
 
-    def _ask_about_cell(self, name: str, rest: str, build: BuildCellRequest) -> None:
+    def _ask_about_cell(self, name: str, rest: str, build: BuildCellTask) -> None:
         options = parse_options(rest)
         if options.help:
             self._usage(name)
