@@ -16,7 +16,8 @@ JOBS ?= 2
 # torch, on Linux with CUDA (3 GB).
 TORCH := build/torch/.test
 # The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other.
-PEERS := build/peers-openai/.test build/peers-openapi/.test build/peers-selectools/.test
+PEERS := build/peers-jupyterhub/.test build/peers-openai/.test build/peers-openapi/.test
+PEERS += build/peers-selectools/.test
 SOAK_MINUTES ?= 40
 SEED ?=
 PYTHON ?= $(shell packaging/find-python)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -105,3 +106,13 @@ async def test_a_person_who_is_logged_in_sees_the_page_of_a_question_whatever_to
             assert (page.status_code, page.text.count("<button")) == (200, 2), page.text
     async with httpx.AsyncClient(base_url=server.url) as stranger:
         assert (await stranger.get(url, params={"token": TOKEN})).status_code == 401
+
+
+async def test_a_browser_that_is_not_logged_in_is_sent_to_the_login_and_back(server: AgentServer) -> None:
+    kernel = await server.start_kernel("unknown.ipynb")
+    async with server.kernel_client(await server.kernel_token(kernel)) as code, server.client(None) as nobody:
+        url = (await code.post("agent/v1/search/access", json={})).json()["url"]
+        page = await nobody.get(url, headers={"Accept": "text/html"})
+        assert page.status_code == 302
+        assert page.headers["Location"] == f"/login?next={quote(urlsplit(url).path, safe='')}"
+        assert (await nobody.get(url)).status_code == 401, "a program has no use for a login page"

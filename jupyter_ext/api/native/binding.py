@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 
 from tornado.escape import xhtml_escape
+from tornado.httputil import url_concat
+from tornado.web import RequestHandler
 
-from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.trusted_folders import file_digest
 from agent_kernel.core.version import __version__
@@ -177,6 +179,19 @@ class BindConfirmHandler(AgentHandler):
     def content_security_policy(self) -> str:
         policy = super().content_security_policy.replace("frame-ancestors 'self'", "frame-ancestors 'none'")
         return f"{policy}; form-action 'self'"
+
+    def get_login_url(self) -> str:
+        """Return the login page, which handlers of an API do not have: a person opens this page in a browser."""
+        return RequestHandler.get_login_url(self)
+
+    def refuse(self, error: AgentKernelError, status: int) -> None:
+        """Send a browser that is not logged in to the login page, which leads back here."""
+        is_browser = "text/html" in self.request.headers.get("Accept", "")
+        if status != 401 or self.request.method != "GET" or not is_browser:
+            super().refuse(error, status)
+            return
+        url = self.get_login_url()  # JupyterHub's has parameters already; its state leads back
+        self.redirect(url if "?" in url else url_concat(url, {"next": self.request.uri}))
 
     def check_xsrf_cookie(self) -> None:
         """Do nothing here: the XSRF token is in the form, which ``post`` reads and checks."""

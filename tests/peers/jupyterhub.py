@@ -1,0 +1,197 @@
+"""A real JupyterHub with its proxy, whose single-user servers have the extension of this repository."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.server import PLAIN, ROOT, free_port
+
+PROXY = "configurable-http-proxy@5"
+SERVICE_TOKEN = "service-token-0123456789abcdef"
+PASSWORD = "a long password"
+START_S = 90.0
+CONFIG = """
+c.JupyterHub.authenticator_class = "dummy"
+c.DummyAuthenticator.password = {password!r}
+c.Authenticator.allow_all = True
+c.JupyterHub.spawner_class = "simple"
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
+c.ConfigurableHTTPProxy.command = [{proxy!r}]
+c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
+c.Spawner.cmd = [{singleuser!r}]
+c.Spawner.args = ["--allow-root"]
+c.Spawner.ip = "127.0.0.1"
+c.Spawner.http_timeout = c.Spawner.start_timeout = {start_s}
+c.Spawner.environment = {environment!r}
+c.JupyterHub.services = [{{"name": "tests", "api_token": {token!r}}}]
+scopes = ["admin:users", "admin:servers", "access:servers", "tokens", "shutdown"]
+c.JupyterHub.load_roles = [{{"name": "tests", "scopes": scopes, "services": ["tests"]}}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HubUser:
+    """A user whose server runs; ``token`` is one of the hub's for that user."""
+
+    name: str
+    hub_url: str
+    home: Path
+    token: str
+
+    @property
+    def directory(self) -> Path:
+        """Its folder ``runtime`` has the connection files of the kernels."""
+        return self.home
+
+    @property
+    def url(self) -> str:
+        """The server of the user as the proxy shows it."""
+        return f"{self.hub_url}user/{self.name}/"
+
+    def client(self, token: str | None = None) -> httpx.AsyncClient:
+        """For paths like ``agent/v1/turns``, through the proxy, with the token of this user or another one."""
+        headers = {"Authorization": f"token {self.token if token is None else token}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60, **PLAIN)
+
+    @asynccontextmanager
+    async def logged_in(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A browser in which the user has logged in to the hub by the form."""
+        async with httpx.AsyncClient(base_url=self.hub_url, timeout=60, follow_redirects=True, **PLAIN) as browser:
+            await browser.get("hub/login")
+            form = {"username": self.name, "password": PASSWORD, "_xsrf": browser.cookies["_xsrf"]}
+            (await browser.post("hub/login?next=/hub/home", data=form)).raise_for_status()
+            yield browser
+
+    async def notebook(self, path: str) -> str:
+        """Make a notebook with a kernel. The id of the kernel."""
+        content = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        session = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
+        async with self.client() as http:
+            made = await http.put(f"api/contents/{path}", json={"type": "notebook", "content": content})
+            made.raise_for_status()
+            started = await http.post("api/sessions", json=session)
+            started.raise_for_status()
+        return str(started.json()["kernel"]["id"])
+
+
+class Hub:
+    """``python`` is an interpreter that has jupyterhub; everything else is this environment's. ``with`` it."""
+
+    def __init__(
+        self, directory: Path, python: Path, script: list[dict[str, Any]], settings: Mapping[str, str]
+    ) -> None:
+        self._directory = directory
+        self._python = python
+        self._script = script
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://127.0.0.1:{free_port()}/"
+
+    @property
+    def log(self) -> Path:
+        return self._directory / "hub.log"
+
+    async def __aenter__(self) -> Hub:
+        install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(self._directory), PROXY]
+        subprocess.run(install, check=True, capture_output=True)
+        (self._directory / "script.json").write_text(json.dumps(self._script))
+        config = self._directory / "jupyterhub_config.py"
+        config.write_text(self._configuration())
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._python, "-m", "jupyterhub", "-f", str(config)],
+                cwd=self._directory,
+                stdout=output,
+                stderr=output,
+                env={name: value for name, value in os.environ.items() if not name.startswith("AGENT_KERNEL_")},
+                start_new_session=True,
+            )
+        await self._until_up()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """The hub ends its proxy and the servers of its users."""
+        if self._process is not None and self._process.poll() is None:
+            async with self._client() as http:
+                (await http.post("hub/api/shutdown", json={"servers": True, "proxy": True})).raise_for_status()
+            try:
+                await asyncio.to_thread(self._process.wait, 20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def user(self, name: str) -> HubUser:
+        """Start the server of a user."""
+        home = self._directory / "homes" / name
+        home.mkdir(parents=True)
+        async with self._client() as http:
+            (await http.post(f"hub/api/users/{name}")).raise_for_status()
+            (await http.post(f"hub/api/users/{name}/server")).raise_for_status()
+            token = (await http.post(f"hub/api/users/{name}/tokens", json={"note": "tests"})).json()["token"]
+            user = HubUser(name, self.url, home, token)
+            end = time.monotonic() + START_S
+            while not (await http.get(f"hub/api/users/{name}")).json()["server"]:
+                assert time.monotonic() < end, self.log.read_text()[-4000:]
+                await asyncio.sleep(0.3)
+        return user
+
+    def _client(self) -> httpx.AsyncClient:
+        headers = {"Authorization": f"token {SERVICE_TOKEN}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=START_S, **PLAIN)
+
+    async def _until_up(self) -> None:
+        assert self._process is not None
+        end = time.monotonic() + START_S
+        async with self._client() as http:
+            while True:
+                try:
+                    if (await http.get("hub/api/")).status_code == 200:
+                        return
+                except httpx.HTTPError:
+                    pass
+                assert self._process.poll() is None, self.log.read_text()[-4000:]
+                assert time.monotonic() < end, self.log.read_text()[-4000:]
+                await asyncio.sleep(0.2)
+
+    def _configuration(self) -> str:
+        paths = sysconfig.get_paths()
+        environment = {
+            "JUPYTER_PATH": f"{paths['data']}/share/jupyter",
+            "JUPYTER_CONFIG_PATH": f"{paths['data']}/etc/jupyter",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), paths["purelib"]]),
+            "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",
+            "AGENT_KERNEL_ENGINE": "scripted",
+            "AGENT_KERNEL_SCRIPT": str(self._directory / "script.json"),
+            **self._settings,
+        }
+        port = int(re.findall(r":(\d+)/", self.url)[0])
+        # Each user has a runtime folder of its own: a spawner's environment may be a function of the spawner.
+        config = CONFIG.format(
+            password=PASSWORD,
+            port=port,
+            hub_port=free_port(),
+            proxy_port=free_port(),
+            proxy=str(self._directory / "node_modules/.bin/configurable-http-proxy"),
+            homes=str(self._directory / "homes"),
+            singleuser=str(self._python.with_name("jupyterhub-singleuser")),
+            start_s=START_S,
+            environment=environment,
+            token=SERVICE_TOKEN,
+        )
+        runtime = f"lambda spawner: f'{self._directory}/homes/{{spawner.user.name}}/runtime'"
+        return f"{config}c.Spawner.environment['JUPYTER_RUNTIME_DIR'] = {runtime}\n"
