@@ -117,7 +117,7 @@ class ResultBuilder:
         elif isinstance(body, TurnStarted):
             self._model = body.model
         elif isinstance(body, Notice):
-            self._notices.append(body.text)
+            self._notices.append(body.line)
         elif isinstance(body, StateLost):
             self._notices.append(body.reason)
 

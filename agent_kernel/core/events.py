@@ -256,11 +256,25 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the person to read: a limit was reached, a save failed, a layer is missing."""
+    """One line for the person to read: a limit was reached, a save failed, a layer is missing.
+
+    ``details`` is plain text of several lines, which clients show folded below the line.
+    """
 
     type: ClassVar[str] = "notice"
     level: str
     text: str
+    details: str = ""
+
+    @property
+    def line(self) -> str:
+        """The notice for clients that cannot fold."""
+        return joined_line(self.text, self.details)
+
+
+def joined_line(text: str, details: str) -> str:
+    """Return a line and its details as one line."""
+    return " ".join([text, *details.split()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.program_outcome import ProgramOutcome
 
-OTHER_CHARS = 200
-"""Limit for the other result in the sentence about a close vote."""
+OTHER_LINES = 8
+OTHER_CHARS = 600
+"""Limits for the result of the second group that a person is shown after a close vote."""
+CLOSE_SHARE = 2 / 3
+"""A vote is close if the winner's share of all tried programs is smaller and a second group has MIN_SECOND members."""
+MIN_SECOND = 2
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 """A number as a program prints it. ``number_check.number_parser`` reads prose of any language, where ``1.234`` may be a
 thousand, and leaves out dates, which count here."""
@@ -41,32 +45,57 @@ class TriedProgram:
 @dataclass(frozen=True, slots=True)
 class Vote:
     """``winner`` is the index of the program to use, ``agree`` the size of its group among the ``tried`` programs.
-    ``other`` is the output of the next group, ``other_agree`` its size."""
+    ``other`` is what the first program of the next group did, ``other_agree`` the size of that group."""
 
     winner: int
     agree: int
     tried: int
-    other: str = ""
+    other: ProgramOutcome | None = None
     other_agree: int = 0
 
     @property
     def is_close(self) -> bool:
-        return bool(self.other_agree) and self.agree <= 2 * self.other_agree
+        return self.other_agree >= MIN_SECOND and self.agree < CLOSE_SHARE * self.tried
 
     @property
     def sentence(self) -> str:
-        """What a person is told."""
+        """How many programs agree, for a person."""
         if self.agree == self.tried:
-            return f"All {self.tried} programs that were tried gave this result."
-        text = f"{self.agree} of {self.tried} programs that were tried gave this result."
-        if self.is_close:
-            text += f" {self.other_agree} gave another: {shorten(' '.join(self.other.split()), OTHER_CHARS)}"
-        return text
+            return f"All {self.tried} drafts agree."
+        return f"{self.agree} of {self.tried} drafts agree."
 
     @property
-    def record(self) -> dict[str, int]:
-        """What is stored with the turn."""
-        return {"agree": self.agree, "tried": self.tried, "other_agree": self.other_agree}
+    def disagreement(self) -> str:
+        """The result of the second group for a person, in at most OTHER_LINES lines of output; "" if the vote was not
+        close."""
+        if self.other is None or not self.is_close:
+            return ""
+        return f"{self.other_agree} gave another result:\n{describe_outcome(self.other)}"
+
+    @property
+    def record(self) -> dict[str, int | bool]:
+        """What is stored with the turn. The other result is in the turn's notice, from which keys and passwords are
+        removed."""
+        return {
+            "agree": self.agree,
+            "tried": self.tried,
+            "other_agree": self.other_agree,
+            "close": self.is_close,
+        }
+
+
+def describe_outcome(outcome: ProgramOutcome) -> str:
+    """Return the first lines of what a program printed, how many figures it showed, and which variables it made or
+    changed, as plain text of at most about OTHER_CHARS characters."""
+    lines = outcome.text.strip().splitlines()
+    facts = lines[:OTHER_LINES]
+    if len(lines) > OTHER_LINES:
+        facts.append(f"({len(lines) - OTHER_LINES} more lines)")
+    if outcome.figures:
+        facts.append(f"({outcome.figures} figures)" if outcome.figures > 1 else "(1 figure)")
+    if outcome.variables:
+        facts.append(f"(with other contents of {', '.join(outcome.variables)})")
+    return shorten("\n".join(facts), OTHER_CHARS)
 
 
 def vote(programs: Sequence[TriedProgram]) -> Vote | None:
@@ -90,7 +119,7 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     best, *others = sorted(groups, key=lambda group: (views[group[0]].is_empty, -len(group)))
     if not others:
         return Vote(best[0], len(best), len(programs))
-    return Vote(best[0], len(best), len(programs), programs[others[0][0]].outcome.text, len(others[0]))
+    return Vote(best[0], len(best), len(programs), programs[others[0][0]].outcome, len(others[0]))
 
 
 class OutcomeView:

@@ -105,7 +105,7 @@ class RedactedEvents:
             case CallFinished():
                 return replace(body, text=clean.text(body.text), details=clean_change(clean, body.details))
             case Notice():
-                return replace(body, text=clean.text(body.text))
+                return replace(body, text=clean.text(body.text), details=clean.text(body.details))
             case StateLost():
                 return replace(body, reason=clean.text(body.reason))
             case TurnFinished():

@@ -64,8 +64,8 @@ class TurnAnnotations:
                 self._note_approval(body)
             case CallFinished():
                 self._note_result(body)
-            case Notice(level, text):
-                self._notice(level, text)
+            case Notice(level, text, details):
+                self._notice(level, text, details)
             case StateLost(reason):
                 self._notice("lost", reason)
             case ContextBuilt():
@@ -94,10 +94,11 @@ class TurnAnnotations:
         if len(self._calls) < MAX_CALLS:
             self._calls.append(told)
 
-    def _notice(self, level: str, text: str) -> None:
+    def _notice(self, level: str, text: str, details: str = "") -> None:
         if len(self._notices) < MAX_NOTICES:
-            clean = self._redactor.text(text)[:NOTICE_CHARS]
-            self._notices.append({"at": self._blocks, "level": level, "text": clean})
+            texts = {"text": text, **({"details": details} if details else {})}
+            clean = {name: self._redactor.text(value)[:NOTICE_CHARS] for name, value in texts.items()}
+            self._notices.append({"at": self._blocks, "level": level, **clean})
 
 
 class StoredAnnotations:
@@ -123,10 +124,11 @@ class StoredAnnotations:
     def take(self, call: str) -> Mapping[str, Any]:
         return self._calls[call].popleft() if self._calls[call] else {}
 
-    def notices(self, blocks: int | None = None) -> list[tuple[str, str]]:
-        """Remove and return the notices, as (level, text), from before block ``blocks`` (None: all that are left)."""
-        told: list[tuple[str, str]] = []
+    def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
+        """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
+        left)."""
+        told: list[tuple[str, str, str]] = []
         while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
             notice = self._notices.popleft()
-            told.append((str(notice["level"]), str(notice["text"])))
+            told.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
         return told

@@ -90,7 +90,7 @@ class ActiveTurn:
 
     def note_vote(self, vote: Vote) -> None:
         self.votes.append(vote)
-        self.emit(Notice("info", vote.sentence))
+        self.emit(Notice("info", vote.sentence, vote.disagreement))
 
     async def begin(self, prepared: PreparedTurn) -> None:
         """Store the first messages of the turn. What the model sees and what is stored may differ."""

@@ -198,8 +198,8 @@ def _approval_events(call: ToolCall, known: Mapping[str, Any]) -> Iterator[Event
         yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")))
 
 
-def _notice(level: str, text: str) -> EventBody:
-    return StateLost(text) if level == "lost" else Notice(level, text)
+def _notice(level: str, text: str, details: str) -> EventBody:
+    return StateLost(text) if level == "lost" else Notice(level, text, details)
 
 
 def finished_event(turn: Turn, rounds: int) -> TurnFinished:

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.program_outcome import ProgramOutcome
-from agent_kernel.turn.program_vote import OutcomeView, TriedProgram, vote
+from agent_kernel.turn.program_vote import (
+    OTHER_CHARS,
+    OTHER_LINES,
+    OutcomeView,
+    TriedProgram,
+    describe_outcome,
+    vote,
+)
 
 
 def ran(text: str, code: str = "", figures: int = 0, **variables: str) -> TriedProgram:
@@ -25,13 +32,43 @@ def test_the_largest_group_wins_and_the_first_of_it_is_used() -> None:
     decided = vote([ran("7"), ran("9"), ran("9.0"), ran("9")])
     assert decided is not None
     assert (decided.winner, decided.agree, decided.tried) == (1, 3, 4)
-    assert (decided.other, decided.other_agree) == ("7", 1)
+    assert decided.other is not None
+    assert (decided.other.text, decided.other_agree) == ("7", 1)
 
 
 def test_a_tie_goes_to_the_likelier_program() -> None:
     decided = vote([ran("7"), ran("9"), ran("9"), ran("7")])
     assert decided is not None
     assert decided.winner == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "close"),
+    [
+        (["9"] * 5 + ["7"] * 2 + ["8"], True),
+        (["9"] * 5 + ["7", "8", "6"], False),
+        (["9"] * 6 + ["7"] * 2, False),
+        (["9"] * 4 + ["7"] * 2, False),
+        (["9"] * 2 + ["7"] * 2, True),
+        (["9"] * 8, False),
+    ],
+)
+def test_a_vote_is_close_below_two_thirds_if_a_second_group_has_two_members(texts: list[str], close: bool) -> None:
+    decided = vote([ran(text) for text in texts])
+    assert decided is not None
+    assert (decided.is_close, bool(decided.disagreement), decided.record["close"]) == (close, close, close)
+
+
+def test_the_other_result_is_its_first_lines_and_what_it_showed_and_changed() -> None:
+    outcome = ran("\n".join(map(str, range(20))), figures=2, best="d1").outcome
+    *lines, more, figures, variables = describe_outcome(outcome).splitlines()
+    assert lines == list(map(str, range(OTHER_LINES)))
+    assert (more, figures, variables) == ("(12 more lines)", "(2 figures)", "(with other contents of best)")
+
+
+@given(st.text(max_size=2_000))
+def test_the_other_result_is_bounded(text: str) -> None:
+    assert len(describe_outcome(ran(text).outcome)) <= OTHER_CHARS
 
 
 def test_programs_that_fail_have_no_vote() -> None:

@@ -79,6 +79,11 @@ def test_what_waits_comes_before_the_next_event_of_another_kind() -> None:
     ]
 
 
+def test_the_details_of_a_notice_have_no_keys() -> None:
+    key = SECRETS["github_token"]
+    assert told(Notice("info", "x", f"got {key}")) == [Notice("info", "x", "got [REDACTED:github_token]")]
+
+
 def test_outputs_of_calls_that_run_at_once_are_told_apart() -> None:
     key = SECRETS["github_token"]
     seen = told(

@@ -56,9 +56,9 @@ def test_ids_that_come_again_in_a_later_round_are_other_calls() -> None:
 
 def test_notices_stand_before_the_block_that_followed_them() -> None:
     kept = noted(Notice("info", "first"), TextDelta("a"), TextDelta("b"), Notice("warning", "cut"), StateLost("gone"))
-    assert kept.notices(0) == [("info", "first")]
+    assert kept.notices(0) == [("info", "first", "")]
     assert kept.notices(0) == []
-    assert kept.notices() == [("warning", "cut"), ("lost", "gone")]
+    assert kept.notices() == [("warning", "cut", ""), ("lost", "gone", "")]
 
 
 def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
@@ -77,10 +77,14 @@ def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
     assert "secret" not in str(decided)
 
 
+def test_the_details_of_a_notice_are_kept() -> None:
+    assert noted(Notice("info", "5 of 8 drafts agree.", "7\n8")).notices() == [("info", "5 of 8 drafts agree.", "7\n8")]
+
+
 def test_keys_and_passwords_are_not_kept() -> None:
     asides = TurnAnnotations(Redactor())
     told = {"token": KEY, "lines": [f"key {KEY}"]}
-    for body in (*call("c1", 0.1, **told), Notice("info", f"with {KEY}")):
+    for body in (*call("c1", 0.1, **told), Notice("info", f"with {KEY}", f"and\n{KEY}")):
         asides.note(body)
     assert KEY not in json.dumps(asides.record)
 

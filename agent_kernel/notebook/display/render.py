@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_kernel.core.events import joined_line
 from agent_kernel.core.invisible_characters import mark_invisible
 from agent_kernel.notebook.display.safe_markdown import safe_markdown
 
@@ -184,8 +185,13 @@ def reasoning_bundle(text: str, *, is_open: bool) -> Bundle:
     return {"text/html": _details("reasoning", body, is_open=is_open), "text/plain": f"[reasoning]\n{text}"}
 
 
-def line_bundle(text: str) -> Bundle:
-    return {"text/html": f"<div style='{QUIET}'>{html.escape(text)}</div>", "text/plain": text}
+def line_bundle(text: str, details: str = "") -> Bundle:
+    """Render a line, with ``details`` folded below it. Both are plain text of any origin."""
+    plain = joined_line(text, details)
+    if details:
+        body = f"<pre style='{PRE}'>{html.escape(mark_invisible(details))}</pre>"
+        return {"text/html": _details(text, body, is_open=False), "text/plain": plain}
+    return {"text/html": f"<div style='{QUIET}'>{html.escape(text)}</div>", "text/plain": plain}
 
 
 def image_bundle(mime: str, data: str, alt: str) -> Bundle:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agent_kernel.core.events import joined_line
 from agent_kernel.notebook.display.render import Card, TurnSummary
 from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
@@ -87,9 +88,9 @@ class RichScreen:
         self._end()
         self._draw(self._style_text(printable(text), "dim"))
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, details: str = "") -> None:
         self._end()
-        self._print(printable(text), "dim")
+        self._print(printable(joined_line(text, details)), "dim")
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from agent_kernel.core.events import joined_line
 from agent_kernel.notebook.display.media_bundle import media_bundle
 from agent_kernel.notebook.display.render import Bundle, Card, TurnSummary, line_bundle, reasoning_bundle, text_bundle
 from agent_kernel.notebook.display.rich_screen import rich_screen
@@ -38,7 +39,9 @@ class Screen(Protocol):
         """Show what the turn waits for. The next output replaces this line."""
         ...
 
-    def line(self, text: str) -> None: ...
+    def line(self, text: str, details: str = "") -> None:
+        """Show one line. ``details`` is shown folded below it, or in the same line where nothing can be folded."""
+        ...
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
@@ -135,8 +138,8 @@ class CellScreen:
         self._waiting.bundle = lambda: line_bundle(text)
         self._waiting.touch()
 
-    def line(self, text: str) -> None:
-        self._once(line_bundle(text))
+    def line(self, text: str, details: str = "") -> None:
+        self._once(line_bundle(text, details))
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
@@ -220,9 +223,9 @@ class TerminalScreen:
     def status(self, text: str) -> None:
         """Do nothing: printed lines cannot be removed."""
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, details: str = "") -> None:
         self._open("")
-        self._write(f"{text}\n")
+        self._write(f"{joined_line(text, details)}\n")
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool

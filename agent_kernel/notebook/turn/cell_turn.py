@@ -175,8 +175,8 @@ class CellTurn:
                 self._screen.line(reason)
             case AnswerChecked() if body.summary_line:
                 self._screen.line(body.summary_line)
-            case Notice(level, text):
-                self._screen.line(text if level == "info" else f"{level.capitalize()}: {text}")
+            case Notice(level, text, details):
+                self._screen.line(text if level == "info" else f"{level.capitalize()}: {text}", details)
 
     def _show_call(self, body: CallStarted | CallOutput | CallFinished | CallOffered) -> None:
         match body:

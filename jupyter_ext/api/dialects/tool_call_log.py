@@ -114,10 +114,11 @@ class ToolCallLog:
             case FileProduced() as body:
                 self._add_file(body.file)
                 return FILE, body.file
-            case Notice(level, text):
+            case Notice() as body:
+                notice = {"level": body.level, "text": body.line}
                 if len(self.notices) < MAX_NOTICES:
-                    self.notices.append({"level": level, "text": text})
-                return NOTICE, {"type": NOTICE, "level": level, "text": text}
+                    self.notices.append(notice)
+                return NOTICE, {"type": NOTICE, **notice}
         return None
 
     def _start(self, event: Event, body: CallStarted) -> dict[str, Any]:

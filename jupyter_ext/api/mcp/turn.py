@@ -220,5 +220,5 @@ def _line(event: Event) -> str:
         case ApprovalRequired():
             return f"{body.label or body.name} waits for a person's yes"
         case Notice():
-            return body.text
+            return body.line
     return ""

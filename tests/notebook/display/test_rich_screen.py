@@ -142,3 +142,11 @@ def test_a_pipe_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "[python in your kernel · done]",
         "(m (local))",
     ]
+
+
+def test_the_details_of_a_line_stand_in_the_same_line_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    TerminalScreen().line("5 of 8 drafts agree.", "3 gave another result:\n7\x1b[2J\n8")
+    assert capsys.readouterr().out == "5 of 8 drafts agree. 3 gave another result: 7 8\n"
+    screen, written = drawn(20)
+    screen.line("5 of 8 drafts agree.", "3 gave another result:\n7\x1b[2J\n8")
+    assert written.getvalue().count("\n") == 1

@@ -75,6 +75,7 @@ SCRIPT = [
     *python("print the town", "print(town)"),
     *python("ask first", "asked_for = 1"),
     *python("compare programs", "print(7)", *["lost = 1\nprint(9)"] * 4, "print(8)", "1 / 0", "print(9.0)"),
+    *python("compare close programs", "print('<b>7</b>')", *["print(9)"] * 5, *["print('<b>7</b>')"] * 2),
     *python("compare and make best", "best = 1", *["best = 3"] * 6, "other = 3"),
     *python("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
@@ -201,9 +202,20 @@ async def test_of_several_programs_the_one_that_most_agree_with_runs_and_is_show
     ran = await notebook.run("%%agent --effort thorough\ncompare programs", [])
     assert len(ran.cards) == 1
     assert "print(9)" in ran.cards[0]
-    assert "5 of 8 programs that were tried gave this result." in ran.plain
+    assert "5 of 8 drafts agree." in ran.plain
+    assert not any("<details" in html for html in ran.of("text/html") if "drafts agree" in html)
     assert (await told(notebook))[-1] == "9"
     assert await value(notebook, "lost") == "not there"
+
+
+async def test_the_result_of_the_second_group_of_a_close_vote_is_folded_as_plain_text(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --effort thorough\ncompare close programs", [])
+    shown, card = ran.cards
+    assert "print(9)" in card
+    assert shown.startswith("<details style=")
+    assert "5 of 8 drafts agree.</summary>" in shown
+    assert "3 gave another result:\n&lt;b&gt;7&lt;/b&gt;</pre>" in shown
+    assert "5 of 8 drafts agree. 3 gave another result: <b>7</b>" in ran.plain
 
 
 async def test_programs_that_show_nothing_are_compared_by_what_they_make(notebook: Notebook) -> None:

@@ -50,6 +50,7 @@ export interface NoticeBlock {
   id: string;
   level: string;
   text: string;
+  details: string;
   done: true;
 }
 
@@ -186,9 +187,12 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
         blocks: updateCall(turn, event.data.call, ({ files }) => ({ files: [...files, event.data.file] })),
       };
     case "state.lost":
-      return { ...next, blocks: addNotice(turn.blocks, event.seq, "warning", event.data.reason) };
+      return {
+        ...next,
+        blocks: addNotice(turn.blocks, event.seq, { level: "warning", text: event.data.reason, details: "" }),
+      };
     case "notice":
-      return { ...next, blocks: addNotice(turn.blocks, event.seq, event.data.level, event.data.text) };
+      return { ...next, blocks: addNotice(turn.blocks, event.seq, event.data) };
     case "answer.checked":
       return { ...next, numbers: event.data.numbers };
     case "turn.finished":
@@ -285,6 +289,10 @@ function updateCall(turn: TurnView, id: string, change: (call: CallBlock) => Par
   );
 }
 
-function addNotice(blocks: readonly Block[], seq: number, level: string, text: string): readonly Block[] {
-  return [...closeText(blocks), { kind: "notice", id: `notice-${seq}`, level, text, done: true }];
+function addNotice(
+  blocks: readonly Block[],
+  seq: number,
+  { level, text, details }: Bodies["notice"],
+): readonly Block[] {
+  return [...closeText(blocks), { kind: "notice", id: `notice-${seq}`, level, text, details, done: true }];
 }

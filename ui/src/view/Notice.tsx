@@ -1,21 +1,33 @@
-/** A notice in one line. Its level is in a word, not only in its colour. */
+/** A notice in one line, with its details folded below it. Its level is in a word, not only in its colour. */
 import type { NoticeBlock } from "../turn/turn";
 import { Icon } from "./Icon";
+import { markInvisible } from "./Source";
 
 const LEVELS = new Map([
   ["warning", "Note: "],
   ["error", "Problem: "],
 ]);
 
-export function Notice({ block: { level, text } }: { block: NoticeBlock }) {
+export function Notice({ block: { level, text, details } }: { block: NoticeBlock }) {
   const weight = LEVELS.get(level);
+  const words = (
+    <span>
+      {weight}
+      {text}
+    </span>
+  );
+  if (details) {
+    return (
+      <details class="ak-notice-details">
+        <summary>{words}</summary>
+        <pre>{markInvisible(details)}</pre>
+      </details>
+    );
+  }
   return (
     <p class={`ak-notice ${weight ? "ak-notice-strong" : ""}`}>
       <Icon name={weight ? "warning" : "info"} />
-      <span>
-        {weight}
-        {text}
-      </span>
+      {words}
     </p>
   );
 }

@@ -421,6 +421,7 @@ export interface NamedEngine {
 export interface Notice {
   level: string;
   text: string;
+  details: string;
 }
 
 export interface Outputs {

@@ -23,7 +23,7 @@ describe("a turn", () => {
   });
 
   test("keeps finished blocks as they are, so that they are not rendered again", () => {
-    const before = shown(["notice", { level: "info", text: "x" }], ["text.delta", { text: "a" }]);
+    const before = shown(["notice", { level: "info", text: "x", details: "" }], ["text.delta", { text: "a" }]);
     const grown = applyEvent(before, { ...events(["text.delta", { text: "b" }])[0], seq: 3 } as TurnEvent);
     expect(grown.blocks[0]).toBe(before.blocks[0]);
   });

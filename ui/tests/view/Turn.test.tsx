@@ -178,3 +178,19 @@ test("a part that can not be drawn says so, and all around it stays", () => {
   expect(said).toMatch(/First.*This part could not be shown\..*kind.*and last/s);
   rows.mockReset();
 });
+
+test("the details of a notice are folded below it, as text", () => {
+  stage.show(
+    more(
+      turnOf("t"),
+      ["notice", { level: "info", text: "5 of 8 drafts agree.", details: "3 gave another result:\n<b>7</b>" }],
+      ["notice", { level: "info", text: "All 8 drafts agree.", details: "" }],
+      over(),
+    ),
+  );
+  const details = stage.find("details.ak-notice-details") as HTMLDetailsElement;
+  expect(details.open).toBe(false);
+  expect(details.querySelector("summary")?.textContent).toBe("5 of 8 drafts agree.");
+  expect(details.querySelector("pre")?.textContent).toBe("3 gave another result:\n<b>7</b>");
+  expect(stage.find("p.ak-notice").textContent).toBe("All 8 drafts agree.");
+});
