@@ -32,7 +32,8 @@ IDLE_S = 1800.0
 TRIAL_S = 10.0
 """Time limit of one program that is tried."""
 TRIALS_S = 30.0
-"""Time limit of all programs that are tried together."""
+"""Time limit of all programs that are tried together. A program that ignores the interrupt at its end is killed within
+GRACE_S and END_S seconds more."""
 STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
 NO_OUTPUT = "(no output)"
