@@ -15,11 +15,13 @@ from agent_kernel.notebook.kernel.capture import Show
 from agent_kernel.notebook.kernel.changed_names import loop_names, to_plain_python
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
+from agent_kernel.notebook.kernel.program_value import ProgramValue
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.kernel.variable_summary import ONE_LETTER_WORDS
 
 QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
+SET = "Set {name} in your kernel? It runs the same code for real. [y]es / [n]o: "
 FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "
 LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
 NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."
@@ -65,10 +67,11 @@ class DraftApplier:
     touched: VariableTracker
     denied: Callable[[], str]
 
-    def after(self, turn: str, prompt: str, screen: Screen) -> None:
+    def after(self, turn: str, prompt: str, screen: Screen, result: str = "") -> None:
         """After a turn, ask once about the new or changed variables that ``prompt`` marks (see ``marked_names``).
-        Other variables are named in one line; loop variables and parts of figures are not mentioned."""
-        new, changed = self._made_by(turn)
+        Other variables are named in one line; loop variables and parts of figures are not mentioned. Nor is ``result``,
+        the variable that the turn itself sets."""
+        new, changed = ([name for name in names if name != result] for names in self._made_by(turn))
         marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
         wanted = [name for name in new if name in marked]
         wanted += [name for name in changed if name in marked | targets and name not in wanted]
@@ -113,7 +116,9 @@ class DraftApplier:
         if self._run(calls, card, screen).interrupted:
             raise KeyboardInterrupt
 
-    def for_real(self, turn: str, card: Card, screen: Screen) -> ExecutionOutcome | None:
+    def for_real(
+        self, turn: str, card: Card, screen: Screen, *, returns_value: bool = False
+    ) -> ExecutionOutcome | None:
         """Offer to run a call that a draft may not run in the kernel, together with the earlier calls it depends on.
         Returns None if the user refuses, or if no user can answer."""
         if not self.person.is_there or self.denied():
@@ -126,10 +131,20 @@ class DraftApplier:
         if self.person.choose(FOR_REAL, {"yes": "yes", "no": "no"}, "no") != "yes":
             card.where, card.code, card.state = "draft", code, "running"
             return None
-        return self._run(before, card, screen, turn=turn, show=screen.show)
+        return self._run(before, card, screen, turn=turn, show=screen.show, returns_value=returns_value)
+
+    def value(self, turn: str, name: str, screen: Screen) -> ProgramValue | None:
+        """Ask the user, then run the last program of ``turn`` and the calls it depends on in the kernel, and return the
+        value that it ends with. None if the user refuses, if no user can answer, or if the code fails there."""
+        last = next((call for call in reversed(self.drafts.done) if call.turn == turn), None)
+        if last is None or not self.person.is_there or self.denied():
+            return None
+        before = [call for call in self.drafts.find_calls(last.names) if call is not last]
+        outcome = self._ask_and_run([*before, last], SET.format(name=name), turn, screen, returns_value=True)
+        return outcome.value if outcome else None
 
     def _ask_and_run(
-        self, calls: Sequence[DraftedCall], question: str, turn: str, screen: Screen
+        self, calls: Sequence[DraftedCall], question: str, turn: str, screen: Screen, *, returns_value: bool = False
     ) -> ExecutionOutcome | None:
         card = _card(calls, turn)
         card.state = "waiting for your answer"
@@ -138,13 +153,20 @@ class DraftApplier:
             card.close("not run")
             screen.card(card)
             return None
-        outcome = self._run(calls, card, screen, turn=turn)
+        outcome = self._run(calls, card, screen, turn=turn, returns_value=returns_value)
         if outcome.interrupted:
             raise KeyboardInterrupt
         return outcome
 
     def _run(
-        self, calls: Sequence[DraftedCall], card: Card, screen: Screen, *, turn: str = "", show: Show = _show_nothing
+        self,
+        calls: Sequence[DraftedCall],
+        card: Card,
+        screen: Screen,
+        *,
+        turn: str = "",
+        show: Show = _show_nothing,
+        returns_value: bool = False,
     ) -> ExecutionOutcome:
         """Run the code of ``calls`` in the kernel and update the card. Displayed values are shown only if ``show`` is
         given."""
@@ -155,7 +177,7 @@ class DraftApplier:
             card.add(text)
             screen.card(card)
 
-        outcome = self.code.run(card.code, listen, show)
+        outcome = self.code.run(card.code, listen, show, returns_value=returns_value)
         for each in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
             self.touched.ran(each, card.code)
         card.add(outcome.traceback)

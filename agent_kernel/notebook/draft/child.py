@@ -38,6 +38,7 @@ from agent_kernel.notebook.draft.draft_supervisor import ChildEnds, close
 from agent_kernel.notebook.kernel.changed_names import StrongMark
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
+from agent_kernel.notebook.kernel.variable_transfer import encode_draft_value
 
 MAX_FILES = 256
 """Number of file descriptors whose offsets are restored after a failed call."""
@@ -142,7 +143,7 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
             if trial and fallback is None:
                 channel.send(frames.json_frame(frames.DONE, NO_TRIAL))
                 continue
-            answer = _run_code(shell, str(call["code"]), channel)
+            answer = _run_code(shell, str(call["code"]), channel, returns_value=call.get("value") is True)
             if trial:
                 answer["contents"] = _describe_contents(shell, answer, call["names"])
             undone = trial or answer["status"] != "success"
@@ -235,8 +236,8 @@ def _offsets() -> dict[int, int]:
     return offsets
 
 
-def _run_code(shell: Any, code: str, channel: DraftChannel) -> dict[str, Any]:
-    outcome = LiveCode(shell, StrongMark).run(code, channel.text, channel.show)
+def _run_code(shell: Any, code: str, channel: DraftChannel, *, returns_value: bool = False) -> dict[str, Any]:
+    outcome = LiveCode(shell, StrongMark).run(code, channel.text, channel.show, returns_value=returns_value)
     sys.stdout.flush()
     sys.stderr.flush()
     return {
@@ -248,6 +249,7 @@ def _run_code(shell: Any, code: str, channel: DraftChannel) -> dict[str, Any]:
         "new": outcome.changes.new,
         "changed": outcome.changes.changed,
         "deleted": outcome.changes.deleted,
+        **({"value": encode_draft_value(outcome.value.value)} if outcome.value else {}),
     }
 
 

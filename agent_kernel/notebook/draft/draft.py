@@ -27,6 +27,7 @@ from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
+from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value
 
 IDLE_S = 1800.0
 TRIAL_S = 10.0
@@ -135,16 +136,21 @@ class Drafts:
         known = dict.fromkeys(self._made) | self._shell.user_ns
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), known), code])
 
-    def run(self, turn: str, code: str, listener: Listener, show: Show) -> DraftOutcome:
+    def run(self, turn: str, code: str, listener: Listener, show: Show, *, returns_value: bool = False) -> DraftOutcome:
         """Run code in the current copy, or in a new one. Errors of the code are in the result; an interrupt ends the
-        call."""
+        call. With ``returns_value`` the result of a successful call has a copy of the value that the program ends
+        with."""
         if refused := self._review.refuse(code):
             return DraftOutcome(ExecutionOutcome("error", refused, refused, (), False))
         heard = _Heard(listener)
         with self._lock, interruptible() as interrupt:
             try:
                 answer = self._ensure_process().run(
-                    code, heard.hear, lambda bundle: _show_safely(bundle, show, id(self)), stopped=interrupt.is_set
+                    code,
+                    heard.hear,
+                    lambda bundle: _show_safely(bundle, show, id(self)),
+                    stopped=interrupt.is_set,
+                    returns_value=returns_value,
                 )
             except KeyboardInterrupt:
                 self._forget_ended()
@@ -303,7 +309,9 @@ class Drafts:
         # the error must be the last line: a retry looks there
         parts = (undone, beside, NOT_HERE * refused, python_text)
         text = "\n".join(part for part in parts if part)
-        outcome = ExecutionOutcome(str(status), text, _text(answer, "traceback"), _media(answer.get("media")), False)
+        media = _media(answer.get("media"))
+        value = decode_draft_value(answer.get("value")) if status == "success" else None
+        outcome = ExecutionOutcome(str(status), text, _text(answer, "traceback"), media, False, value=value)
         return DraftOutcome(outcome, refused)
 
     def _cell_runs(self, info: Any) -> None:

@@ -114,16 +114,20 @@ class DraftProcess:
         *,
         stopped: Callable[[], bool] = lambda: False,
         trial_names: Sequence[str] | None = None,
+        returns_value: bool = False,
     ) -> dict[str, Any]:
         """Run code and return its result. ``beside`` in it is output that did not pass through Python's streams.
 
         After a failed call the draft is in the state before it. ``trial_names`` makes the call a trial, after which the
         draft is in that state too, whether the code failed or not; the result describes the contents of the variables
-        of these names. Where the state could not be kept, the draft has ended and ``lost`` is True. Raises DraftEnded
-        when the process ended during the call. A keyboard interrupt ends the call. ``stopped`` reports an interrupt as
-        well, because a KeyboardInterrupt raised in a finalizer gets lost."""
+        of these names. Where the state could not be kept, the draft has ended and ``lost`` is True. With
+        ``returns_value`` the result has a copy of the value that the program ends with. Raises DraftEnded when the
+        process ended during the call. A keyboard interrupt ends the call. ``stopped`` reports an interrupt as well,
+        because a KeyboardInterrupt raised in a finalizer gets lost."""
         try:
             request: dict[str, Any] = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
+            if returns_value:
+                request["value"] = True
             if trial_names is not None:
                 request |= {"trial": True, "names": list(trial_names)}
             frames.write_all(self._ends.requests, frames.json_frame(frames.RUN, request))

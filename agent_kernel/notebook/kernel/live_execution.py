@@ -19,6 +19,7 @@ from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.kernel.capture import CapturedOutput, Listener, Show, capturing
 from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot, StrongMark, to_plain_python
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 from agent_kernel.sandbox.worker.library_warnings import short_text
 
@@ -30,7 +31,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 @dataclass(frozen=True, slots=True)
 class ExecutionOutcome:
     """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}``
-    with data in base64. ``changes`` lists changed variables."""
+    with data in base64. ``changes`` lists changed variables. ``value`` is the value that the program ends with, if it
+    was asked for and the program has one."""
 
     status: str
     text: str
@@ -38,6 +40,7 @@ class ExecutionOutcome:
     media: tuple[dict[str, str], ...]
     interrupted: bool
     changes: NameChanges = field(default_factory=NameChanges)
+    value: ProgramValue | None = None
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -57,17 +60,27 @@ class LiveCode:
         """Return the code that will run: ``code``, preceded by the imports that it needs but lacks."""
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), self._shell.user_ns), code])
 
-    def run(self, code: str, listener: Listener, show: Show) -> ExecutionOutcome:
-        """Run code. Its errors are in the result; an interrupt ends it with the status "interrupted"."""
+    def run(self, code: str, listener: Listener, show: Show, *, returns_value: bool = False) -> ExecutionOutcome:
+        """Run code. Its errors are in the result; an interrupt ends it with the status "interrupted". With
+        ``returns_value`` the result of a successful run has the value that the program ends with."""
         before = NamespaceSnapshot(self._shell.user_ns, self._shell.user_ns_hidden, self._mark)
-        with capturing(self._shell, listener, show) as captured, interruptible() as interrupt, self._awaiting():
+        values: list[ProgramValue] = []
+        recording = recording_value(self._shell, values) if returns_value else contextlib.nullcontext()
+        with (
+            capturing(self._shell, listener, show) as captured,
+            interruptible() as interrupt,
+            self._awaiting(),
+            recording,
+        ):
             try:
                 result = self._shell.run_cell(code, store_history=False)
                 error = result.error_before_exec or result.error_in_exec
             except (KeyboardInterrupt, RecursionError, MemoryError) as raised:
                 error = raised  # an interrupt after the code ended but before its report, or code that nests too deeply
         changes = before.changes(self._shell.user_ns, to_plain_python(self._shell, code))
-        return replace(_outcome(captured, error, interrupted=interrupt.is_set()), changes=changes)
+        outcome = _outcome(captured, error, interrupted=interrupt.is_set())
+        value = values[0] if values and outcome.status == "success" else None
+        return replace(outcome, changes=changes, value=value)
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show

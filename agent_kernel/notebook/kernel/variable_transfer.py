@@ -1,13 +1,14 @@
-"""Copies variables between the user's kernel and the sandbox: into the sandbox with a turn, and from the sandbox as a
-result.
+"""Copies variables between the user's kernel and the sandbox or a draft: into the sandbox with a turn, and from the
+sandbox or a draft as a result.
 
-A copy for the sandbox may be a pickle, because it is loaded in the jail. A copy from the sandbox is never a pickle,
-because the model's code may have created it.
+A copy for the sandbox may be a pickle, because it is loaded in the jail. A copy from the sandbox or a draft is never a
+pickle, because the model's code may have created it.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
 import importlib.util
 import io
 import pickle
@@ -16,11 +17,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_kernel.notebook.kernel.program_value import ProgramValue
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.sandbox.worker import variable_transfer
 
 MAX_BYTES = 32 << 20
 MAX_TOGETHER = 64 << 20
+MAX_VALUE = 24 << 20
+"""Limit in bytes of the value that a draft sends, so that it fits into one frame in base64."""
 MAX_ITEMS = 1_000_000
 """Limit of items in nested containers; the size of larger containers is not measured further."""
 SAFE = ("json", "npy", "arrow")
@@ -89,6 +93,34 @@ def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
     except variable_transfer.NotCopied as error:
         raise AgentError(f"{name} cannot be read here: {error.__cause__ or error}") from None
     return namespace[name]
+
+
+def encode_draft_value(value: Any) -> dict[str, str]:
+    """Return the copy of a value that a draft sends to its kernel. A value that is too large, or that cannot be copied
+    without loss, is only named by its type. Never raises."""
+    try:
+        kind = variable_transfer.type_of(value)
+        if _size(value) <= MAX_VALUE and (kind not in PANDAS or importlib.util.find_spec("pyarrow")):
+            encoding, kind, data = variable_transfer.take({"value": value}, "value")
+            if len(data) <= MAX_VALUE:
+                return {"type": kind, "encoding": encoding, "data": base64.b64encode(data).decode()}
+    except Exception:  # noqa: BLE001  the value may raise anything when it is measured or copied
+        kind = type(value).__qualname__
+    return {"type": kind}
+
+
+def decode_draft_value(body: Any) -> ProgramValue | None:
+    """Decode what ``encode_draft_value`` made. The draft is not trusted: None if it did not send such a copy."""
+    if not isinstance(body, Mapping) or not all(isinstance(part, str) for part in body.values()):
+        return None
+    kind, encoding = body.get("type", ""), body.get("encoding", "")
+    if not encoding:
+        return ProgramValue(elsewhere=kind)
+    try:
+        data = base64.b64decode(body.get("data", ""), validate=True)
+        return ProgramValue(decode_variable("The value", encoding, kind, data))
+    except (AgentError, binascii.Error, ValueError):
+        return ProgramValue(elsewhere=kind)
 
 
 class _Bounded(io.BytesIO):

@@ -38,6 +38,7 @@ from agent_kernel.notebook.turn.client_tool_registry import ClientTools
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import run_request
 from agent_kernel.notebook.turn.request_builder import Note, RequestBuilder, session_id
+from agent_kernel.notebook.turn.result_assignment import ResultAssignment
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 from agent_kernel.notebook.turn.stored_answers import StoredAnswers
 from agent_kernel.notebook.turn.user_functions import UserFunctions
@@ -147,10 +148,14 @@ class AgentMagics(Magics):
         self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), about: CellTask | None = None
     ) -> None:
         with self._one_at_a_time():
+            result = ResultAssignment.of(request, self._shell.user_ns)
             if self._stored.is_on:
-                self._stored.show(prompt, cell)
+                screen = screen_for(self._shell)
+                answer = self._stored.show(prompt, cell, screen)
+                if result is not None and answer is not None:
+                    result.set(self._shell, *result.find_value(answer, None, lambda: None), screen)
                 return
-            self._turn(request, prompt, cell, notes, about)
+            self._turn(request, prompt, cell, notes, about, result=result)
 
     @property
     def server(self) -> ServerClient | None:
@@ -165,15 +170,22 @@ class AgentMagics(Magics):
         self._commands.close()
 
     def _turn(
-        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note], about: CellTask | None
+        self,
+        request: CellOptions,
+        prompt: str,
+        cell: str,
+        notes: Sequence[Note],
+        about: CellTask | None,
+        *,
+        result: ResultAssignment | None,
     ) -> None:
+        """Run the turn of a cell. If its model is missing, offer the download and try once more."""
         server = self._commands.server
         if request.branch and (request.session or request.new):
             raise AgentError(BRANCH_ELSEWHERE)
         publisher = CellPublisher(self._shell) if request.background else None
         session = request.session or (NOT_BEGUN if request.new else "")
-        body = self._orders.body(request, prompt, cell, session, notes)
-        """Run the turn of a cell. If its model is missing, offer the download and try once more."""
+        body = self._orders.body(request, prompt, cell, session, notes, result=result)
         if request.branch:  # The branch is switched last, because the switch stays even if the turn fails.
             self._commands.go_on(request.branch)
         if session == NOT_BEGUN:
@@ -181,12 +193,12 @@ class AgentMagics(Magics):
         if publisher is not None:
             self._go_on_aside(request, body, cell, publisher)
             return
-        end = self._follow_turn(request, prompt, body, cell, about)
+        end = self._follow_turn(request, prompt, body, cell, about, result=result)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
         if offer and ModelDownload(server, self._shell, offer).offer_download(self._person):
             body |= {"rerun": "append"}  # the failed first try is not a version of the answer
-            end = self._follow_turn(request, prompt, body, cell, about)
+            end = self._follow_turn(request, prompt, body, cell, about, result=result)
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
@@ -194,22 +206,41 @@ class AgentMagics(Magics):
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
     def _follow_turn(
-        self, request: CellOptions, prompt: str, body: Mapping[str, Any], cell: str, about: CellTask | None
+        self,
+        request: CellOptions,
+        prompt: str,
+        body: Mapping[str, Any],
+        cell: str,
+        about: CellTask | None,
+        *,
+        result: ResultAssignment | None,
     ) -> TurnFinished:
-        screen = screen_for(self._shell, FORMS[request.form].words)
+        form = result.format(request.form) if result else FORMS[request.form]
+        screen = screen_for(self._shell, form.words)
         started = self._start_turn(body, screen)
         around = self._around(screen, self._orders.list_allowed_kinds(request), ask=request.permission == "ask")
+        around = replace(around, returns_value=bool(result and result.type))
         turn = CellTurn(around, _summary(started, cell))
         with self._drafts.reviewing(about.review if about else NO_REVIEW):
             end = turn.follow()
+        if result is not None and end.state == "committed":
+            self._set_result(result, started["turn"], turn, screen)
         if end.state == "committed" and not started["stored"]:
             if request.form == "fix" and about:
                 self._propose_tried(started["turn"], screen, about)
                 return end
-            self._keep.after(started["turn"], prompt, screen)
+            self._keep.after(started["turn"], prompt, screen, result.name if result else "")
             if request.form == "code":
                 self._propose(extract_code(turn.answer), screen, about)
         return end
+
+    def _set_result(self, result: ResultAssignment, turn: str, followed: CellTurn, screen: Screen) -> None:
+        """Set the variable of the turn. The next draft is forked afterwards, so that its code sees the variable."""
+        value, how = result.find_value(
+            followed.answer, followed.value, lambda: self._keep.value(turn, result.name, screen)
+        )
+        result.set(self._shell, value, how, screen)
+        self._drafts.drop()
 
     def _start_turn(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
         """Start the turn. Under Run All, tell the user why a cell with a stored answer is asked again."""

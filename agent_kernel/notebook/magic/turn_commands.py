@@ -22,7 +22,7 @@ from agent_kernel.notebook.turn.pending_approvals import PendingApproval
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 HELP = {
-    "ask": "[options] WORDS: run a turn in one line; it takes the options of %%agent",
+    "ask": "[options] [-> NAME: TYPE] WORDS: run a turn in one line; it takes the options of %%agent",
     "fix": "[options] [WORDS]: correct the cell that failed last, try it in a draft, and propose it below",
     "explain": "[options] [WORDS]: explain the last cell, and its error if it failed; no code runs",
     "improve": "[options] [WORDS]: propose a better version of the last cell that does the same in a draft",
@@ -94,6 +94,8 @@ class TurnCommands:
         if options.help:
             self._usage(name)
             return
+        if options.result:
+            raise AgentError(f"%agent {name} is about a cell and sets no variable. Leave out ->.")
         request = build(self._here.shell, self._here.executions, _unquote(options.words))
         cell = self._here.cells.id_of_line(f"{name} {request.prompt}")
         if request.form == "fix":

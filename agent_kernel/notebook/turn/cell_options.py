@@ -11,8 +11,13 @@ from typing import Any
 
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.execution_target import CHOICES
+from agent_kernel.notebook.turn.result_type import EXAMPLES, check_name
 
 WORD = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|\S+)")
+ARROW = re.compile(r"\s*->\s*(?P<name>[^\s:]*)(?P<colon>\s*:\s*)?")
+TERM = re.compile(r"[^\W\d][\w.]*\s*(?=\[)|[^\W\d][\w.]*")
+UNION = re.compile(r"\s*\|\s*")
+TO_VARIABLE = "->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,14 @@ class Option:
     constant: Any = None
     choices: tuple[str, ...] = ()
     many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResultVariable:
+    """The variable that gets the result of a turn. ``type`` is the text of its type; "" for the answer as text."""
+
+    name: str
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,7 @@ class CellOptions:
     images: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     rounds: int | None = None
+    result: ResultVariable | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
 
 
@@ -129,6 +143,10 @@ OPTIONS = (
     Option(("--seed",), "seed", "seed of the sampling, for repeatable answers", "N", int),
     Option(("-h", "--help"), "help", "show this list", constant=True),
 )
+RESULT_ROW = (
+    "-> NAME[: TYPE]",
+    f"set this variable to the answer; TYPE: {EXAMPLES}",
+)
 SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
 BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 
@@ -138,6 +156,9 @@ def parse_options(line: str) -> CellOptions:
     values: dict[str, Any] = {}
     position = 0
     while (match := WORD.match(line, position)) and match[1].startswith("-") and len(match[1].strip("-")) > 0:
+        if match[1].startswith(TO_VARIABLE):
+            values["result"], position = _result_variable(line, position)
+            continue
         flag, equals, value = match[1].partition("=")
         option = BY_FLAG.get(flag) or _unknown(flag)
         position = match.end()
@@ -153,6 +174,49 @@ def parse_options(line: str) -> CellOptions:
         values[option.sets] = (*values.get(option.sets, ()), read) if option.many else read
     sampling = {name: values.pop(name) for name in SAMPLING & set(values)}
     return CellOptions(words=line[position:].strip(), sampling=sampling, **values)
+
+
+def _result_variable(line: str, position: int) -> tuple[ResultVariable, int]:
+    """Read ``-> name`` or ``-> name: type``, and return where it ends. Whether the type exists is not checked here."""
+    match = ARROW.match(line, position)
+    assert match is not None
+    check_name(match["name"])
+    if not match["colon"]:
+        return ResultVariable(match["name"]), match.end()
+    end = _end_of_type(line, match.end())
+    if end == match.end() or (end < len(line) and not line[end].isspace()):
+        shown = (line[match.end() :].split() or [""])[0]
+        raise AgentError(f"{shown!r} is not a type. Use {EXAMPLES}.")
+    return ResultVariable(match["name"], line[match.end() : end]), end
+
+
+def _end_of_type(line: str, position: int) -> int:
+    """Return the end of the names, brackets and ``|`` that begin here, or ``position`` if there is no such type."""
+    while term := TERM.match(line, position):
+        position = term.end()
+        if line[position : position + 1] == "[":
+            position = _end_of_brackets(line, position)
+        union = UNION.match(line, position)
+        if union is None or not TERM.match(line, union.end()):
+            return position
+        position = union.end()
+    return position
+
+
+def _end_of_brackets(line: str, position: int) -> int:
+    """Return the end of the brackets that open here. Raises AgentError if they do not close."""
+    depth, quote = 0, ""
+    for index in range(position, len(line)):
+        letter = line[index]
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        else:
+            depth += (letter == "[") - (letter == "]")
+            if depth == 0:
+                return index + 1
+    raise AgentError(f"{line[position:].strip()[:40]!r} has no closing bracket.")
 
 
 def _read(option: Option, flag: str, value: str) -> Any:
@@ -177,9 +241,9 @@ def usage() -> str:
         "The prompt may have any number of lines; {name} describes a variable to the model, the sandbox gets a copy.",
         "",
     ]
-    for option in OPTIONS:
-        left = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
-        text = textwrap.wrap(option.help, WIDTH - LEFT)
+    rows = [(", ".join(option.flags) + (f" {option.value}" if option.value else ""), option.help) for option in OPTIONS]
+    for left, words in [RESULT_ROW, *rows]:
+        text = textwrap.wrap(words, WIDTH - LEFT)
         beside = len(left) <= LEFT - 4
         lines.append(f"  {left:<{LEFT - 2}}{text[0]}" if beside else f"  {left}")
         lines += [" " * LEFT + line for line in (text[1:] if beside else text)]

@@ -34,6 +34,7 @@ from agent_kernel.notebook.display.render import AnswerVersion, Card, TurnSummar
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.program_value import ProgramValue
 from agent_kernel.notebook.kernel.short_errors import AgentInterrupted
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
@@ -59,8 +60,8 @@ STORED = "Stored answer of {when}: nothing changed up to this cell, so no model 
 @dataclass(frozen=True, slots=True)
 class CellTurnContext:
     """What a cell provides to its turn. ``allowed`` are kinds of calls approved for this turn only; with ``ask``,
-    stored permissions do not count. ``waiting`` collects approval requests of a background turn, which has no cell
-    to ask in."""
+    stored permissions do not count. With ``returns_value`` the turn records the value of its last program. ``waiting``
+    collects approval requests of a background turn, which has no cell to ask in."""
 
     server: ServerClient
     screen: Screen
@@ -71,6 +72,7 @@ class CellTurnContext:
     keep: DraftApplier
     allowed: frozenset[str] = frozenset()
     ask: bool = False
+    returns_value: bool = False
     waiting: PendingApprovals | None = None
 
 
@@ -81,7 +83,11 @@ class CellTurn:
         self._around = around
         self._screen = around.screen
         self._summary = summary
-        self._running = ClientCalls(around.server, around.screen, around.abilities, around.touched, around.keep)
+        self._running = ClientCalls(
+            around.server, around.screen, around.abilities, around.touched, around.keep, around.returns_value
+        )
+        self.value: ProgramValue | None = None
+        """The value of the last program of the turn, if it ran here and the turn records values."""
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
         self._files: list[Mapping[str, Any]] = []
@@ -243,6 +249,8 @@ class CellTurn:
         if ability and not ability.looks:
             self._mine.add(call)
         outcome = self._running.run(self._summary.turn, self._cards[call], name, arguments)
+        if ability is None or not ability.looks:
+            self.value = outcome.value if outcome else None
         if outcome is None:
             self._mine.discard(call)
         elif outcome.interrupted:

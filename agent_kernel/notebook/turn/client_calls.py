@@ -26,18 +26,21 @@ Bundle: TypeAlias = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class ClientCalls:
     """Runs calls that the server offers. ``touched`` records which code ran for which turn in the user's namespace or
-    in a draft."""
+    in a draft. With ``returns_value`` the outcome of a program has the value that it ends with."""
 
     server: ServerClient
     screen: Screen
     abilities: ClientTools
     touched: VariableTracker
     keep: DraftApplier
+    returns_value: bool = False
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> ExecutionOutcome | None:
         """Run a call in this thread, the kernel's main thread, where an interrupt reaches the code. Returns None
         when another client runs the call or this kernel cannot."""
-        ability = self.abilities.find(name) if card.where != "draft" else self._draft_ability(turn, card)
+        in_draft = card.where == "draft"
+        found = None if in_draft else self.abilities.find(name, returns_value=self.returns_value)
+        ability = self._draft_ability(turn, card) if in_draft else found
         if ability is None:
             if not self.abilities.knows(name):
                 return None
@@ -72,9 +75,11 @@ class ClientCalls:
             return self.keep.drafts.prepare_code(str(arguments.get("code", "")))
 
         def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
-            drafted = self.keep.drafts.run(turn, card.code, listener, show)
-            real = self.keep.for_real(turn, card, self.screen) if drafted.refused else None
-            return real or drafted.outcome
+            returns_value = self.returns_value
+            drafted = self.keep.drafts.run(turn, card.code, listener, show, returns_value=returns_value)
+            if drafted.refused and (real := self.keep.for_real(turn, card, self.screen, returns_value=returns_value)):
+                return real
+            return drafted.outcome
 
         return ClientTool(run, code=prepare_code)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from agent_kernel.notebook.kernel import inspection
@@ -55,9 +56,13 @@ class ClientTools:
         notebook."""
         return name in self._declared
 
-    def find(self, name: str) -> ClientTool | None:
+    def find(self, name: str, *, returns_value: bool = False) -> ClientTool | None:
+        """Return the tool, or None if there is none. With ``returns_value`` the outcome of code has the value that it
+        ends with."""
         if name in self._table:
-            return self._table[name]
+            tool = self._table[name]
+            runs_code = tool.code == self._prepare_code
+            return replace(tool, run=partial(self._run, returns_value=True)) if runs_code and returns_value else tool
         function = self._functions.registered.get(name)
         if function is None:
             return None
@@ -68,8 +73,10 @@ class ClientTools:
     def _prepare_code(self, arguments: Mapping[str, Any]) -> str:
         return self._live.prepare_code(str(arguments.get("code", "")))
 
-    def _run(self, arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
-        return self._live.run(self._prepare_code(arguments), listener, show)
+    def _run(
+        self, arguments: Mapping[str, Any], listener: Listener, show: Show, *, returns_value: bool = False
+    ) -> ExecutionOutcome:
+        return self._live.run(self._prepare_code(arguments), listener, show, returns_value=returns_value)
 
     def _looking(self, look: Callable[[Mapping[str, Any]], str]) -> Run:
         def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:

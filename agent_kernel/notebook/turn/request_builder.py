@@ -26,6 +26,7 @@ from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import ExecutionTarget
 from agent_kernel.notebook.turn.file_previews import describe_files
 from agent_kernel.notebook.turn.image_arguments import read_images
+from agent_kernel.notebook.turn.result_assignment import ResultAssignment
 from agent_kernel.notebook.turn.run_all_detector import RunAllDetector
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answerable_kinds
 from agent_kernel.notebook.turn.user_functions import UserFunctions
@@ -68,15 +69,28 @@ class RequestBuilder:
         self.arrivals = RunAllDetector(shell)
         self.place = ExecutionTarget(shell, drafts)
 
-    def body(self, request: CellOptions, prompt: str, cell: str, session: str, notes: Sequence[Note]) -> dict[str, Any]:
-        """Return the body. Raises AgentError for an unknown variable or an unreadable picture."""
+    def body(
+        self,
+        request: CellOptions,
+        prompt: str,
+        cell: str,
+        session: str,
+        notes: Sequence[Note],
+        *,
+        result: ResultAssignment | None = None,
+    ) -> dict[str, Any]:
+        """Return the body. ``result`` is the variable that gets the result of the turn. Raises AgentError for an
+        unknown variable or an unreadable picture."""
         named = named_in_braces(prompt, self._shell.user_ns)
         place = self._where(request, session)
         copies = self._copies(request, prompt, named, place)
-        form = FORMS[request.form]
+        form = result.format(request.form) if result else FORMS[request.form]
+        if result:
+            result.check_place(place)
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
         context = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
-        may_show_stored = not request.fresh and self.arrivals.together()
+        # The stored answer does not contain the value of a program, so a typed result is always asked for again.
+        may_show_stored = not (request.fresh or (result and result.type)) and self.arrivals.together()
         body: dict[str, Any] = {
             "prompt": without_braces(prompt, named),
             "context": context,

@@ -18,7 +18,7 @@ from agent_kernel.core.events import AnswerChecked
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
 from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
 from agent_kernel.notebook.display.render import Card, TurnSummary, line_bundle, moment
-from agent_kernel.notebook.display.screen import Screen, screen_for
+from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.sidecar_document import (
     SUFFIX,
@@ -56,20 +56,21 @@ class StoredAnswers:
             raise AgentError(f"{MODE} must be replay or off, not {mode[:40]!r}.")
         return bool(mode)
 
-    def show(self, prompt: str, cell: str) -> None:
-        """Show the stored answer of a cell. Raises AgentError if there is none, unless AGENT_KERNEL_REPLAY_MISSING
-        is "tell"."""
+    def show(self, prompt: str, cell: str, screen: Screen) -> str | None:
+        """Show the stored answer of a cell and return its text. Raises AgentError if there is none, unless
+        AGENT_KERNEL_REPLAY_MISSING is "tell"; then, and where cells are off, the result is None."""
         if self._env.get(MODE) == "off":
             self._tell(OFF)
-            return
+            return None
         try:
             document, turn = self._find_answer(prompt, cell)
         except AgentError as missing:
             if self._env.get(MISSING, "fail") != "tell":
                 raise
             self._tell(str(missing))
-            return
-        self._present(document, turn, screen_for(self._shell), cell)
+            return None
+        self._present(document, turn, screen, cell)
+        return turn.messages[-1].text if turn.messages and turn.messages[-1].role == "assistant" else ""
 
     def _find_answer(self, prompt: str, cell: str) -> tuple[SidecarDocument, SidecarTurn]:
         self._occurrences[normalize_prompt(prompt)] += 1

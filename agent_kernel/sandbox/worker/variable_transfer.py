@@ -71,7 +71,10 @@ def list_variables(namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def type_of(value: Any) -> str:
-    kind = type(value)
+    return name_of_type(type(value))
+
+
+def name_of_type(kind: type) -> str:
     root = kind.__module__.partition(".")[0]
     if root in _ARRAYS:
         return f"{root}.{kind.__qualname__}"

@@ -1,0 +1,89 @@
+"""The value that a program ends with: its last expression, what its last ``print`` shows, or its last assignment.
+
+The value is taken while the program runs, so nothing is evaluated twice. Only the syntax tree decides which expression
+counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+HIDDEN = "__agent_kernel_value__"
+"""The variable that holds the value during the run; removed afterwards."""
+DISPLAYS = ("print", "display")
+AS_TEXT = ("to_string", "to_markdown")
+"""Methods whose text stands for the table they are called on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramValue:
+    """The value of a program. ``elsewhere`` is the name of its type if the value exists only in a draft and cannot be
+    copied without loss; ``value`` is None then."""
+
+    value: Any = None
+    elsewhere: str = ""
+
+
+class ValueTransformer(ast.NodeTransformer):
+    """Makes the last statement of a program store its value in HIDDEN. Programs whose last statement has no value, for
+    example a loop, stay as they are."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Module) and node.body:
+            match node.body[-1]:
+                case ast.Assign(targets=[ast.Name()], value=ast.expr()) | ast.AnnAssign(value=ast.expr()) as bound:
+                    bound.value = _stored(bound.value)  # type: ignore[arg-type]  # the pattern excludes None
+                case ast.Expr() as last:
+                    last.value = _with_stored_value(last.value)
+            ast.fix_missing_locations(node)
+        return node
+
+
+@contextlib.contextmanager
+def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
+    """Add the value of the program that runs meanwhile to ``found``, if it has one."""
+    transformer = ValueTransformer()
+    shell.ast_transformers.append(transformer)
+    try:
+        yield
+    finally:
+        shell.ast_transformers[:] = [each for each in shell.ast_transformers if each is not transformer]
+        if HIDDEN in shell.user_ns:
+            found.append(ProgramValue(shell.user_ns.pop(HIDDEN)))
+
+
+def _with_stored_value(expression: ast.expr) -> ast.expr:
+    """Store the one value that a ``print`` or ``display`` shows beside constants, else the value of the expression."""
+    if not (isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name)):
+        return _stored(expression)
+    if expression.func.id not in DISPLAYS:
+        return _stored(expression)
+    varying = [index for index, argument in enumerate(expression.args) if not isinstance(argument, ast.Constant)]
+    if len(varying) == 1 or (not varying and len(expression.args) == 1):
+        index = varying[0] if varying else 0
+        expression.args[index] = _with_stored_part(expression.args[index])
+    return expression
+
+
+def _with_stored_part(argument: ast.expr) -> ast.expr:
+    """Store the only placeholder of an f-string, or the table behind ``table.to_string()``, else the argument."""
+    match argument:
+        case ast.JoinedStr(values=values):
+            placeholders = [part for part in values if isinstance(part, ast.FormattedValue)]
+            if len(placeholders) == 1:
+                placeholders[0].value = _stored(placeholders[0].value)
+                return argument
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr) as method) if attr in AS_TEXT:
+            method.value = _stored(owner)
+            return argument
+        case ast.Starred():
+            return argument
+    return _stored(argument)
+
+
+def _stored(value: ast.expr) -> ast.expr:
+    return ast.NamedExpr(ast.Name(HIDDEN, ast.Store()), value)

@@ -1,0 +1,112 @@
+"""Sets the variable of ``%%agent -> name: type`` after its turn: to the value of the turn's last program if that has
+the type, else to the value that the constrained answer contains.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.display.screen import Screen
+from agent_kernel.notebook.kernel.program_value import ProgramValue
+from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.turn.answer_format import FORMS, AnswerFormat, json_text_bundle
+from agent_kernel.notebook.turn.cell_options import CellOptions
+from agent_kernel.notebook.turn.result_type import ResultType, resolve_type
+
+SHOWN = 200
+"""Characters of a value in the line that reports it."""
+COMPUTED = " (computed)"
+NOT_IN_BACKGROUND = "the cell of a background turn ends before its answer. Leave out -> {name}, or --background."
+ONE_FORMAT = "-> {name}: {type} determines the format of the answer. Leave out -f {form}, or the type."
+NO_KERNEL = "a {type} comes from a program that runs in this kernel or a draft of it. Leave out --in sandbox."
+TABLE_NOTE = {
+    "title": "Result",
+    "text": "The last line of the program is an expression, and its value is the {type} that was asked for.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAssignment:
+    """The variable of one turn. ``type`` is None where the user named none; the answer is then set as text."""
+
+    name: str
+    type: ResultType | None
+
+    @classmethod
+    def of(cls, request: CellOptions, namespace: Mapping[str, Any]) -> ResultAssignment | None:
+        """Return the assignment that a cell asks for, or None. Raises AgentError if it is not possible."""
+        variable = request.result
+        if variable is None:
+            return None
+        if request.background:
+            raise AgentError(NOT_IN_BACKGROUND.format(name=variable.name))
+        if variable.type and request.form != "md":
+            raise AgentError(ONE_FORMAT.format(name=variable.name, type=variable.type, form=request.form))
+        return cls(variable.name, resolve_type(variable.type, namespace) if variable.type else None)
+
+    @property
+    def is_computed(self) -> bool:
+        """True if only a program can make the value."""
+        return self.type is not None and self.type.schema is None
+
+    def format(self, form: str) -> AnswerFormat:
+        """Return the format of the answer: ``form`` where the type does not determine it."""
+        if self.type is None:
+            return FORMS[form]
+        if self.is_computed:
+            note = {**TABLE_NOTE, "text": TABLE_NOTE["text"].format(type=self.type.text)}
+            return AnswerFormat(notes=(note,), fields={"tool_choice": "python"})
+        return AnswerFormat(json_text_bundle, output=self.type.output)
+
+    def check_place(self, place: str) -> None:
+        """Raise AgentError if the Python of the turn runs where its values cannot be read."""
+        if self.type is not None and self.is_computed and place == "sandbox":
+            raise AgentError(NO_KERNEL.format(type=self.type.text))
+
+    def find_value(
+        self, answer: str, found: ProgramValue | None, run_in_kernel: Callable[[], ProgramValue | None]
+    ) -> tuple[Any, str]:
+        """Return the value and how it came about. ``run_in_kernel`` runs the last program for real after a question; it
+        is used for a value that exists only in a draft. Raises AgentError if nothing has the type."""
+        if self.type is None:
+            return answer, ""
+        if found is not None and found.elsewhere and self.type.may_be(found):
+            found = run_in_kernel() or found
+        if found is not None and not found.elsewhere:
+            try:
+                return self.type.of_program(found.value), COMPUTED
+            except ValueError:
+                pass  # the program computed something else, for example a step on the way
+        try:
+            return self.type.of_answer(answer), ""
+        except ValueError:
+            raise AgentError(self._misfit(answer, found)) from None
+
+    def set(self, shell: Any, value: Any, how: str, screen: Screen) -> None:
+        """Set the variable and report it in one line."""
+        shell.push({self.name: value})
+        screen.line(f"{self.name}: {self.type.text if self.type else 'str'} = {_describe(value)}{how}")
+
+    def _misfit(self, answer: str, found: ProgramValue | None) -> str:
+        assert self.type is not None
+        wanted = f"{'an' if self.type.text[0] in 'aeiou' else 'a'} {self.type.text}"
+        if not self.is_computed:
+            return f"The answer {_describe(answer)} is not {wanted}, so {self.name} was not set."
+        if found is not None and found.elsewhere and self.type.may_be(found):
+            only = f"The {found.elsewhere} exists only in a draft, so {self.name} was not set."
+            return f"{only} --in live runs the program in your kernel."
+        return f"No program of this turn ended with {wanted}, so {self.name} was not set."
+
+
+def _describe(value: Any) -> str:
+    """Describe a value in one short line. Classes of the user may raise in ``repr``."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{type(value).__name__} of shape {shape}"
+    shorter = reprlib.Repr()
+    shorter.maxstring = shorter.maxother = shorter.maxlist = SHOWN // 2
+    text = " ".join(shorter.repr(value).split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
