@@ -36,7 +36,7 @@ class ValueTransformer(ast.NodeTransformer):
         if isinstance(node, ast.Module) and node.body:
             match node.body[-1]:
                 case ast.Assign(targets=[ast.Name()], value=ast.expr()) | ast.AnnAssign(value=ast.expr()) as bound:
-                    bound.value = _stored(bound.value)  # type: ignore[arg-type]  # the pattern excludes None
+                    bound.value = _store(bound.value)  # type: ignore[arg-type]  # the pattern excludes None
                 case ast.Expr() as last:
                     last.value = _with_stored_value(last.value)
             ast.fix_missing_locations(node)
@@ -56,12 +56,41 @@ def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
             found.append(ProgramValue(shell.user_ns.pop(HIDDEN)))
 
 
+def with_assignment(code: str, name: str) -> str:
+    """Return a program that also assigns the value that ``code`` ends with to ``name``; "" if ``code`` is not plain
+    Python or has no such value. A value that ``print`` shows is computed a second time."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    last = tree.body[-1] if tree.body else None
+    match last:
+        case ast.Assign(targets=[ast.Name(id=bound)]) | ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr()):
+            return code if bound == name else f"{code.rstrip()}\n{name} = {bound}"
+        case ast.Expr(value=value):
+            ValueTransformer().visit(tree)
+            stored = [node.value for node in ast.walk(tree) if isinstance(node, ast.NamedExpr) and _is_hidden(node)]
+            if not stored:
+                return ""
+            if stored[0] is not value:
+                return f"{code.rstrip()}\n{name} = {ast.unparse(stored[0])}"
+            lines = code.split("\n")
+            if last.col_offset:  # several statements in one line
+                return ""
+            return "\n".join([*lines[: last.lineno - 1], f"{name} = {ast.unparse(value)}", name])
+    return ""
+
+
+def _is_hidden(node: ast.NamedExpr) -> bool:
+    return node.target.id == HIDDEN
+
+
 def _with_stored_value(expression: ast.expr) -> ast.expr:
     """Store the one value that a ``print`` or ``display`` shows beside constants, else the value of the expression."""
     if not (isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name)):
-        return _stored(expression)
+        return _store(expression)
     if expression.func.id not in DISPLAYS:
-        return _stored(expression)
+        return _store(expression)
     varying = [index for index, argument in enumerate(expression.args) if not isinstance(argument, ast.Constant)]
     if len(varying) == 1 or (not varying and len(expression.args) == 1):
         index = varying[0] if varying else 0
@@ -75,15 +104,15 @@ def _with_stored_part(argument: ast.expr) -> ast.expr:
         case ast.JoinedStr(values=values):
             placeholders = [part for part in values if isinstance(part, ast.FormattedValue)]
             if len(placeholders) == 1:
-                placeholders[0].value = _stored(placeholders[0].value)
+                placeholders[0].value = _store(placeholders[0].value)
                 return argument
         case ast.Call(func=ast.Attribute(value=owner, attr=attr) as method) if attr in AS_TEXT:
-            method.value = _stored(owner)
+            method.value = _store(owner)
             return argument
         case ast.Starred():
             return argument
-    return _stored(argument)
+    return _store(argument)
 
 
-def _stored(value: ast.expr) -> ast.expr:
+def _store(value: ast.expr) -> ast.expr:
     return ast.NamedExpr(ast.Name(HIDDEN, ast.Store()), value)

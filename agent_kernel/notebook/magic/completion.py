@@ -11,8 +11,9 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.magic.commands import HELP
 from agent_kernel.notebook.server_client import ServerClient, quote_segment
-from agent_kernel.notebook.turn.cell_options import BY_FLAG
+from agent_kernel.notebook.turn.cell_options import BY_FLAG, TO_VARIABLE
 from agent_kernel.notebook.turn.execution_target import CHOICES
+from agent_kernel.notebook.turn.result_type import PLAIN
 from agent_kernel.notebook.turn.session_permissions import KINDS
 
 MAGICS = ("%agent", "%%agent")
@@ -33,7 +34,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "replay": ("--verify", "--live", "--turn", "--json"),
     "freeze": ("--in-place", "--yes"),
     "context": ("--json",),
-    **dict.fromkeys(("ask", "fix", "explain", "improve"), tuple(BY_FLAG)),
+    **dict.fromkeys(("fix", "explain", "improve"), tuple(BY_FLAG)),
+    "ask": (*BY_FLAG, TO_VARIABLE),
 }
 """Fixed completions after a command. For commands that are not listed here, completions come from the server."""
 
@@ -65,6 +67,8 @@ class MagicCompleter:
         return {"completions": matches, "suppress": bool(matches)}
 
     def _option(self, before: list[str]) -> list[str]:
+        if TO_VARIABLE in before[-3:]:
+            return [*PLAIN, "DataFrame"] if before[-1].endswith(":") else []
         option = BY_FLAG.get(before[-1]) if before else None
         if option is not None and option.constant is None:
             completers: dict[str, Callable[[], list[str]]] = {
@@ -74,7 +78,7 @@ class MagicCompleter:
                 "page": lambda: ["above", "none"],
             }
             return completers[option.sets]() if option.sets in completers else list(option.choices)
-        return list(BY_FLAG)
+        return [*BY_FLAG, TO_VARIABLE]
 
     def _command(self, before: list[str]) -> list[str]:
         if not before:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,14 +18,21 @@ from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
 from agent_kernel.notebook.display.safe_markdown import safe_markdown
 from agent_kernel.notebook.display.terminal_escape import printable
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.notebook.kernel.program_value import with_assignment
+from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.turn.cell_options import CellOptions, ResultVariable, parse_options
+from agent_kernel.notebook.turn.result_assignment import COMPUTED
 
 CELL = re.compile(r"\s*%%agent\b")
 LINE = re.compile(r"^(?P<indent>[ \t]*)(?P<line>%agent\b.*|%(?:re)?load_ext[ \t]+agent_kernel\b.*)$", re.MULTILINE)
 ASKS = re.compile(r"^[ \t]*%agent[ \t]+(?:ask|fix)\b", re.MULTILINE)
+ASK = re.compile(r"[ \t]*%agent[ \t]+ask\b")
 NEEDS_US = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:agent_kernel|jupyter_ext)\b", re.MULTILINE)
 PLACES = {"sandbox": "# Ran in the sandbox, on copies of the variables.", "draft": "# Ran in a draft of the kernel."}
 AROUND = (f"<details style='{BOX}'", f"<details open style='{BOX}'", f"<div style='{QUIET}'")
 WITHOUT_CELL = "Asked in the panel, or in cells that are not in this notebook any more:"
+
+NOT_SET = "# {name} was set by the agent; its value is not in this notebook."
 
 Json = dict[str, Any]
 
@@ -67,10 +75,13 @@ def freeze_notebook(
             line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
             met |= {turn.cell for turn in line_turns}
             cells.append(_plain(_without(cell, line_turns), source, result, transformed))
-            cells += [made for turn in line_turns for made in _of_turn(turn, {}, result, transformed)]
+            text_outputs = {"outputs": [one for one in cell.get("outputs", ()) if not _is_picture(one)]}
+            cells += [
+                made for each in line_turns for made in _of_turn(each, text_outputs, result, transformed, source=source)
+            ]
         elif turn := by_cell.get(id, {}).get(id):
             met.add(turn.cell)
-            cells += _of_turn(turn, cell, result, transformed)
+            cells += _of_turn(turn, cell, result, transformed, source=source)
         else:
             cells += _unknown(cell, source, result)
     rest = [turn for turn in turns if turn.ran and turn.cell not in met]
@@ -93,18 +104,75 @@ def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
 
 
 def _of_turn(
-    turn: FrozenTurn, cell: Mapping[str, Any], result: FrozenNotebook, transformed: Callable[[str], str]
+    turn: FrozenTurn,
+    cell: Mapping[str, Any],
+    result: FrozenNotebook,
+    transformed: Callable[[str], str],
+    *,
+    source: str = "",
 ) -> list[Json]:
     """Make cells for prompt, code and answer. Pictures of the agent cell move to the last code cell."""
     result.turns += 1
     made = [_text(_quote(turn.prompt))]
-    made += [_code(code, where, result, transformed) for code, where in turn.ran]
+    ran = _with_result(turn.ran, turn, source, cell.get("outputs", ()))
+    made += [_code(code, where, result, transformed) for code, where in ran]
     pictures = [output for output in cell.get("outputs", ()) if _is_picture(output)]
-    if turn.ran:
+    if ran:
         made[-1]["outputs"] = pictures
     if turn.answer.strip():
         made.append(_text(safe_markdown(turn.answer)))
     return made
+
+
+def _with_result(
+    ran: Sequence[tuple[str, str]], turn: FrozenTurn, source: str, outputs: Sequence[Any]
+) -> list[tuple[str, str]]:
+    """Return the programs of a turn, and where the cell set a variable (``-> name: type``) also the code that sets it:
+    from the last program if the value was computed there, else from the answer."""
+    variable = _result_of(source, turn.prompt)
+    if variable is None:
+        return list(ran)
+    beginning = f"{variable.name}: {variable.type or 'str'} = "
+    shown = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
+    if outputs and not shown:
+        return list(ran)  # the turn had no value of the type, or it ended before
+    value = turn.answer if not variable.type else _value_of_answer(turn.answer)
+    is_computed = shown[-1].endswith(COMPUTED) if shown else value is None
+    if is_computed:
+        last = with_assignment(ran[-1][0], variable.name) if ran else ""
+        return [*ran[:-1], (last, ran[-1][1])] if last else [*ran, (NOT_SET.format(name=variable.name), "")]
+    is_class = isinstance(value, dict) and variable.type.replace(".", "").isidentifier() and variable.type != "dict"
+    text = f"{variable.type}(**{value!r})" if is_class else repr(value)
+    return [*ran, (f"{variable.name} = {text}", "")]
+
+
+def _result_of(source: str, prompt: str) -> ResultVariable | None:
+    """Return the variable that the cell, or its ``%agent ask`` line with this prompt, sets."""
+    if match := CELL.match(source):
+        line = source[match.end() :].partition("\n")[0]
+        return _options(line).result
+    for line in source.splitlines():
+        if match := ASK.match(line):
+            options = _options(line[match.end() :])
+            if options.words.strip("\"' ") == prompt.strip("\"' "):
+                return options.result
+    return None
+
+
+def _options(line: str) -> CellOptions:
+    try:
+        return parse_options(line)
+    except AgentError:
+        return CellOptions()
+
+
+def _value_of_answer(answer: str) -> Any:
+    """Return the value in a constrained answer; None if there is none."""
+    try:
+        value = json.loads(answer)
+    except (ValueError, RecursionError):
+        return None
+    return value["value"] if isinstance(value, dict) and list(value) == ["value"] else value
 
 
 def _code(code: str, where: str, result: FrozenNotebook, transformed: Callable[[str], str]) -> Json:

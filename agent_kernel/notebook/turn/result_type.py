@@ -75,7 +75,7 @@ class ResultType:
 
     def of_program(self, value: Any) -> Any:
         """Return the value of a program as a value of this type. Raises ValueError if it is none."""
-        return _fit(_unboxed(value, self.kind), self.kind)
+        return _fit(_unbox(value, self.kind), self.kind)
 
     def may_be(self, found: ProgramValue) -> bool:
         """True if a value that exists only in a draft has this type, judged by the name of its type."""
@@ -112,25 +112,25 @@ def _resolve(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
         case ast.Constant(value=None):
             return type(None)
         case ast.Name(id=name):
-            return _type_named(name, namespace)
+            return _find_type(name, namespace)
         case ast.Attribute():
-            return _checked(_attribute(node, namespace))
+            return _require_class(_attribute(node, namespace))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return typing.Union[_resolve(left, namespace), _resolve(right, namespace)]  # noqa: UP007  of two values
         case ast.Subscript(value=value, slice=inner):
-            return _subscripted(value, inner, namespace)
+            return _resolve_subscript(value, inner, namespace)
     raise ValueError("not a type")
 
 
-def _type_named(name: str, namespace: Mapping[str, Any]) -> Any:
+def _find_type(name: str, namespace: Mapping[str, Any]) -> Any:
     if name in PLAIN:
         return PLAIN[name]
     if name in namespace:
-        return _checked(namespace[name])
+        return _require_class(namespace[name])
     if name in TABLES:
         for package in ("pandas", "polars"):
             if found := getattr(sys.modules.get(package), name, None):
-                return _checked(found)
+                return _require_class(found)
         raise AgentError(f"{name} needs pandas or polars, and this kernel has imported neither.")
     raise ValueError("not a name")
 
@@ -159,7 +159,7 @@ def _members(owner: Any) -> list[Mapping[str, Any]]:
     raise ValueError("not a module or class")
 
 
-def _subscripted(value: ast.expr, inner: ast.expr, namespace: Mapping[str, Any]) -> Any:
+def _resolve_subscript(value: ast.expr, inner: ast.expr, namespace: Mapping[str, Any]) -> Any:
     name = value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     if name == "Literal":
@@ -177,7 +177,7 @@ def _subscripted(value: ast.expr, inner: ast.expr, namespace: Mapping[str, Any])
     raise ValueError("not a container")
 
 
-def _checked(found: Any) -> Any:
+def _require_class(found: Any) -> Any:
     if _is_class(found):
         return found
     raise ValueError("not a class")
@@ -248,7 +248,7 @@ def _has_fields(kind: Any) -> bool:
     return is_model or dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or issubclass(kind, enum.Enum)
 
 
-def _unboxed(value: Any, kind: Any) -> Any:
+def _unbox(value: Any, kind: Any) -> Any:
     """Convert numpy scalars to Python's, arrays and series to a list where one is wanted, and a series to a table."""
     origin = typing.get_origin(kind) or kind
     root, name = type(value).__module__.partition(".")[0], type(value).__name__
@@ -271,12 +271,10 @@ def _fit(value: Any, kind: Any) -> Any:
     if origin is typing.Literal:
         fits = any(type(value) is type(part) and value == part for part in parts)
     elif origin is list:
-        value = [_fit(_unboxed(item, parts[0]), parts[0]) for item in _instance(value, list)]
+        value = [_fit(_unbox(item, parts[0]), parts[0]) for item in _instance(value, list)]
         fits = True
     elif origin is dict:
-        value = {
-            _fit(key, str): _fit(_unboxed(item, parts[1]), parts[1]) for key, item in _instance(value, dict).items()
-        }
+        value = {_fit(key, str): _fit(_unbox(item, parts[1]), parts[1]) for key, item in _instance(value, dict).items()}
         fits = True
     elif origin is not None:
         return _fit_any(value, parts)
@@ -300,7 +298,7 @@ def _instance(value: Any, kind: type) -> Any:
 def _fit_any(value: Any, kinds: tuple[Any, ...]) -> Any:
     for kind in kinds:
         try:
-            return _fit(_unboxed(value, kind), kind)
+            return _fit(_unbox(value, kind), kind)
         except ValueError:
             continue
     raise ValueError("it has none of the types")

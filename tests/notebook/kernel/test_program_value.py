@@ -8,7 +8,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.notebook.kernel.live_execution import LiveCode
-from agent_kernel.notebook.kernel.program_value import HIDDEN
+from agent_kernel.notebook.kernel.program_value import HIDDEN, with_assignment
 from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value, encode_draft_value
 from tests.notebook.kernel.test_live_execution import shell
 
@@ -74,3 +74,20 @@ def test_a_draft_sends_copies_of_data_and_only_the_type_of_the_rest() -> None:
 def test_what_a_hostile_draft_sends_is_no_value(body: Any) -> None:
     found = decode_draft_value(body)
     assert found is None or found.value is None
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("x = 1\nlen('ab')", "x = 1\nn = len('ab')\nn"),
+        ("print(f'{1 + 1} rows')", "print(f'{1 + 1} rows')\nn = 1 + 1"),
+        ("total = 3", "total = 3\nn = total"),
+        ("n = 3", "n = 3"),
+        ("a = 1; a", ""),
+        ("for i in []: pass", ""),
+        ("%time", ""),
+        ("", ""),
+    ],
+)
+def test_a_program_can_assign_its_value_to_a_name(code: str, expected: str) -> None:
+    assert with_assignment(code, "n") == expected

@@ -165,6 +165,7 @@ async def test_completion_offers_commands_options_sessions_and_models_alone(note
     assert session in await notebook.complete("%agent use ")
     assert await notebook.complete("%%agent --in ") == ["draft", "live", "sandbox"]
     assert await notebook.complete("%%agent -f ") == ["code", "json", "md", "text"]
+    assert {"int", "DataFrame"} <= set(await notebook.complete("%%agent -> rows: "))
     assert await notebook.complete("%%agent --branch ") == ["main"]
     assert {"--background", "--max-tokens"} <= set(await notebook.complete("%%agent --"))
     assert "--auto" in await notebook.complete("%agent ask ")

@@ -232,3 +232,34 @@ def _printed(code: str) -> str:
 
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_cell_that_set_a_variable_sets_it_without_the_agent_too() -> None:
+    line = shown(line_bundle("n: int = 3 (computed)"))
+    answered = shown(line_bundle("m: int = 4"))
+    given = document(
+        cell("a", "%%agent -> n: int\ncount", outputs=[line]),
+        cell("b", "%%agent -> m: int\nguess", outputs=[answered]),
+        cell("c", "%agent ask -> word 'Which?'", outputs=[shown(line_bundle("word: str = 'It is.'"))]),
+        cell("d", "%%agent -> t: DataFrame\nfilter"),
+        cell("e", "%%agent -> gone: int\nfail", outputs=[shown(text_bundle("No."))]),
+    )
+    turns = [
+        FrozenTurn("a", "count", '{"value": 9}', (("xs = [1, 2, 3]\nprint(f'There are {len(xs)}')", "live"),)),
+        FrozenTurn("b", "guess", '{"value": 4}', ()),
+        FrozenTurn("c", "Which?", "It is.", ()),
+        FrozenTurn("d", "filter", "Done.", (("xs[1:]", "live"),)),
+        FrozenTurn("e", "fail", "No.", ()),
+    ]
+    made = freeze_notebook(given, turns, as_it_is)
+    code = [source for kind, source in sources(made.document) if kind == "code"]
+    namespace: dict[str, Any] = {}
+    for source in code:
+        exec(source, namespace)  # valid Python is what is tested
+    assert {name: namespace[name] for name in ("n", "m", "word", "t")} == {
+        "n": 3,
+        "m": 4,
+        "word": "It is.",
+        "t": [2, 3],
+    }
+    assert "gone" not in namespace
