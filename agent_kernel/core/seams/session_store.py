@@ -286,10 +286,10 @@ class SnapshotOperations(Protocol):
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         """Store a whole session, with its seqs, ids, times and revision unchanged, except that ``accessed`` becomes
-        now. Its turns are stored as closed. Raises Conflict if the session exists, and InvalidRequest for a medium
-        without its bytes. With ``replace`` an existing session is replaced in the same transaction: its notebooks stay
-        bound to the new one, and the revision is higher than before. Raises SessionBusy if the existing session has an
-        open turn."""
+        now. Raises Conflict if the session exists, and InvalidRequest for a medium without its bytes and for an open
+        turn, which no process would own. With ``replace`` an existing session is replaced in the same transaction: its
+        notebooks stay bound to the new one, and the revision is higher than before. Raises SessionBusy if the existing
+        session has an open turn."""
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         """Replace the tool results of these turns with ``text``, remove their media, and record the time in the turns'
@@ -307,11 +307,12 @@ class StoreMaintenance(Protocol):
         quarantine, never deleted."""
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
-        """Return counts and sizes in bytes: sessions, turns, items, media, size of the store, and times of the first
-        and the last use."""
+        """Return counts (``namespaces``, ``sessions``, ``turns``, ``items``, ``media``, ``files``, ``bindings``, and
+        ``set_aside`` of the quarantine), sizes in bytes (``bytes`` of messages, ``media_bytes``, ``file_bytes`` of the
+        database), and times in seconds since the epoch (``first_made``, ``last_used``; None without sessions)."""
 
     async def bindings(self, namespace: str | None = None) -> list[NotebookBinding]:
-        """Return all bindings of a namespace (None: of all namespaces)."""
+        """Return all bindings of a namespace (None: of all namespaces), ordered by namespace, root and path."""
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
         """Delete what ``repair`` has moved to the quarantine."""

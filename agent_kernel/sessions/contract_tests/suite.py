@@ -19,6 +19,7 @@ from agent_kernel.sessions.contract_tests.history import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.insertion import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.search import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.sessions import *  # noqa: F403
+from agent_kernel.sessions.contract_tests.snapshots import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.summaries import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.turns import *  # noqa: F403
 

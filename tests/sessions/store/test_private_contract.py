@@ -1,0 +1,21 @@
+"""A store with private sessions beside it is a store like any other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.sessions.contract_tests.maintenance import *  # noqa: F403
+from agent_kernel.sessions.contract_tests.suite import *  # noqa: F403
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.private_store import with_private
+from tests.sessions.talk import Clock
+
+
+@pytest.fixture
+async def store(clock: Clock) -> AsyncIterator[SessionStore]:
+    made = with_private(MemoryStore(clock=clock))
+    yield made
+    await made.aclose()
