@@ -75,6 +75,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sandbox.jail": ("", ""),
     "sandbox.worker": ("core.wire.framing sandbox.jail", ""),
     "sessions": ("core core.seams", ""),
+    "sessions.__init__": ("sessions.adapters", ""),
     "sessions.adapters": ("core core.seams sessions sessions.export sessions.store", ""),
     "sessions.contract_tests": ("core core.seams", "pytest"),
     "sessions.export": (
@@ -183,6 +184,9 @@ LAYERS: dict[str, tuple[str, str]] = {
 MODULES = {"agent_kernel.core.wire.framing", "jupyter_ext.services"}
 """Modules with a row of their own. The sandbox worker may import the framing and nothing else of the core. The request
 handlers import the services, and ``app`` beside it the routes."""
+PUBLIC = "agent_kernel.sessions"
+"""A package whose ``__init__.py`` has a row of its own: its imports are for type checkers, and the names are loaded at
+their first use."""
 
 FORWARDING = {
     "agent_kernel/contracts/session_files.py",
@@ -322,6 +326,8 @@ def module_name(path: Path) -> str:
 @functools.cache
 def folder_of(module: str) -> str:
     """The folder that a module lies in, as LAYERS names it, or the module itself where it has a row of its own."""
+    if module == PUBLIC:
+        return "sessions.__init__"
     if module in MODULES:
         return module.removeprefix("agent_kernel.")
     is_package = ROOT.joinpath(*module.split("."), "__init__.py").exists()

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 SAME_CONCEPT = {
     # A value, and what a schema of the API or the client's class of the same name describes of it.
     *("Approvals", "Branch", "Engine", "Event", "File", "Found", "InputFile", "Item", "Policy", "Ruling", "Session"),
-    *("Skill", "StartedTurn", "Summary", "Turn", "Turns", "Usage", "Variable"),
+    *("Sessions", "Skill", "StartedTurn", "Summary", "Turn", "Turns", "Usage", "Variable"),
     # The same part of a request or answer in each of the wire formats; the OpenAPI document shows the names.
     *("Container", "Deleted", "FormatBody", "FunctionBody", "FunctionTool", "MessageBody", "OtherTool", "SchemaFormat"),
 }

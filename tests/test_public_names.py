@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from types import ModuleType
 
 import pytest
 
 import agent_kernel
+import agent_kernel.sessions
 
 DOCUMENTED = """
 agent_kernel: Agent Answer Approvals ChatPanel Client Engine Gate InputFile MemoryStore ScriptedEngine SessionStore
@@ -23,6 +25,7 @@ agent_kernel.peers.openai_agents: AgentsSession
 agent_kernel.peers.selectools: SelectoolsStore
 agent_kernel.protocols: Engine Tool ToolSpec Work
 agent_kernel.sandbox.pool: LinuxSandbox
+agent_kernel.sessions: Chat Sessions SyncChat SyncSessions
 agent_kernel.sessions.account: account
 agent_kernel.sessions.checkpoint: PendingWrite
 agent_kernel.sessions.exchange: export_session import_session preview
@@ -52,10 +55,14 @@ SEAMS = (agent_kernel.SessionStore, agent_kernel.Engine, agent_kernel.Tool)
 """They describe the methods of what implements them."""
 
 
-@pytest.mark.parametrize("name", sorted(set(agent_kernel.__all__) - {"__version__"}))
-def test_a_public_name_and_its_methods_are_described(name: str) -> None:
+PUBLIC = [(agent_kernel, name) for name in agent_kernel.__all__ if name != "__version__"]
+PUBLIC += [(agent_kernel.sessions, name) for name in agent_kernel.sessions.__all__]
+
+
+@pytest.mark.parametrize(("home", "name"), PUBLIC, ids=[name for _, name in PUBLIC])
+def test_a_public_name_and_its_methods_are_described(home: ModuleType, name: str) -> None:
     """``make docs`` makes the reference of these docstrings."""
-    value = getattr(agent_kernel, name)
+    value = getattr(home, name)
     methods = [key for key, item in vars(value).items() if inspect.isfunction(item) and key[0] != "_"]
     homes = (value, *SEAMS)
     undescribed = [key for key in methods if not any(inspect.getdoc(getattr(home, key, None)) for home in homes)]

@@ -17,7 +17,7 @@ COPY = SessionKey("elsewhere", "copy")
 BYTES = {PNG.hash: PNG.data or b""}
 
 
-async def branched(store: SessionStore, owner: Owner) -> SessionSnapshot:
+async def add_branches(store: SessionStore, owner: Owner) -> SessionSnapshot:
     """Return a session with a medium, a call, a summary, a description and two branches: the current one ends with a2,
     the other one with a3."""
     await store.create(KEY, "title")
@@ -38,7 +38,7 @@ async def snapshot(store: SessionStore, key: SessionKey = KEY) -> SessionSnapsho
     return whole
 
 
-def moved(whole: SessionSnapshot, key: SessionKey = COPY) -> SessionSnapshot:
+def copy_of(whole: SessionSnapshot, key: SessionKey = COPY) -> SessionSnapshot:
     """Return the snapshot as one of another session."""
     return replace(
         whole,
@@ -48,12 +48,12 @@ def moved(whole: SessionSnapshot, key: SessionKey = COPY) -> SessionSnapshot:
     )
 
 
-async def texts(store: SessionStore, key: SessionKey, branch: str | None = None) -> list[str]:
+async def branch_texts(store: SessionStore, key: SessionKey, branch: str | None = None) -> list[str]:
     return [item.message.text for item in await store.latest(key, branch=branch)]
 
 
 async def test_a_whole_session_has_all_branches_and_no_bytes(store: SessionStore, owner: Owner) -> None:
-    whole = await branched(store, owner)
+    whole = await add_branches(store, owner)
     assert whole.session == await store.info(KEY)
     assert (list(whole.turns), list(whole.items)) == await store.everything(KEY)
     assert list(whole.branches) == await store.branches(KEY)
@@ -65,39 +65,39 @@ async def test_a_whole_session_has_all_branches_and_no_bytes(store: SessionStore
 
 
 async def test_a_restored_session_is_the_one_that_was_read(store: SessionStore, owner: Owner, clock: Clock) -> None:
-    whole = await branched(store, owner)
+    whole = await add_branches(store, owner)
     clock.now += 1000
-    restored = await store.restore(moved(whole), BYTES)
+    restored = await store.restore(copy_of(whole), BYTES)
     again = await snapshot(store, COPY)
     assert again.session == restored
-    assert replace(again, summaries=()) == replace(moved(whole), summaries=())
-    assert [replace(one, id=0) for one in again.summaries] == [replace(one, id=0) for one in moved(whole).summaries]
+    assert replace(again, summaries=()) == replace(copy_of(whole), summaries=())
+    assert [replace(one, id=0) for one in again.summaries] == [replace(one, id=0) for one in copy_of(whole).summaries]
     assert restored.accessed == clock.now
     assert await store.blob(COPY, PNG.hash) == PNG.data
     assert (await snapshot(store)) == whole
 
 
 async def test_a_restored_session_goes_on_with_new_numbers(store: SessionStore, owner: Owner) -> None:
-    whole = await branched(store, owner)
-    await store.restore(moved(whole), BYTES)
+    whole = await add_branches(store, owner)
+    await store.restore(copy_of(whole), BYTES)
     (item,) = await store.add_turn(Turn("t4", COPY), [user("u4")])
     assert item.seq == whole.session.head + 1
-    assert (await texts(store, COPY))[-2:] == ["a2", "u4"]
+    assert (await branch_texts(store, COPY))[-2:] == ["a2", "u4"]
     await store.switch(COPY, "other")
-    assert (await texts(store, COPY))[-1] == "a3"
+    assert (await branch_texts(store, COPY))[-1] == "a3"
     with pytest.raises(Conflict):
         await store.add_turn(Turn("t3", COPY), [user("again")])
 
 
 async def test_a_restored_session_is_found_by_its_words(store: SessionStore, owner: Owner) -> None:
-    await store.restore(moved(await branched(store, owner)), BYTES)
+    await store.restore(copy_of(await add_branches(store, owner)), BYTES)
     assert [hit.session.key for hit in await store.search(COPY.namespace, SessionQuery("u1"))] == [COPY]
 
 
 async def test_a_turn_that_was_open_must_be_closed_in_the_copy(store: SessionStore, owner: Owner) -> None:
     talk = await Talk.begin(store, owner)
     await talk.say(user("u1"))
-    whole = moved(await snapshot(store))
+    whole = copy_of(await snapshot(store))
     for over in (False, True):
         with pytest.raises(InvalidRequest):
             await store.restore(whole, {}, replace=over)
@@ -110,14 +110,14 @@ async def test_a_turn_that_was_open_must_be_closed_in_the_copy(store: SessionSto
 
 
 async def test_a_session_is_not_restored_over_another_one(store: SessionStore, owner: Owner) -> None:
-    whole = await branched(store, owner)
+    whole = await add_branches(store, owner)
     with pytest.raises(Conflict):
         await store.restore(whole, BYTES)
     assert await snapshot(store) == whole
 
 
 async def test_a_session_without_the_bytes_of_its_media_is_not_restored(store: SessionStore, owner: Owner) -> None:
-    whole = moved(await branched(store, owner), SessionKey("nobody", "copy"))
+    whole = copy_of(await add_branches(store, owner), SessionKey("nobody", "copy"))
     with pytest.raises(InvalidRequest):
         await store.restore(whole, {})
     assert await store.info(whole.session.key) is None
@@ -129,7 +129,7 @@ async def test_a_session_without_the_bytes_of_its_media_is_not_restored(store: S
 async def test_a_session_that_is_replaced_keeps_its_notebooks_and_nothing_else(
     store: SessionStore, owner: Owner
 ) -> None:
-    whole = moved(await branched(store, owner), SessionKey(KEY.namespace, "copy"))
+    whole = copy_of(await add_branches(store, owner), SessionKey(KEY.namespace, "copy"))
     key = whole.session.key
     await store.create(key)
     await store.bind(key.namespace, "/root", "a.ipynb", key.id)
@@ -139,14 +139,14 @@ async def test_a_session_that_is_replaced_keeps_its_notebooks_and_nothing_else(
     assert old is not None
     replaced = await store.restore(whole, BYTES, replace=True)
     assert replaced.revision > old.revision
-    assert await texts(store, key) == await texts(store, KEY)
-    assert await texts(store, key, "other") == await texts(store, KEY, "other")
+    assert await branch_texts(store, key) == await branch_texts(store, KEY)
+    assert await branch_texts(store, key, "other") == await branch_texts(store, KEY, "other")
     assert await store.bound(key.namespace, "/root", "a.ipynb") == key.id
     assert await store.turn(key.namespace, "old0") is None
 
 
 async def test_a_replacement_that_fails_changes_nothing(store: SessionStore, owner: Owner) -> None:
-    whole = await branched(store, owner)
+    whole = await add_branches(store, owner)
     other = Media.of("image/png", b"not stored")
     lacking = replace(whole.items[0], message=user("u1", [replace(other, data=None)]))
     with pytest.raises(InvalidRequest):
@@ -155,12 +155,12 @@ async def test_a_replacement_that_fails_changes_nothing(store: SessionStore, own
 
 
 async def test_replace_restores_a_session_that_does_not_exist(store: SessionStore, owner: Owner) -> None:
-    whole = moved(await branched(store, owner))
+    whole = copy_of(await add_branches(store, owner))
     assert (await store.restore(whole, BYTES, replace=True)).revision == whole.session.revision
 
 
 async def test_a_session_with_an_open_turn_is_not_replaced(store: SessionStore, owner: Owner) -> None:
-    whole = await branched(store, owner)
+    whole = await add_branches(store, owner)
     talk = Talk(store, owner, KEY, await store.open_turn(Turn("t4", KEY), owner))
     with pytest.raises(SessionBusy):
         await store.restore(whole, BYTES, replace=True)
@@ -168,19 +168,19 @@ async def test_a_session_with_an_open_turn_is_not_replaced(store: SessionStore, 
     assert await talk.close()
 
 
-def printed(id: str) -> Message:
+def secret_result(id: str) -> Message:
     return Message("tool", (Text("secret"), PNG), call_id=id, name="python", status="success")
 
 
 async def test_cleared_outputs_are_replaced_and_their_media_removed(store: SessionStore, clock: Clock) -> None:
     for turn in ("t1", "t2"):
-        messages = [user("u"), calls(turn), printed(turn), assistant("a")]
+        messages = [user("u"), calls(turn), secret_result(turn), assistant("a")]
         await store.add_turn(Turn(turn, KEY), messages)
     before = await store.info(KEY)
     assert before is not None
     clock.now += 5
     assert await store.clear_outputs(KEY, ["t1", "unknown"], "cleared") == 1
-    assert await texts(store, KEY) == ["u", "", "cleared", "a", "u", "", "secret", "a"]
+    assert await branch_texts(store, KEY) == ["u", "", "cleared", "a", "u", "", "secret", "a"]
     first, second = await store.turns(KEY)
     assert first.record["outputs_cleared"]
     assert "outputs_cleared" not in second.record

@@ -1,0 +1,51 @@
+"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH`` or ``memory:``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.sessions.store.json_files import FilesStore
+from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
+from agent_kernel.sessions.tables.quota import Quota
+
+SCHEMES: Mapping[str, Callable[[str, bool, Quota], KeptStore]] = MappingProxyType(
+    {
+        "sqlite": lambda place, durable, quota: SqliteStore(_path("sqlite", place), durable=durable, quota=quota),
+        "files": lambda place, durable, quota: FilesStore(_path("files", place), quota=quota),
+        "memory": lambda place, durable, quota: MemoryStore(quota=_nothing_after("memory", place, quota)),
+    }
+)
+"""The stores by the scheme of their URL; each is called with the rest of the URL, ``durable`` and the quota."""
+FORMS = "sqlite:PATH (a file), files:PATH (a directory of JSON documents), or memory:"
+
+
+def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptStore:
+    """Return the store; it creates its file or directory at its first use. ``durable`` makes every write of a SQLite
+    file wait for the disk. Raises InvalidRequest for a URL of another form; the message contains only the scheme, since
+    the rest of a database's URL may contain a password."""
+    scheme, colon, place = url.partition(":")
+    if not colon:
+        raise InvalidRequest("The URL of a store begins with a scheme and a colon.", hint=f"Use {FORMS}.")
+    if scheme not in SCHEMES:
+        raise InvalidRequest(f"This version has no store for {scheme[:40]}: URLs.", hint=f"Use {FORMS}.")
+    return SCHEMES[scheme](place, durable, quota)
+
+
+def _path(scheme: str, place: str) -> Path:
+    if not place or place.startswith("//"):
+        raise InvalidRequest(
+            f"After {scheme}: there must be a path, without slashes that begin a host name.",
+            hint=f"For example {scheme}:chats, relative to the current directory, or {scheme}:/home/ann/chats.",
+        )
+    return Path(place).expanduser()
+
+
+def _nothing_after(scheme: str, place: str, quota: Quota) -> Quota:
+    if place:
+        raise InvalidRequest(f"Nothing may follow {scheme}:.", hint=f"Use {FORMS}.")
+    return quota
