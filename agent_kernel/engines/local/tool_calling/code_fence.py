@@ -84,7 +84,11 @@ class Fence:
         retry = offered and ran is not None and ran.status == "error" and turns[-1].failures <= RETRIES
         rows = code_fence_fallback_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
         free = not (must or retry or request.output)
-        if free and ran is not None and (plain := code_fence_fallback_answer.plain(ran, rows, turns[-1].question)):
+        if (
+            free
+            and ran is not None
+            and (plain := code_fence_fallback_answer.plain(turns[-1].results, rows, turns[-1].question))
+        ):
             yield TextChunk(plain)
             yield EndChunk("stop", Usage())
             return

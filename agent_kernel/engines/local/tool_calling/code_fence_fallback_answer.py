@@ -10,10 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agent_kernel.core.failed_program import failed_line
 from agent_kernel.core.messages import Message
 
 FAILED = "I did not manage to do this. The last try ended with: {error}"
 OUT_OF_TIME = "I did not manage to do this: the code ran out of time."
+FAILED_LINE = "The line that failed: `{line}`"
+TRIED_BEFORE = "An earlier try ended with: {error}"
+MAX_LINE = 200
 ROWS = "The result:\n\n{rows}"
 MAX_ROWS = 40
 MONTHS = (
@@ -44,17 +48,26 @@ def error_line(text: str) -> str:
     return (named or no_notes or lines or ["an error"])[-1]
 
 
-def plain(result: Message, rows: Sequence[str], question: str) -> str:
+def plain(results: Sequence[Message], rows: Sequence[str], question: str) -> str:
     """Return the answer if it does not depend on the model, because the user asked for the rows or the call failed;
     otherwise an empty string."""
-    return in_rows(rows) if rows and EACH.search(question) else failure(result)
+    return in_rows(rows) if rows and EACH.search(question) else failure(results)
 
 
-def failure(result: Message) -> str:
-    """Return the answer for a call that failed for the last time; empty for one that did not fail."""
-    if result.status == "timeout":
-        return OUT_OF_TIME
-    return FAILED.format(error=error_line(result.text)) if result.status == "error" else ""
+def failure(results: Sequence[Message]) -> str:
+    """Return the answer for calls of which the last one failed for good: its error, the line that failed, and the
+    errors of the tries before. Empty if the last call did not fail."""
+    last = results[-1]
+    if last.status not in ("error", "timeout"):
+        return ""
+    error = error_line(last.text) if last.status == "error" else ""
+    parts = [FAILED.format(error=error) if error else OUT_OF_TIME]
+    line = failed_line(last.text) if error else ""
+    if line and "`" not in line and len(line) <= MAX_LINE:
+        parts.append(FAILED_LINE.format(line=line))
+    before = dict.fromkeys(error_line(result.text) for result in results[:-1] if result.status == "error")
+    parts += [TRIED_BEFORE.format(error=one) for one in before if one != error]
+    return "\n\n".join(parts)
 
 
 def rows_of(output: str) -> list[str]:

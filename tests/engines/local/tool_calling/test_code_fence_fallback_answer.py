@@ -41,7 +41,25 @@ async def said(answers: list[str], *messages: Message) -> str:
 async def test_after_the_last_try_failed_it_says_so_and_names_the_error() -> None:
     tries = [*ran("KeyError: 'a'", "error"), *ran("Traceback\nKeyError: 'b'\n(Draft: df is changed.)", "error", 2)]
 
-    assert await said([], user("Go."), *tries) == "I did not manage to do this. The last try ended with: KeyError: 'b'"
+    assert await said([], user("Go."), *tries) == (
+        "I did not manage to do this. The last try ended with: KeyError: 'b'\n\n"
+        "An earlier try ended with: KeyError: 'a'"
+    )
+
+
+async def test_the_answer_after_the_last_try_names_the_line_that_failed() -> None:
+    error = "Traceback (most recent call last):\n  line 2, in <module>\n    df['b'].sum()\nKeyError: 'b'"
+    tries = [*ran("KeyError: 'b'", "error"), *ran(error, "error", 2)]
+    assert await said([], user("Go."), *tries) == (
+        "I did not manage to do this. The last try ended with: KeyError: 'b'\n\nThe line that failed: `df['b'].sum()`"
+    )
+
+
+async def test_a_failed_line_that_would_break_the_markup_or_is_long_is_left_out() -> None:
+    for line in ("x = '`'", "x = " + "1" * 300):
+        tries = [*ran("KeyError: 'b'", "error"), *ran(f"  line 1, in <module>\n    {line}\nKeyError: 'b'", "error", 2)]
+        answer = await said([], user("Go."), *tries)
+        assert answer == "I did not manage to do this. The last try ended with: KeyError: 'b'"
 
 
 async def test_code_that_ran_out_of_time_is_said_so() -> None:
