@@ -6,7 +6,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,12 @@ from agent_kernel.engines.local.catalog.catalog import (
 )
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, size_of
+from agent_kernel.engines.local.catalog.machine import Machine, read_machine
+from agent_kernel.engines.local.catalog.measured_speed import read_speeds
 from agent_kernel.engines.local.catalog.pull import PullJob, forget, is_partial, parse_sources
 from agent_kernel.engines.local.catalog.pull_progress_output import Bar, JsonLines, Lines
 from agent_kernel.engines.local.catalog.pull_stages import megabytes
+from agent_kernel.engines.local.catalog.recommendation import assess, default_names, recommend
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
 
 # ---------------------------------------------------------------------------------------------------- list, setup, path
@@ -77,6 +80,77 @@ def _local_row(model: LocalModel) -> dict[str, Any]:
     facts = {"name": model.name, "title": model.name, "licence": model.licence, "source": model.source}
     place = {"path": str(model.path), "revision": model.revision, "disk_bytes": size, "download_bytes": size}
     return facts | place | {"state": "ready", "description": f"From {model.source}.", "problem": None}
+
+
+# ---------------------------------------------------------------------------------------------------- recommend
+
+
+def recommend_arguments(parser: argparse.ArgumentParser) -> None:
+    json_argument(parser)
+    cache_argument(parser)
+
+
+def model_recommend(args: argparse.Namespace) -> int:
+    cache_dir = settings_of(args).cache_dir
+    result = recommendation(read_machine(), read_speeds(cache_dir), cache_dir)
+    print(json.dumps(result, indent=2) if args.json else "\n".join(recommendation_lines(result)))
+    return 0
+
+
+def recommendation(machine: Machine, speeds: Mapping[str, float], cache_dir: Path) -> dict[str, Any]:
+    """Return the machine, the recommended model, the one that ``default`` stands for, and a row for each model."""
+    assessed = assess(machine, speeds)
+    best = recommend(machine, assessed)
+    rows = []
+    for name, found in assessed.items():
+        state = model_state(found.entry, cache_dir)
+        facts = {key: state[key] for key in ("name", "title", "licence", "state", "download_bytes", "disk_bytes")}
+        command = f"agent-kernel model pull {name}"
+        rows.append(facts | found.to_json() | {"recommended": name == best, "command": command})
+    states = {row["name"]: row["state"] for row in rows}
+    suitable = default_names(machine)
+    current = next((name for name in suitable if states[name] == "ready"), next(iter(suitable), None))
+    return {"machine": machine.to_json(), "recommended": best or None, "default": current, "models": rows}
+
+
+def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
+    machine = result["machine"]
+    memory = "unknown memory"
+    if machine["memory_bytes"] is not None:
+        free = megabytes(machine["available_bytes"])
+        memory = f"{megabytes(machine['memory_bytes'])} of memory ({free} free)"
+    gpus = ", ".join(f"{gpu['name']} ({megabytes(gpu['memory_bytes'])})" for gpu in machine["gpus"])
+    yield f"This machine has {memory}, {machine['cores']} CPU cores and {gpus or 'no NVIDIA GPU'}."
+    if gpus:
+        yield "The models below run on the CPU. For models on the GPU: agent-kernel model setup gpu"
+    width = max(len(row["name"]) for row in result["models"]) + 2
+    yield ""
+    yield f"  {'NAME':<{width}}{'STATE':<9}{'FITS':<9}{'SPEED':<18}MEMORY"
+    for row in result["models"]:
+        fits = {True: "yes", False: "no", None: "unknown"}[row["fits"]]
+        mark = "*" if row["recommended"] else " "
+        yield f"{mark} {row['name']:<{width}}{row['state']:<9}{fits:<9}{_speed_text(row):<18}{row['fit_reason']}"
+    yield ""
+    if any(row["tokens_per_s"] for row in result["models"]):
+        note = next((row["speed_note"] for row in result["models"] if row["speed_basis"] == "scaled"), "")
+        yield f"Speed is in tokens per second.{note and f' About means {note}.'}"
+    else:
+        yield "The speed is known once a model has answered on this machine."
+    best = next((row for row in result["models"] if row["recommended"]), None)
+    if best is not None and best["state"] == "ready":
+        yield f"* {best['name']} suits this machine best, and is on it."
+    elif best is not None:
+        yield f"* {best['name']} suits this machine best. Get it with: {best['command']}"
+    if best is not None and result["default"] and best["name"] != result["default"]:
+        yield f"The default is {result['default']}. To use {best['name']}, set AGENT_KERNEL_MODEL={best['name']}."
+
+
+def _speed_text(row: Mapping[str, Any]) -> str:
+    if not row["tokens_per_s"]:
+        return "unknown"
+    speed = row["tokens_per_s"]
+    figure = f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
+    return f"{figure} measured" if row["speed_basis"] == "measured" else f"about {figure}"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -211,6 +285,7 @@ MODEL = group(
     "model",
     "manage models on this machine",
     Command("list", "list known models, and which are on this machine", list_arguments, model_list),
+    Command("recommend", "say which models fit this machine, and how fast", recommend_arguments, model_recommend),
     Command("pull", "download a model into the cache", pull_arguments, model_pull),
     Command("path", "print the path of a model's file", path_arguments, model_path),
     Command("setup", "create a private environment for the model libraries", setup_arguments, model_setup),

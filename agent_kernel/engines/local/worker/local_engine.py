@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory, refuse_fields
+from agent_kernel.core.messages import Usage
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
+from agent_kernel.engines.local.catalog.measured_speed import record_speed
 from agent_kernel.engines.local.catalog.pull_stages import Progress
 from agent_kernel.engines.local.system_memory import Memory, largest_processes, read_memory, resident_bytes
 from agent_kernel.engines.local.worker.memory_estimate import fit_options
@@ -137,9 +139,16 @@ class LocalEngine:
         async with aclosing(worker.frames(frame)) as frames:
             async for body in frames:
                 chunk = chunk_from_json(body)
-                yield chunk
                 if isinstance(chunk, EndChunk):
+                    await self._record_speed(chunk.usage)
+                    yield chunk
                     return
+                yield chunk
+
+    async def _record_speed(self, usage: Usage) -> None:
+        """Store the speed of an answer that was decoded alone."""
+        if self._model is not None and self._streams == 1 and not self._give_way:
+            await asyncio.to_thread(record_speed, self._cache_dir, self._model.name, usage)
 
     async def stats(self) -> Mapping[str, float]:
         """Return the number of ``running`` requests in the batch, and the backend's figures about its cache

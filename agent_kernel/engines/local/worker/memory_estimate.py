@@ -12,21 +12,22 @@ from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.model_directory import read_model_directory
 from agent_kernel.engines.local.catalog.pull_stages import megabytes
+from agent_kernel.engines.local.catalog.recommendation import (
+    OPENVINO_BASE,
+    OPENVINO_FLOOR,
+    OPENVINO_OPEN,
+    q8_0_bytes,
+)
 from agent_kernel.engines.local.openvino.graph_cache import is_built
 from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
 
-OPENVINO_OPEN, OPENVINO_BUILD, OPENVINO_BASE = 1.1, 2.1, 200 << 20
-"""Memory of the worker as a multiple of a Q8_0 file, opened and while its graph is built for the first time, and what
-it takes besides. Measured with openvino-genai 2026.4 (anonymous memory in MB, file: opened, peak of building):
-SmolLM2-135M 145: 300, 435; Qwen2.5-Coder-0.5B 676: 801, 1,513; 1.5B 1,895: 2,143. That is 1.05 and 2.0 times the file
-and 150."""
 TORCH_BASE = 900 << 20
 """torch, transformers and the work of a prefill; SmolLM2-135M in bfloat16 (273 MB) had 938 MB at its peak."""
 TORCH_SPARE = 1.15
 BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "int8": 1.1, "nf4": 0.7}
 """A parameter in memory; of the quantised ones, embeddings and head stay as they are."""
-CACHE_FLOOR, OPENVINO_FLOOR = GIB // 4, GIB
-"""Some 10,000 tokens of a model of 1.5B parameters; openvino-genai takes whole GB."""
+CACHE_FLOOR = GIB // 4
+"""Some 10,000 tokens of a model of 1.5B parameters."""
 CACHE_SHARE = 8
 
 
@@ -44,11 +45,8 @@ def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footp
     if options.device not in ("", "cpu"):
         return Footprint(TORCH_BASE, TORCH_BASE)
     if model.path.is_file() and _by_openvino(model, options):
-        size = model.path.stat().st_size
-        loaded = int(size * OPENVINO_OPEN) + OPENVINO_BASE
-        return Footprint(
-            loaded if is_built(model.path, cache_dir) else int(size * OPENVINO_BUILD) + OPENVINO_BASE, loaded
-        )
+        peak, loaded = q8_0_bytes(model.path.stat().st_size)
+        return Footprint(loaded if is_built(model.path, cache_dir) else peak, loaded)
     if model.path.is_file():
         loaded = int(model.path.stat().st_size * 2 * TORCH_SPARE) + TORCH_BASE
         return Footprint(loaded * 2, loaded)

@@ -24,9 +24,17 @@ def test_the_models_of_the_catalog() -> None:
     assert titles == {
         "coder-0.5b": "Qwen2.5-Coder-0.5B-Instruct",
         "coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct",
+        "coder-7b": "Qwen2.5-Coder-7B-Instruct",
+        "qwen3-4b": "Qwen3-4B",
+        "qwen3-8b": "Qwen3-8B",
+        "qwen3-14b": "Qwen3-14B",
         "tiny": "SmolLM2-135M-Instruct",
     }
-    assert {found.protocol for found in catalog().values()} == {"fence"}
+    assert {found.name for found in catalog().values() if found.protocol != "fence"} == {
+        "qwen3-4b",
+        "qwen3-8b",
+        "qwen3-14b",
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,12 +71,13 @@ def test_a_model_that_an_earlier_version_pulled_as_the_default_is_found(tmp_path
     assert [path.name for path in [model.directory(model.sources[1], tmp_path)]] == ["default-1d9614638d18"]
 
 
-@pytest.mark.parametrize("name", ["coder-0.5b", "coder-1.5b", "tiny"])
+@pytest.mark.parametrize("name", list(catalog()))
 def test_every_file_of_the_catalog_is_pinned_and_the_hub_comes_first(name: str) -> None:
     found = entry(name)
-    assert [source.kind for source in found.sources] == ["hub", "wheels"]
+    mirrored = name in ("coder-0.5b", "coder-1.5b", "tiny")
+    assert [source.kind for source in found.sources] == (["hub", "wheels"] if mirrored else ["hub"])
     for source in found.sources:
-        word_of_the_hub = name == "coder-1.5b" and isinstance(source, HubFile)
+        word_of_the_hub = name in ("coder-1.5b", "coder-7b") and isinstance(source, HubFile)
         assert re.fullmatch("" if word_of_the_hub else "[0-9a-f]{64}", source.sha256)
         assert source.publisher
         assert source.why
@@ -84,6 +93,14 @@ def test_the_unknown_uploader_of_the_wheels_is_not_vouched_for() -> None:
     assert not wheels.vouched
 
 
+@pytest.mark.parametrize("name", ["coder-0.5b", "coder-1.5b"])
+def test_a_mirror_is_described_by_what_its_file_is_and_by_the_number_of_its_packages(name: str) -> None:
+    mirror = next(source for source in entry(name).sources if isinstance(source, Wheels))
+    assert mirror.why.startswith(
+        f"Byte-identical to Qwen's own Q4_K_M release (sha256 verified), mirrored in {len(mirror.parts)} packages."
+    )
+
+
 def test_a_models_real_name_is_as_good_as_its_short_one() -> None:
     assert entry("SmolLM2-135M-Instruct") is entry("tiny")
 
@@ -92,8 +109,8 @@ def test_an_unknown_name_is_answered_with_what_there_is_and_the_closest(tmp_path
     with pytest.raises(UnknownModel) as failed:
         resolve("coder-1.5", tmp_path)
     assert "Did you mean coder-1.5b?" in failed.value.message
-    assert failed.value.details == {"known": ["default", "coder-0.5b", "coder-1.5b", "tiny"], "closest": "coder-1.5b"}
-    with pytest.raises(UnknownModel, match=r"Known: default, coder-0\.5b, coder-1\.5b, tiny"):
+    assert failed.value.details == {"known": ["default", *catalog()], "closest": "coder-1.5b"}
+    with pytest.raises(UnknownModel, match=r"Known: default, coder-0\.5b, coder-1\.5b, coder-7b, qwen3-4b"):
         resolve("xyzzy", tmp_path)
 
 

@@ -1,0 +1,82 @@
+"""Describes the machine for the choice of a model: its memory, CPU cores and GPUs.
+
+Limits of control groups count, as a JupyterHub sets them. No library of a GPU is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.engines.local.system_memory import Memory, read_memory
+
+CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+NVIDIA = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+NVIDIA_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """``memory`` is in bytes."""
+
+    name: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """``memory`` is None where the system does not report it. ``cores`` are those that this process may use."""
+
+    memory: Memory | None
+    cores: int
+    gpus: tuple[Gpu, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "memory_bytes": self.memory.total if self.memory else None,
+            "available_bytes": self.memory.available if self.memory else None,
+            "cores": self.cores,
+            "gpus": [{"name": gpu.name, "memory_bytes": gpu.memory} for gpu in self.gpus],
+        }
+
+
+def read_machine() -> Machine:
+    """Describe this machine. Blocking: the first call runs ``nvidia-smi``, if there is one."""
+    return Machine(read_memory(), usable_cores(), _gpus())
+
+
+def usable_cores(limit: Path = CPU_LIMIT) -> int:
+    """Return the number of cores that this process may use, at least 1: those of its affinity mask, or fewer if its
+    control group has less CPU time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no such file, or "max" for no limit
+        quota, period = (int(word) for word in limit.read_text().split())
+        cores = min(cores, round(quota / period))
+    return max(1, cores)
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """Parse lines ``name, memory in MiB`` of ``nvidia-smi``. Lines without a memory are ignored."""
+    gpus = []
+    for line in text.splitlines():
+        name, _, memory = line.rpartition(",")
+        if memory.strip().isdigit():
+            gpus.append(Gpu(name.strip(), int(memory) * 2**20))
+    return tuple(gpus)
+
+
+@cache
+def _gpus() -> tuple[Gpu, ...]:
+    if shutil.which(NVIDIA[0]) is None:
+        return ()
+    try:
+        done = subprocess.run(NVIDIA, capture_output=True, text=True, timeout=NVIDIA_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return parse_gpus(done.stdout) if done.returncode == 0 else ()

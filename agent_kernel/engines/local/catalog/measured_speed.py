@@ -1,0 +1,44 @@
+"""Stores how fast each model decoded on this machine, in one file of the model cache."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from agent_kernel.core.messages import Usage
+from agent_kernel.engines.local.catalog.installed_model import models_dir
+
+SPEEDS_FILE = "speeds.json"
+TOKENS_MIN = 32
+"""Shorter answers say little about the speed."""
+CHANGE_MIN = 0.1
+"""A figure that differs by less than this share is not stored again."""
+
+
+def read_speeds(cache_dir: Path) -> Mapping[str, float]:
+    """Return tokens per second by the name of the model; empty if nothing was measured or the file cannot be read."""
+    try:
+        speeds = json.loads((models_dir(cache_dir) / SPEEDS_FILE).read_text(encoding="utf-8"))
+        return {str(name): float(speed) for name, speed in speeds.items() if float(speed) > 0}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def record_speed(cache_dir: Path, model: str, usage: Usage) -> None:
+    """Store the decoding speed of an answer that was decoded alone. Short answers and small changes are not stored. An
+    error of the disk is ignored: a missing figure harms nobody. Blocking."""
+    speed = usage.tokens_per_s
+    if usage.estimated or usage.completion_tokens < TOKENS_MIN or speed <= 0:
+        return
+    speeds = dict(read_speeds(cache_dir))
+    if abs(speeds.get(model, 0.0) - speed) < CHANGE_MIN * speed:
+        return
+    path = models_dir(cache_dir) / SPEEDS_FILE
+    new = path.with_name(f".{SPEEDS_FILE}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(json.dumps(speeds | {model: round(speed, 2)}, indent=2), encoding="utf-8")
+        os.replace(new, path)

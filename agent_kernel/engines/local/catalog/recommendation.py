@@ -1,0 +1,129 @@
+"""Says which models of the catalog fit a machine, how fast each one should be there, and which one suits it best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from agent_kernel.engines.local.catalog.catalog import DEFAULTS, catalog, defaults
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
+from agent_kernel.engines.local.catalog.machine import Machine
+from agent_kernel.engines.local.catalog.pull_stages import megabytes
+from agent_kernel.engines.local.system_memory import GIB, Memory
+
+OPENVINO_OPEN, OPENVINO_BUILD, OPENVINO_BASE = 1.1, 2.1, 200 << 20
+"""Memory of the worker as a multiple of a Q8_0 file, opened and while its graph is built for the first time, and what
+it takes besides. Measured with openvino-genai 2026.4 (anonymous memory in MB, file: opened, peak of building):
+SmolLM2-135M 145: 300, 435; Qwen2.5-Coder-0.5B 676: 801, 1,513; 1.5B 1,895: 2,143. That is 1.05 and 2.0 times the file
+and 150."""
+OPENVINO_FLOOR = GIB
+"""openvino-genai takes whole GB for its cache."""
+CANDIDATES = ("coder-7b", *DEFAULTS)
+"""Models that can be recommended, best first. They are one line of models, so that the larger one is the better one."""
+USABLE_SPEED = 5.0
+"""Tokens per second below which a model that is not a default is not recommended: a program of 100 tokens then takes
+20 seconds."""
+Basis: TypeAlias = Literal["measured", "scaled", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """``tokens_per_s`` is 0 if unknown. ``basis``: ``measured`` in an answer of this model on this machine; ``scaled``
+    from another model that was measured here, by the bytes that each token reads, which is an estimate. Nothing else
+    is a basis: the rate at which one core copies memory was 15 times off on a busy machine."""
+
+    tokens_per_s: float
+    basis: Basis
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suitability:
+    """``needed`` is what the worker takes at most, in bytes, and ``fits`` whether the machine has that besides the
+    reserve for other programs; None where the memory of the machine is unknown. ``reason`` says why."""
+
+    entry: CatalogEntry
+    needed: int
+    fits: bool | None
+    reason: str
+    speed: Speed
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "memory_bytes": self.needed,
+            "fits": self.fits,
+            "fit_reason": self.reason,
+            "tokens_per_s": round(self.speed.tokens_per_s, 1) or None,
+            "speed_basis": self.speed.basis,
+            "speed_note": self.speed.note,
+        }
+
+
+def assess(machine: Machine, speeds: Mapping[str, float]) -> dict[str, Suitability]:
+    """Assess each model of the catalog by name. ``speeds`` are the measured tokens per second by name."""
+    return {entry.name: _suitability(entry, machine, speeds) for entry in catalog().values()}
+
+
+def recommend(machine: Machine, assessed: Mapping[str, Suitability]) -> str:
+    """Return the name of the best model that suits the machine: it has the memory that the catalog asks for, and a
+    model that is not a default is expected to be fast enough. The smallest default suits any machine."""
+    total = machine.memory.total if machine.memory else 0
+    for name in CANDIDATES:
+        found = assessed.get(name)
+        fast = name in DEFAULTS or (found is not None and found.speed.tokens_per_s >= USABLE_SPEED)
+        if found is not None and fast and found.entry.memory <= total:
+            return name
+    return next((name for name in reversed(DEFAULTS) if name in assessed), "")
+
+
+def default_names(machine: Machine) -> list[str]:
+    """Return the models that can be the default of the machine, best first."""
+    return [entry.name for entry in defaults(machine.memory or Memory(0, 0))]
+
+
+def q8_0_bytes(size: int) -> tuple[int, int]:
+    """Return the memory of a worker with a Q8_0 file of ``size`` bytes, without the cache: while its graph is built for
+    the first time, and opened."""
+    return int(size * OPENVINO_BUILD) + OPENVINO_BASE, int(size * OPENVINO_OPEN) + OPENVINO_BASE
+
+
+def _suitability(entry: CatalogEntry, machine: Machine, speeds: Mapping[str, float]) -> Suitability:
+    peak, opened = q8_0_bytes(entry.installed)
+    needed = max(peak, opened + OPENVINO_FLOOR)
+    fits, reason = _fit(needed, machine)
+    return Suitability(entry, needed, fits, reason, _speed(entry, speeds))
+
+
+def _fit(needed: int, machine: Machine) -> tuple[bool | None, str]:
+    memory = machine.memory
+    if memory is None:
+        return None, f"needs {megabytes(needed)} of memory; this system does not report how much there is"
+    reserve = memory.reserve()
+    if needed > memory.total - reserve:
+        return False, (
+            f"needs {megabytes(needed)} of memory; this machine has {megabytes(memory.total)}, of which "
+            f"{megabytes(reserve)} stay for your programs"
+        )
+    if needed > memory.available - reserve:
+        return True, (
+            f"needs {megabytes(needed)} of memory; {megabytes(memory.available)} are free now, so other programs have "
+            "to end first"
+        )
+    return True, f"needs {megabytes(needed)} of {megabytes(memory.total)} of memory"
+
+
+def _speed(entry: CatalogEntry, speeds: Mapping[str, float]) -> Speed:
+    if entry.name in speeds:
+        return Speed(speeds[entry.name], "measured", "measured on this machine")
+    known = [other for other in catalog().values() if other.name in speeds]
+    if known:
+        # The largest one: a small model spends a larger share of its time on other things than reading weights.
+        other = max(known, key=lambda one: one.installed)
+        speed = speeds[other.name] * other.installed / entry.installed
+        return Speed(
+            speed,
+            "scaled",
+            f"an estimate from {other.name}, which was measured here, by the bytes that each token reads",
+        )
+    return Speed(0.0, "unknown", "no model was measured on this machine yet")

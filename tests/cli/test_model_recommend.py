@@ -1,0 +1,104 @@
+"""``agent-kernel model recommend``: the rows and the text, on machines that are given as values."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from agent_kernel.cli.models import recommendation, recommendation_lines
+from agent_kernel.engines.local.catalog.machine import Gpu, Machine
+from agent_kernel.engines.local.system_memory import Memory
+
+GIB = 2**30
+SCHEMA = {
+    "type": "object",
+    "required": ["machine", "recommended", "default", "models"],
+    "additionalProperties": False,
+    "properties": {
+        "machine": {
+            "type": "object",
+            "required": ["memory_bytes", "available_bytes", "cores", "gpus"],
+            "additionalProperties": False,
+            "properties": {
+                "memory_bytes": {"type": ["integer", "null"]},
+                "available_bytes": {"type": ["integer", "null"]},
+                "cores": {"type": "integer", "minimum": 1},
+                "gpus": {"type": "array", "items": {"required": ["name", "memory_bytes"]}},
+            },
+        },
+        "recommended": {"type": ["string", "null"]},
+        "default": {"type": ["string", "null"]},
+        "models": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"type": "string"},
+                    "title": {"type": "string"},
+                    "licence": {"type": "string"},
+                    "state": {"enum": ["ready", "partial", "missing", "broken"]},
+                    "download_bytes": {"type": "integer"},
+                    "disk_bytes": {"type": "integer"},
+                    "memory_bytes": {"type": "integer"},
+                    "fits": {"type": ["boolean", "null"]},
+                    "fit_reason": {"type": "string"},
+                    "tokens_per_s": {"type": ["number", "null"]},
+                    "speed_basis": {"enum": ["measured", "scaled", "unknown"]},
+                    "speed_note": {"type": "string"},
+                    "recommended": {"type": "boolean"},
+                    "command": {"type": "string", "pattern": "^agent-kernel model pull "},
+                },
+                "minProperties": 14,
+            },
+        },
+    },
+}
+
+
+def lines(machine: Machine, cache: Path, **speeds: float) -> list[str]:
+    return list(recommendation_lines(recommendation(machine, speeds, cache)))
+
+
+def test_the_json_describes_the_machine_and_every_model_of_the_catalog(tmp_path: Path) -> None:
+    env = {**os.environ, "AGENT_KERNEL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "agent_kernel.cli", "model", "recommend", "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    jsonschema.validate(result, SCHEMA)
+    assert [row["name"] for row in result["models"] if row["recommended"]] == [result["recommended"]]
+
+
+@pytest.mark.parametrize("machine", [Machine(Memory(8 * GIB, 4 * GIB), 2), Machine(None, 1)])
+def test_the_json_has_the_same_form_for_every_machine(tmp_path: Path, machine: Machine) -> None:
+    jsonschema.validate(recommendation(machine, {"coder-0.5b": 30.0}, tmp_path), SCHEMA)
+
+
+def test_the_text_marks_the_best_model_and_gives_the_command_that_gets_it(tmp_path: Path) -> None:
+    said = lines(Machine(Memory(8 * GIB, 6 * GIB), 2), tmp_path)
+    assert said[0] == "This machine has 8.6 GB of memory (6.4 GB free), 2 CPU cores and no NVIDIA GPU."
+    assert next(line for line in said if line.startswith("* coder")).split()[1:4] == ["coder-0.5b", "missing", "yes"]
+    assert "The speed is known once a model has answered on this machine." in said
+    assert said[-1] == ("* coder-0.5b suits this machine best. Get it with: agent-kernel model pull coder-0.5b")
+
+
+def test_an_estimated_speed_is_called_one_and_names_its_basis(tmp_path: Path) -> None:
+    result = recommendation(Machine(Memory(64 * GIB, 60 * GIB), 16), {"coder-1.5b": 40.0}, tmp_path)
+    said = list(recommendation_lines(result))
+    assert any("coder-1.5b" in line and "40 measured" in line for line in said)
+    assert any("coder-7b" in line and "about 9.4" in line for line in said)
+    assert any("About means an estimate from coder-1.5b" in line for line in said)
+    assert said[-1] == "The default is coder-1.5b. To use coder-7b, set AGENT_KERNEL_MODEL=coder-7b."
+
+
+def test_a_gpu_is_named_with_the_command_that_makes_it_usable(tmp_path: Path) -> None:
+    said = lines(Machine(Memory(64 * GIB, 60 * GIB), 16, (Gpu("NVIDIA T4", 16 * GIB),)), tmp_path)
+    assert "NVIDIA T4 (17.2 GB)" in said[0]
+    assert "agent-kernel model setup gpu" in said[1]
