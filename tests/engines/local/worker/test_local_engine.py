@@ -31,6 +31,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
+from agent_kernel.engines.local.catalog.measured_speed import read_speeds
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.local.worker.pipe_framing import encode_frame
 
@@ -85,6 +86,14 @@ async def test_max_tokens_ends_with_length(engine: LocalEngine) -> None:
     _, end = await answer(engine, STORY, sampling=Sampling(max_tokens=5))
 
     assert (end.reason, end.usage.completion_tokens) == ("length", 5)
+
+
+async def test_the_speed_of_an_answer_that_was_decoded_alone_is_kept(
+    engine: LocalEngine,
+) -> None:
+    _, end = await answer(engine, STORY, sampling=Sampling(max_tokens=40))
+    assert end.usage.completion_tokens == 40
+    assert read_speeds(CACHE)["tiny"] == pytest.approx(end.usage.tokens_per_s, rel=0.12)
 
 
 async def test_a_call_cut_by_max_tokens_is_shown_and_not_made(engine: LocalEngine) -> None:
