@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from agent_kernel.evaluation.runner import CELL_S, CellSettings, NotebookFailed,
 from agent_kernel.evaluation.summary import summarize
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks, task_set_names
 from agent_kernel.evaluation.task_result import TaskResult
+from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 
 PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
 COMPARED_OPTIONS = ("model", "engine", "protocol", "effort", "place")
@@ -120,19 +121,20 @@ async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outc
         print(f"[{done}/{len(tasks)}] {describe(result)}", file=sys.stderr, flush=True)
 
     settings = CellSettings(args.model, args.place, args.effort, seconds=args.cell_timeout)
-    with tempfile.TemporaryDirectory(prefix="agent-kernel-eval-") as directory:
+    with tempfile.TemporaryDirectory(prefix="agent-kernel-eval-") as directory, PageServer() as pages:
         root = Path(directory) / "notebooks"
         root.mkdir()
         log = Path(directory) / "server.log"
         try:
-            options = [*OPTIONS, *_server_options(args)]
+            needed = tool_settings([task for task, _ in tasks], pages, Path(directory))
+            options = [*OPTIONS, *_server_options(args, needed)]
             async with jupyter_server(root, log, env=_environment(), options=options) as server:
                 notebooks = TaskNotebooks(server)
                 if await notebooks.loads_model(args.model):
                     print("loading the model ...", file=sys.stderr, flush=True)
                     await warm_up(notebooks.open, settings)
                 outcome.facts = {**outcome.facts, "engine": await notebooks.engine()}
-                await run_tasks(tasks, notebooks.open, settings, take, args.at_once)
+                await run_tasks(tasks, notebooks.open, settings, take, at_once=args.at_once, pages=pages)
         except (ServerFailed, NotebookFailed, TimeoutError) as error:
             raise EngineError(str(error) or f"The model took more than {settings.seconds:.0f} s to load.") from error
 
@@ -155,8 +157,9 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_KERNEL}
 
 
-def _server_options(args: argparse.Namespace) -> list[str]:
-    """Return the settings of the command line. They win over the environment and the user's configuration files."""
+def _server_options(args: argparse.Namespace, needed: Mapping[str, str]) -> list[str]:
+    """Return the settings of the command line and those that the tasks need. They win over the environment
+    and the user's configuration files."""
     chosen = {
         "engine": args.engine,
         "tool_protocol": args.protocol,
@@ -164,6 +167,7 @@ def _server_options(args: argparse.Namespace) -> list[str]:
         # Who types a URL as --model has decided already where the conversation goes.
         "allow_urls": "True" if "://" in args.model else "",
         "transcripts": "off",
+        **needed,
     }
     return [NO_LIMIT, *(f"--AgentKernel.{name}={value}" for name, value in chosen.items() if value)]
 

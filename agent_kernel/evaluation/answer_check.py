@@ -28,13 +28,16 @@ SLACK = 1.0001
 class Observation:
     """What was there after the last turn, in which the programs ``codes`` ran; ``holds`` and ``draws`` are None where
     the task does not ask. ``shown`` is the last output of a program that succeeded, which the person sees above the
-    answer."""
+    answer. ``ran`` are the tools with a call that succeeded in any turn, ``fetched`` the pages of the task that were
+    requested."""
 
     answer: str
     codes: tuple[str, ...] = ()
     holds: bool | None = None
     draws: bool | None = None
     shown: str = ""
+    ran: frozenset[str] = frozenset()
+    fetched: frozenset[str] = frozenset()
 
 
 def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = False) -> str:
@@ -45,6 +48,12 @@ def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = Fals
         in_output = replace(observed, answer=observed.shown, shown="")
         if not reason_wrong(task, in_output, code_is_chat=code_is_chat):
             return ""
+    if done := observed.ran & set(task.forbidden):
+        return f"ran the forbidden tool {min(done)}"
+    if left := set(task.ran) - observed.ran:
+        return f"did not run {min(left)}"
+    if left := set(task.fetched) - observed.fetched:
+        return f"did not fetch {min(left)}"
     if not observed.answer.strip() and not (task.holds or task.draws):
         return "no answer"
     if task.is_chat and observed.codes and not code_is_chat:

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,8 @@ from agent_kernel.core.messages import Message
 from agent_kernel.evaluation import figure_data
 from agent_kernel.evaluation.answer_check import Observation, reason_wrong
 from agent_kernel.evaluation.task import CHECKS, Task
-from agent_kernel.evaluation.task_result import SUCCESS, Program, TaskResult, TaskTurn
+from agent_kernel.evaluation.task_result import SUCCESS, CallResult, Program, TaskResult, TaskTurn
+from agent_kernel.evaluation.tool_servers import PageServer
 from agent_kernel.notebook.draft.server_request import OUTCOME, draft_request
 
 CELL_S = 600.0
@@ -100,15 +101,18 @@ async def run_tasks(
     open_notebook: OpenNotebook,
     settings: CellSettings,
     take: Callable[[TaskResult], None],
+    *,
     at_once: int = 1,
+    pages: PageServer | None = None,
 ) -> None:
-    """Run each task and repetition, ``at_once`` of them at a time, and hand each result to ``take`` as it is there. A
-    cancellation ends the running ones without a result. Raises what ``take`` raises."""
+    """Run each task and repetition, ``at_once`` of them at a time, and hand each result to ``take`` as it is there.
+    ``pages`` serves the web pages of the tasks. A cancellation ends the running ones without a result. Raises what
+    ``take`` raises."""
     waiting = iter(tasks)
 
     async def work() -> None:
         for task, repetition in waiting:
-            take(await run_task(task, repetition, open_notebook, settings))
+            take(await run_task(task, repetition, open_notebook, settings, pages))
 
     try:
         async with asyncio.TaskGroup() as workers:
@@ -127,10 +131,16 @@ async def warm_up(open_notebook: OpenNotebook, settings: CellSettings) -> None:
 
 
 async def run_task(
-    task: Task, repetition: int, open_notebook: OpenNotebook, settings: CellSettings = CellSettings()
+    task: Task,
+    repetition: int,
+    open_notebook: OpenNotebook,
+    settings: CellSettings = CellSettings(),
+    pages: PageServer | None = None,
 ) -> TaskResult:
-    """Run one task in a fresh notebook and judge it. A server, kernel or cell that ends without an answer makes a
-    broken result."""
+    """Run one task in a fresh notebook and judge it. ``pages`` must serve where the task has pages. A
+    server, kernel or cell that ends without an answer makes a broken result."""
+    site = pages.publish(task, repetition) if pages else None
+    task = _with_site(task, site.url) if site else task
     attempt = _Attempt(task, settings)
     holds = draws = None
     try:
@@ -143,7 +153,9 @@ async def run_task(
     except TimeoutError:
         why = f"broken: a cell took more than {settings.seconds:.0f} s"
     else:
-        why = attempt.failure() or reason_wrong(task, attempt.observation(holds, draws))
+        why = attempt.failure() or reason_wrong(
+            task, attempt.observation(holds, draws, site.requested if site else set())
+        )
     marks = {name: value for name in CHECKS if (value := getattr(task, name)) not in (None, "", (), {})}
     return TaskResult(
         name=task.name,
@@ -213,10 +225,12 @@ class _Attempt:
         last = self.turns[-1]
         return f"the turn ended: {last.error.splitlines()[-1]}" if last.error and not last.answer else ""
 
-    def observation(self, holds: bool | None, draws: bool | None) -> Observation:
+    def observation(self, holds: bool | None, draws: bool | None, fetched: set[str]) -> Observation:
         last = self.turns[-1]
         shown = next((program.output for program in reversed(last.programs) if program.status == SUCCESS), "")
-        return Observation(last.answer, tuple(program.code for program in last.programs), holds, draws, shown)
+        codes = tuple(program.code for program in last.programs)
+        ran = frozenset(call.tool for turn in self.turns for call in turn.calls if call.status == SUCCESS)
+        return Observation(last.answer, codes, holds, draws, shown, ran, frozenset(fetched))
 
     async def _cell(self, notebook: TaskNotebook, code: str) -> Cell:
         async with asyncio.timeout(self._settings.seconds):
@@ -229,8 +243,20 @@ class _Attempt:
                 raise NotebookFailed(f"the setup failed: {_error(cell)}")
 
 
+def _with_site(task: Task, url: str) -> Task:
+    prompts = tuple(prompt.replace("{site}", url) for prompt in task.prompts)
+    setup, holds = (text.replace("{site}", url) for text in (task.setup, task.holds))
+    return replace(task, prompts=prompts, setup=setup, holds=holds)
+
+
 def _turn_result(prompt: str, cell: Cell, messages: Sequence[Message], turn: Mapping[str, Any]) -> TaskTurn:
     results = {message.call_id: message for message in messages if message.role == "tool"}
+    calls = [
+        CallResult(call.name, result.status or "" if result else "")
+        for message in messages
+        for call in message.calls
+        for result in [results.get(call.id)]
+    ]
     programs = [
         Program(str(call.arguments["code"]), result.status or "" if result else "", result.text if result else "")
         for message in messages
@@ -250,6 +276,7 @@ def _turn_result(prompt: str, cell: Cell, messages: Sequence[Message], turn: Map
         model=str(turn.get("model", "")),
         usage=dict(turn.get("usage", {})),
         record=dict(turn.get("record", {})),
+        calls=tuple(calls),
     )
 
 

@@ -23,8 +23,11 @@ class Task:
     ``decimals`` places (0: exactly), where the numbers of ``also`` may stand beside it; ``says`` and ``never``,
     patterns that the answer must all have and must not have; ``holds``, an expression over the namespace afterwards;
     ``draws``, an expression over ``figure``, one figure that was shown (see ``figure_data``); ``values``, the values
-    that the answer gives as ``@name[value]``. A task of the kind chat is right only where no code ran for its last
-    prompt. ``solution`` is code that solves it (what a chat answer may say), by which the checks are checked."""
+    that the answer gives as ``@name[value]``; ``fetched``, paths of ``serves`` that were requested; ``ran``, tools with
+    a call that succeeded; ``forbidden``, tools that the policy denies and none of whose calls may succeed. ``serves``
+    are pages by their path, below an address that stands for ``{site}`` in prompts, setup and ``holds``. A task
+    of the kind chat is right only where no code ran for its last prompt. ``solution`` is code that solves it (what a
+    chat answer may say), by which the checks are checked."""
 
     name: str
     kind: str
@@ -41,6 +44,10 @@ class Task:
     draws: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
+    serves: Mapping[str, str] = field(default_factory=dict)
+    fetched: tuple[str, ...] = ()
+    ran: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
 
     @property
     def is_chat(self) -> bool:
@@ -48,7 +55,7 @@ class Task:
 
 
 REQUIRED = {one.name for one in fields(Task) if one.default is MISSING and one.default_factory is MISSING}
-CHECKS = ("number", "says", "never", "holds", "draws", "values")
+CHECKS = ("number", "says", "never", "holds", "draws", "values", "fetched", "ran", "forbidden")
 TEXTS = ("name", "kind", "setup", "holds", "draws")
 LISTS: Mapping[str, tuple[type, ...]] = {
     "prompts": (str,),
@@ -56,7 +63,11 @@ LISTS: Mapping[str, tuple[type, ...]] = {
     "also": (int, float),
     "says": (str,),
     "never": (str,),
+    "fetched": (str,),
+    "ran": (str,),
+    "forbidden": (str,),
 }
+TABLES = ("values", "serves")
 OF_FILES = {one.name for one in fields(Task)} - {"files"}
 """Fields that a task may have in a TOML file."""
 
@@ -99,6 +110,8 @@ def _parse_task(entry: Mapping[str, Any], path: Path) -> Task:
             raise InvalidRequest(f"{where}: {name} has the wrong type: {type(value).__name__}.")
     if not any(entry.get(name) not in (None, "", [], {}) for name in CHECKS):
         raise InvalidRequest(f"{where} has no check: one of {', '.join(CHECKS)}.")
+    if unserved := set(entry.get("fetched", ())) - set(entry.get("serves", {})):
+        raise InvalidRequest(f"{where} serves no page {min(unserved)!r}.")
     given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     return Task(**given)
 
@@ -108,7 +121,7 @@ def _is_of_type(name: str, value: Any) -> bool:
         return isinstance(value, str)
     if name in LISTS:
         return isinstance(value, list) and all(isinstance(one, LISTS[name]) for one in value)
-    if name == "values":
+    if name in TABLES:
         return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
     if name == "held_out":
         return isinstance(value, bool)

@@ -20,6 +20,14 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
+class CallResult:
+    """A call of a tool by its name, with the status of its result (empty: it has none)."""
+
+    tool: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
 class VoteResult:
     """A comparison of programs in a draft: of ``tried`` programs ``agree`` gave the result that was used."""
 
@@ -31,9 +39,10 @@ class VoteResult:
 class TaskTurn:
     """One turn of a task.
 
-    ``notes`` are messages that the model saw and a person did not, ``questions`` are those that the person was asked,
-    ``error`` is the error of the cell. ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the
-    stored turn; the record has its notices, decisions and, where programs were compared, what they said."""
+    ``calls`` are those of all tools, in order; ``programs`` are those of them that have code. ``notes`` are
+    messages that the model saw and a person did not, ``questions`` are those that the person was asked, ``error``
+    is the error of the cell. ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the stored
+    turn; the record has its notices, decisions and, where programs were compared, what they said."""
 
     prompt: str
     answer: str
@@ -46,6 +55,7 @@ class TaskTurn:
     model: str = ""
     usage: Mapping[str, Any] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
+    calls: tuple[CallResult, ...] = ()
 
     @property
     def votes(self) -> tuple[VoteResult, ...]:
@@ -127,4 +137,6 @@ class TaskResult:
 
 def _read_turn(body: Mapping[str, Any]) -> TaskTurn:
     lists = {name: tuple(body[name]) for name in ("notes", "questions")}
-    return TaskTurn(**{**body, **lists, "programs": tuple(Program(**program) for program in body["programs"])})
+    programs = tuple(Program(**program) for program in body["programs"])
+    calls = tuple(CallResult(**call) for call in body.get("calls", ()))
+    return TaskTurn(**{**body, **lists, "programs": programs, "calls": calls})

@@ -42,6 +42,8 @@ def test_a_task_has_what_its_table_says(tmp_path: Path) -> None:
         (TASK.replace('["What is 20 + 22?"]', '"What is 20 + 22?"'), "prompts has the wrong type"),
         (TASK + "decimals = -1\n", "decimals has the wrong type"),
         (TASK + 'held_out = "yes"\n', "held_out has the wrong type"),
+        (TASK + 'serves = ["/a.txt"]\n', "serves has the wrong type"),
+        (TASK + 'fetched = ["/a.txt"]\n', "serves no page '/a.txt'"),
         ("", "must consist of [[task]] tables"),
         ("task = []\n", "has no tasks"),
         ("[[task]\n", "cannot be read"),
@@ -75,6 +77,7 @@ def test_half_of_each_kind_of_a_task_set_that_comes_along_is_held_out(name: str)
         ("notebook", 60, {"computation", "pandas", "plot", "file", "follow-up", "chat"}),
         ("files", 20, {"file"}),
         ("unseen", 40, {"file", "steps", "repair", "table"}),
+        ("tools", 40, {"read", "transform", "plot", "save", "fix", "web", "mcp", "several", "refuse"}),
     ],
 )
 def test_a_task_set_has_its_tasks(name: str, size: int, kinds: set[str]) -> None:

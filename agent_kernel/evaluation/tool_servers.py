@@ -1,0 +1,105 @@
+"""The servers that tasks with tools need: web pages on this machine and the MCP server of a shop."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.evaluation.task import Task
+
+SHOP = "shop"
+"""Name of the MCP server; the model sees its tools as ``shop_NAME``."""
+SHOP_PROGRAM = Path(__file__).with_name("shop_server.py")
+UNSAFE = re.compile(r"[^a-z0-9]+")
+
+
+class TaskSite:
+    """The pages of one task below ``url``, and the paths that were requested so far."""
+
+    def __init__(self, url: str, pages: Mapping[str, str]) -> None:
+        self.url = url
+        self.requested: set[str] = set()
+        self._pages = pages
+
+    def page(self, path: str) -> str | None:
+        """Return the text of a page; None if there is none. Only a page that exists counts as requested."""
+        if (text := self._pages.get(path)) is not None:
+            self.requested.add(path)
+        return text
+
+
+class PageServer:
+    """Serves the pages of tasks on a free loopback port, from ``__enter__`` to ``__exit__``, in threads of its own."""
+
+    def __init__(self) -> None:
+        self._sites: dict[str, TaskSite] = {}
+        sites = self._sites
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                name, _, path = self.path.partition("?")[0].lstrip("/").partition("/")
+                text = site.page("/" + path) if (site := sites.get(name)) else None
+                body = (text if text is not None else "There is no such page.").encode()
+                self.send_response(200 if text is not None else 404)
+                self.send_header("Content-Type", _content_type(path))
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Write nothing: the lines of the tasks go to stderr."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="task pages", daemon=True)
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+
+    def publish(self, task: Task, repetition: int) -> TaskSite:
+        """Serve the pages of a task; an earlier attempt with this number is forgotten."""
+        name = UNSAFE.sub("-", f"{task.name} {repetition}".lower())
+        self._sites[name] = TaskSite(f"http://{self.host}/{name}", task.serves)
+        return self._sites[name]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dict[str, str]:
+    """Return the settings of a server on which these tasks can be done: their pages may be fetched, their forbidden
+    tools are denied, and the shop is there if they name its tools. Writes into ``folder``. Raises InvalidRequest if a
+    package is missing."""
+    settings: dict[str, str] = {}
+    if any(task.serves for task in tasks):
+        # A search provider switches the web tools on; the address of this one answers every search with an error.
+        settings |= {"web_hosts": pages.host, "web": f"searxng:http://{pages.host}/search"}
+    if denied := sorted({name for task in tasks for name in task.forbidden}):
+        settings["policy"] = json.dumps(dict.fromkeys(denied, "deny"))
+    if any(name.startswith(f"{SHOP}_") for task in tasks for name in (*task.ran, *task.forbidden)):
+        if importlib.util.find_spec("mcp") is None:
+            raise InvalidRequest("Tasks need an MCP server.", hint="Install it: pip install 'agent-kernel[mcp]'.")
+        config = folder / "mcp.json"
+        server = {"command": sys.executable, "args": ["-P", str(SHOP_PROGRAM)]}
+        config.write_text(json.dumps({"mcpServers": {SHOP: server}}), encoding="utf-8")
+        settings["mcp_config"] = str(config)
+    return settings
+
+
+def _content_type(path: str) -> str:
+    kinds = {".html": "text/html", ".json": "application/json"}
+    return f"{kinds.get(Path(path).suffix, 'text/plain')}; charset=utf-8"
