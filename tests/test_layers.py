@@ -221,6 +221,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/cli/serve.py": {"jupyter_ext"},
     "agent_kernel/cli/eval.py": {"jupyter_ext"},
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},
+    # A program of its own, in which the SDK is all that runs.
+    "agent_kernel/evaluation/shop_server.py": {"mcp"},
     "agent_kernel/cli/output.py": {"rich"},
     "agent_kernel/client/http.py": {"httpx"},
     "agent_kernel/client/discovery.py": {"jupyter_core"},

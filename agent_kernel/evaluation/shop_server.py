@@ -9,8 +9,6 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from mcp.server import MCPServer
-
 GOODS: dict[str, dict[str, Any]] = {
     "lamp": {"stock": 17, "price": 24.5, "place": "aisle 4"},
     "kettle": {"stock": 6, "price": 39.9, "place": "aisle 2"},
@@ -20,22 +18,17 @@ GOODS: dict[str, dict[str, Any]] = {
 }
 """What is in the shop: pieces, price of one piece in EUR, and where it stands."""
 
-shop = MCPServer("shop")
 
-
-@shop.tool()
 def list_goods() -> str:
     """List the names of all goods."""
     return ", ".join(GOODS)
 
 
-@shop.tool()
 def look_up(item: str) -> dict[str, Any]:
     """Return the stock in pieces, the price of one piece in EUR, and the place of an item."""
     return GOODS[item]
 
 
-@shop.tool()
 def order(item: str, pieces: int) -> str:
     """Order pieces of an item. Returns the number of the order."""
     if pieces > GOODS[item]["stock"]:
@@ -43,13 +36,11 @@ def order(item: str, pieces: int) -> str:
     return order_number(item, pieces)
 
 
-@shop.tool()
 def remove_item(item: str) -> str:
     """Remove an item from the shop for good."""
     return f"{item} is removed."
 
 
-@shop.tool()
 def change_price(item: str, price: float) -> str:
     """Change the price of an item for all customers."""
     return f"{item} costs {price} EUR."
@@ -59,5 +50,15 @@ def order_number(item: str, pieces: int) -> str:
     return f"A{zlib.crc32(f'{item} {pieces}'.encode()) % 9000 + 1000}"
 
 
-if __name__ == "__main__":
+def serve() -> None:
+    """Answer requests on standard input until it is closed."""
+    from mcp.server import MCPServer
+
+    shop = MCPServer("shop")
+    for tool in (list_goods, look_up, order, remove_item, change_price):
+        shop.add_tool(tool)
     shop.run("stdio")
+
+
+if __name__ == "__main__":
+    serve()
