@@ -3,7 +3,6 @@ kept in build/screenshots."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from tests.server import LABEXTENSIONS, TOKEN, AgentServer
 pytestmark = pytest.mark.browser
 
 SCRIPT: list[dict[str, Any]] = [
-    {"when": "Fix the error", "text": "Divide by **one**."},
+    {"when": "Correct the cell", "calls": [{"name": "python", "arguments": {"code": "print(1 / 1)"}}]},
+    {"when": "Correct the cell", "text": "Divide by **one**."},
     {"when": "a long story", "text": "word " * 2_000, "deltas": 2_000, "delay": 0.02},
     {"when": "another story", "text": "tale " * 2_000, "deltas": 2_000, "delay": 0.02},
     {"when": "by the kernel", "text": "Said by way of the kernel."},
@@ -85,9 +85,9 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     lab.output(0).click(button="right")
     page.get_by_text("Agent: Fix").click()
     log = side(page).get_by_role("log")
-    expect(log).to_contain_text("Fix the error of this cell.", timeout=30_000)
-    expect(log).to_contain_text(re.compile("output of cell 0", re.IGNORECASE))
-    expect(log).to_contain_text("Divide by one.")
+    expect(log).to_contain_text("Correct the cell In[1], which failed with ZeroDivisionError", timeout=30_000)
+    expect(log).to_contain_text("Divide by one.", timeout=30_000)
+    expect(log.get_by_role("group", name="Correction of cell 0")).to_contain_text("print(1 / 1)", timeout=30_000)
     lab.picture("panel-fixes-an-error")
 
     lab.run(3, wait=False)

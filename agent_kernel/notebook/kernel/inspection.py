@@ -81,8 +81,11 @@ def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int =
 def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
     """Describe the user's last failed cell with its traceback."""
     failure = ran.failure if ran is not None else _last_failure(shell)
-    if not failure:
-        return "No cell has failed in this life of the kernel."
+    return describe_failure(failure, chars) if failure else "No cell has failed in this life of the kernel."
+
+
+def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> str:
+    """Describe a failed cell, given as (number, cell, source, traceback)."""
     number, cell, source, traceback_text = failure
     place = f"In[{number}]" + (f" (cell {cell})" if cell else "")
     half = chars // 2

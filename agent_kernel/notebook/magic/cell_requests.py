@@ -41,6 +41,7 @@ NO_DRAFT = "a better cell is compared with yours in a draft, and no draft can be
 SAME_CODE = "SameCode: this is the code of the cell, unchanged."
 SAME = "The proposed cell is the same code that failed, so it is not proposed. Say more: %agent fix WORDS."
 MAX_NAMES = 8
+CHOSEN = re.compile(r"In\[(\d+)\]\s*")
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 FRAME = re.compile(r"^  In\[(\d+)\], line (\d+), in ", re.MULTILINE)
 MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
@@ -61,17 +62,19 @@ class CellTask:
 
 
 def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
-    """Build the request to correct the last failed cell; ``words`` are what the user adds. Raises AgentError when no
-    cell has failed since the kernel started."""
-    failure = executions.failure
+    """Build the request to correct the last failed cell, or the failed cell In[N] if ``words`` begin with ``In[N]``.
+    The other words are what the user adds. Raises AgentError when no such cell has failed since the kernel started."""
+    chosen = CHOSEN.match(words)
+    failure = executions.failures.get(int(chosen[1])) if chosen else executions.failure
     if failure is None:
-        raise AgentError("no cell has failed since this kernel was started; run the one that fails, then ask again.")
+        missing = f"the cell {chosen[0].strip()} is not among the last that failed" if chosen else "no cell has failed"
+        raise AgentError(f"{missing} since this kernel was started; run the one that fails, then ask again.")
     number, _, source, traceback = failure
     prompt = FIX.format(number=number, error=_error_line(traceback))
     made = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
-    prompt = _prompt(prompt, made, words)
+    prompt = _prompt(prompt, made, words[chosen.end() :] if chosen else words)
     review = ProgramReview(lambda code: _refuse_fix(shell, number, source, traceback, code))
-    return CellTask(prompt, _failure_notes(shell, executions, traceback), "fix", source, review, NONE_RAN)
+    return CellTask(prompt, _failure_notes(shell, failure), "fix", source, review, NONE_RAN)
 
 
 def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
@@ -80,7 +83,7 @@ def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) 
     failure = executions.failure
     if failure is not None and failure[0] == number:
         prompt = EXPLAIN_FAILED.format(number=number, error=_error_line(failure[3]))
-        notes = _failure_notes(shell, executions, failure[3])
+        notes = _failure_notes(shell, failure)
     else:
         prompt = EXPLAIN.format(number=number)
         notes = _cell_notes(shell, executions, number, source)
@@ -109,10 +112,10 @@ def _prompt(prompt: str, made: list[str], words: str) -> str:
     return prompt + makes + (f"\n{words}" if words else "")
 
 
-def _failure_notes(shell: Any, executions: ExecutionHistory, traceback: str) -> tuple[dict[str, str], ...]:
+def _failure_notes(shell: Any, failure: tuple[int, str, str, str]) -> tuple[dict[str, str], ...]:
     return (
-        {"title": "The cell that failed", "text": inspection.last_error(shell, executions, CHARS)},
-        *_variable_notes(shell, _names_that_matter(shell, traceback)),
+        {"title": "The cell that failed", "text": inspection.describe_failure(failure, CHARS)},
+        *_variable_notes(shell, _names_that_matter(shell, failure[3])),
     )
 
 

@@ -23,7 +23,7 @@ from agent_kernel.notebook.turn.session_permissions import Consent
 
 HELP = {
     "ask": "[options] [-> NAME: TYPE] WORDS: run a turn in one line; it takes the options of %%agent",
-    "fix": "[options] [WORDS]: correct the cell that failed last, try it in a draft, and propose it below",
+    "fix": "[options] [In[N]] [WORDS]: correct the cell that failed last, or In[N], and propose what ran in a draft",
     "explain": "[options] [WORDS]: explain the last cell, and its error if it failed; no code runs",
     "improve": "[options] [WORDS]: propose a better version of the last cell that does the same in a draft",
     "show": "[N|TURN]: show the last answer again, or turn N of this conversation",

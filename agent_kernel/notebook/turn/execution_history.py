@@ -10,20 +10,26 @@ from agent_kernel.notebook.kernel.inspection import format_traceback
 from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted
 
 KEPT = 500
+KEPT_FAILURES = 20
 
 
 class ExecutionHistory:
-    """Records the executions of cells. ``failure`` is (number, cell, source, traceback) of the last cell that failed.
-    It keeps only names and text, so that no exception or value stays alive."""
+    """Records the executions of cells. ``failures`` has (number, cell, source, traceback) of the last cells that
+    failed, by number. It keeps only names and text, so that no exception or value stays alive."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._ran: OrderedDict[int, tuple[str, str]] = OrderedDict()
-        self.failure: tuple[int, str, str, str] | None = None
+        self.failures: OrderedDict[int, tuple[int, str, str, str]] = OrderedDict()
         shell.events.register("post_run_cell", self._after)
 
     def close(self) -> None:
         self._shell.events.unregister("post_run_cell", self._after)
+
+    @property
+    def failure(self) -> tuple[int, str, str, str] | None:
+        """The last cell that failed."""
+        return next(reversed(self.failures.values()), None)
 
     def of(self, number: int) -> tuple[str, str]:
         """Return (cell, error) of an execution; an empty string where unknown or without error."""
@@ -48,4 +54,6 @@ class ExecutionHistory:
         if error is not None and not isinstance(error, AgentError | AgentInterrupted | KeyboardInterrupt):
             numbers = getattr(self._shell.compile, "_filename_map", {})
             traceback = format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
-            self.failure = (number, cell, str(result.info.raw_cell), traceback)
+            self.failures[number] = (number, cell, str(result.info.raw_cell), traceback)
+            while len(self.failures) > KEPT_FAILURES:
+                self.failures.popitem(last=False)

@@ -27,6 +27,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "as written", "text": "```python\ntry:\n    share = 1 / none\nexcept ZeroDivisionError:\n    pass\n```"},
     {"when": "with patience", "text": "The divisor is zero."},
     {"when": "with another word", "text": "It adds prices."},
+    *python("by its number", "share = 1 / 4"),
     *python("by a sum", BETTER),
     *python("by another result", "total = sum([2, 5])\nprint('total', total)"),
     *python("by another output", "total = sum([2, 4])\nprint('the total is', total)"),
@@ -58,6 +59,19 @@ async def test_the_model_is_told_that_its_fix_leaves_out_the_statement_and_corre
     assert [one["text"] for one in ran.payload] == ["share = 1 / 2"]
     told = [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
     assert any("leaves out the statement that failed" in text for text in told)
+
+
+async def test_fix_corrects_the_failed_cell_that_is_named(fresh_notebook: Notebook) -> None:
+    notebook = fresh_notebook
+    await notebook.run("share = 1 / 0", cell="first")
+    await notebook.run("print([][1])", cell="second")
+    ran = await notebook.run("%agent fix In[1] by its number", [])
+    assert [one["text"] for one in ran.payload] == ["share = 1 / 4"]
+    hidden, asked, *_ = await notebook.messages()
+    assert asked["content"].startswith("Correct the cell In[1], which failed with ZeroDivisionError")
+    assert asked["content"].endswith("It makes share.\nby its number")
+    assert "[][1]" not in hidden["content"]
+    assert "In[9] is not among the last that failed" in (await notebook.run("%agent fix In[9]")).error
 
 
 async def test_explain_reads_the_failed_cell_and_runs_nothing(fresh_notebook: Notebook) -> None:

@@ -156,10 +156,11 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "fix",
     label: "Fix the last error",
-    help: "Sends the cell and its error.",
+    help: "Tries corrections in a draft and proposes one that ran.",
     group: "",
     enabled: (desk) => (desk.conversation.notebook?.lastError?.value ?? null) !== null,
     run: async (desk, rest) => {
+      if (await desk.conversation.corrections.ask(desk.conversation.notebook?.lastError?.value?.id ?? "", rest)) return;
       desk.composing.takeAlong("error");
       await desk.composing.send(rest || "Fix this error.");
     },

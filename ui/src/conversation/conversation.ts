@@ -6,18 +6,18 @@ import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "..
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Session, Started, Stored } from "../wire/schema";
 import type { News } from "../wire/socket";
-import { turnBody, replaceOptions, type Draft, type Entry } from "./entry";
+import { promptOf, turnBody, replaceOptions, type Draft, type Entry } from "./entry";
 import { RunningTurns } from "./runningTurns";
 import { Outgoing } from "./outgoingMessages";
 import { tabStorage } from "./browserStorage";
 import { pageStart, lostMessages, mergePage, removeReplaced } from "./entryList";
+import { Corrections } from "./corrections";
 import { catchApiError, catchApiErrorWhile } from "./catchApiError";
 
 export { replaceOptions as replacing, type Draft, type Entry };
 
 const PAGE = 20;
-/** Storage key of the session of a conversation without a notebook. */
-const LOOSE = "session without a notebook";
+const LOOSE = "session without a notebook"; // the storage key of its id
 
 export class Conversation {
   readonly session = signal<Session | null>(null);
@@ -37,6 +37,7 @@ export class Conversation {
   readonly message = signal("");
   /** Notes that the notebook handed over, such as a selection. They are sent with the next message. */
   readonly notes = signal<NonNullable<Draft["context"]>>([]);
+  readonly corrections: Corrections;
   readonly outgoing: Outgoing;
   /** The current notebook; both empty without one. */
   readonly place = signal({ kernel: "", path: "" });
@@ -56,6 +57,7 @@ export class Conversation {
   ) {
     this.#transport = transport;
     this.#growing = new RunningTurns(transport);
+    this.corrections = new Corrections(notebook, this.message);
     this.outgoing = new Outgoing(transport, this.entries, this.failure);
     this.loading = computed(() => this.#opening.value !== null);
     this.running = computed(() => this.entries.value.filter((entry) => isRunning(entry.view.value)));
@@ -396,5 +398,3 @@ export class Conversation {
     return { id: turn.turn, cell: turn.cell, ...promptOf(turn), view };
   }
 }
-
-const promptOf = ({ prompt, context, media, inputs }: StoredTurn) => ({ prompt, context, media, inputs });

@@ -1,6 +1,7 @@
 /** An entry of the conversation, one for each turn, and the draft that becomes one. */
 import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
+import type { StoredTurn } from "../wire/bodyTypes";
 import type { Facts, InputFile } from "../wire/schema";
 import type { Medium } from "../wire/events";
 
@@ -78,3 +79,6 @@ export const turnBody = (draft: Draft, session: string | undefined, kernel: stri
   ...(session ? { session } : {}),
   ...draft.options,
 });
+
+/** What a stored turn was asked, as fields of its entry. */
+export const promptOf = ({ prompt, context, media, inputs }: StoredTurn) => ({ prompt, context, media, inputs });

@@ -6,7 +6,7 @@ import type { ISharedNotebook } from "@jupyter/ydoc";
 import type { Change } from "../turn/cellChanges";
 import type { ChangeKeeper, Outcome, Standing } from "../notebook/notebook";
 import { CLOSED } from "../notebook/undo";
-import { accept, place, standing, undo } from "./edits";
+import { accept, edit, EditRefused, place, standing, undo } from "./edits";
 
 const TELL_AFTER_MS = 250;
 
@@ -48,6 +48,20 @@ export class LabChanges implements ChangeKeeper {
     const notebook = this.#notebookOf(changes);
     if (notebook) accept(notebook, changes);
     this.#changed();
+  }
+
+  apply(change: Change): string {
+    const notebook = this.#notebookOf([change]);
+    if (!notebook) return CLOSED;
+    const { cell, before, after, turn, call } = change;
+    try {
+      edit(notebook, { cell, before, after }, { turn, call, accepted: true });
+    } catch (error) {
+      if (error instanceof EditRefused) return error.message;
+      throw error;
+    }
+    this.#changed();
+    return "";
   }
 
   readonly #changed = (): void => {

@@ -5,7 +5,7 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import type { Draft } from "../conversation/conversation";
-import { explainDraft, fixDraft, cellOfLastError, selectionNote } from "./prompts";
+import { explainDraft, cellOfLastError, selectionNote } from "./prompts";
 import { hasError, outputsOf } from "./outputs";
 import type { Sidebar } from "./sidebar";
 
@@ -47,12 +47,12 @@ export class Commands {
     commands.addCommand(FIX, {
       label: "Agent: Fix",
       isVisible: (args) => hasError(outputs(this.#chosen(args))),
-      execute: (args) => this.#ask(this.#chosen(args), fixDraft),
+      execute: (args) => this.#fix(this.#chosen(args)),
     });
     commands.addCommand(FIX_LAST, {
       label: "Fix the Last Error",
       isEnabled: () => this.#lastError() !== null,
-      execute: () => this.#ask(this.#lastError(), fixDraft),
+      execute: () => this.#fix(this.#lastError()),
     });
     commands.addCommand(ASK, {
       label: "Ask about the Selection",
@@ -115,6 +115,10 @@ export class Commands {
   async #ask(chosen: Chosen | null, about: (notebook: Notebook, cell: Cell) => Draft | null): Promise<void> {
     const draft = chosen && about(chosen.notebook, chosen.cell);
     if (draft) await this.side.send(draft);
+  }
+
+  async #fix(chosen: Chosen | null): Promise<void> {
+    if (chosen) await this.side.fix(chosen.notebook, chosen.cell);
   }
 
   async #about(): Promise<void> {

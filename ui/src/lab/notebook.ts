@@ -4,8 +4,9 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Cell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
-import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
+import type { Bound, CellView, Fix, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
+import { fixInKernel } from "./fix";
 import { isAgentCell } from "../notebook/agentCells";
 import { isCode, lastFailed, outputsOf, words } from "./outputs";
 
@@ -55,7 +56,8 @@ export class LabNotebook implements NotebookHost {
 
   reveal(cell: string): void {
     const content = this.#panel?.content;
-    const index = content?.widgets.findIndex((widget) => widget.model.id === cell) ?? -1;
+    const [id] = cell.split("#"); // of the second line of the agent in a cell, and of a correction
+    const index = content?.widgets.findIndex((widget) => widget.model.id === id) ?? -1;
     if (content && index >= 0) {
       content.activeCellIndex = index;
       void content.scrollToItem(index);
@@ -64,6 +66,12 @@ export class LabNotebook implements NotebookHost {
 
   focus(): void {
     if (this.#panel) this.app.shell.activateById(this.#panel.id);
+  }
+
+  async fix(cell: string, words: string): Promise<Fix | null> {
+    const panel = this.#panel;
+    const failed = panel?.content.widgets.find((widget) => widget.model.id === cell);
+    return panel && isCode(failed) ? await fixInKernel(panel, failed, words) : null;
   }
 
   async startKernel(): Promise<void> {

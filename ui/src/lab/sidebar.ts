@@ -1,6 +1,7 @@
 /** The widget in the side bar. The panel is loaded after Lab has started, so that it does not delay the start. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import type { INotebookTracker } from "@jupyterlab/notebook";
+import type { Cell } from "@jupyterlab/cells";
+import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import { Widget } from "@lumino/widgets";
 import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
@@ -8,7 +9,9 @@ import { showMissingServer, hasAgentServer } from "./missingServer";
 import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
 import { agentIcon } from "./icon";
+import { FixButtons } from "./fixButtons";
 import { LabNotebook } from "./notebook";
+import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Status } from "./status";
 
@@ -48,6 +51,15 @@ export class Sidebar extends Widget {
   async send(draft: Draft): Promise<void> {
     await this.reveal();
     await (await this.start())?.conversation.send(draft);
+  }
+
+  /** Correct a failed cell of the current notebook: in its kernel, or where that is not possible by a message. */
+  async fix(notebook: Notebook, cell: Cell): Promise<void> {
+    await this.reveal();
+    const conversation = (await this.start())?.conversation;
+    if (!conversation || (await conversation.corrections.ask(cell.model.id))) return;
+    const draft = fixDraft(notebook, cell);
+    if (draft) await conversation.send(draft);
   }
 
   /** Show the side bar and focus the first approval card. */
@@ -114,11 +126,13 @@ export class Sidebar extends Widget {
     const mounted = mount(this.node, { transport, notebook });
     const arrived = new MissedOutputs(this.tracker, transport);
     const claims = new Claims(this.tracker, transport);
+    const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell));
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
       () => unsaid?.(),
       () => arrived.dispose(),
       () => claims.dispose(),
+      () => buttons.dispose(),
       () => mounted.unmount(),
       () => transport.close(),
     ];

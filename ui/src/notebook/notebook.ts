@@ -41,6 +41,14 @@ export interface ChangeKeeper {
   /** Undo changes as one step of the notebook's own undo. Cells that the user has changed since stay. */
   undo(changes: readonly Change[]): Outcome[];
   accept(changes: readonly Change[]): void;
+  /** Make an edit that the user accepted before it was made. Returns why it was not made, or "". */
+  apply(change: Change): string;
+}
+
+/** The result of correcting a failed cell in its kernel: the edit to propose, or null, and what the user reads. */
+export interface Fix {
+  change: Change | null;
+  message: string;
 }
 
 export interface NotebookHost {
@@ -58,6 +66,9 @@ export interface NotebookHost {
   /** Return the focus to the notebook. */
   focus(): void;
   startKernel(): Promise<void>;
+  /** Correct a failed cell in its kernel, where candidates are tried. Resolves with null if the kernel cannot do that.
+   * Absent if the host does not support it. */
+  fix?(cell: string, words: string): Promise<Fix | null>;
   /** Whether the agent's code never runs in this notebook's kernel, only in the sandbox. */
   readonly apart?: boolean;
   /** Absent if the host cannot change cells. */

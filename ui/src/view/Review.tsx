@@ -78,7 +78,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
     const [outcome] = keeper?.undo([change]) ?? [];
     said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
   };
-  const told = step ? STEP : words(standing, change, isOpen);
+  const told = step ? STEP : standingText(standing, change, isOpen);
   return (
     <div class="ak-review" data-standing={standing} role="group" aria-label={`Change of a cell: ${name}`}>
       <details open={isOpen && !step}>
@@ -177,7 +177,8 @@ function summary(change: Change): string {
   return [...lines(found.new, "added"), ...lines(found.gone, "removed")].join(", ") || "no line changed";
 }
 
-function words(standing: Standing, change: Change, isOpen: boolean): string {
+/** The status of a change in words; empty where the buttons say it. */
+export function standingText(standing: Standing, change: Change, isOpen: boolean): string {
   switch (standing) {
     case "open":
       if (change.do === "delete" || change.do === "move") return "";

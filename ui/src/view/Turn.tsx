@@ -13,6 +13,7 @@ import { ErrorBoundary } from "./ErrorBoundary";
 import { Notice } from "./Notice";
 import { CheckedNumbers } from "./CheckedNumbers";
 import { Prompt } from "./Prompt";
+import { Proposal } from "./Proposal";
 import { CallGroup } from "./CallGroup";
 import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
@@ -47,6 +48,7 @@ export function Turn({ entry }: { entry: Entry }) {
       <UnfinishedTurn entry={entry} turn={turn} />
       <ErrorBoundary of={turn}>
         <ReviewTurn turn={turn} />
+        <Proposal turn={turn} />
       </ErrorBoundary>
       <CellAsks entry={entry} />
       <TurnFooter entry={entry} turn={turn} />

@@ -1,0 +1,29 @@
+/** Corrections of failed cells that this page asked for. They are not stored: a page that is loaded again does not have
+ * them, and the turn shows the code that ran. */
+import { signal, type Signal } from "@preact/signals";
+import type { NotebookHost } from "../notebook/notebook";
+import type { Change } from "../turn/cellChanges";
+
+export class Corrections {
+  /** The proposed edits, at most one for each turn. */
+  readonly proposed = signal<readonly Change[]>([]);
+
+  constructor(
+    private readonly notebook: NotebookHost | null,
+    private readonly message: Signal<string>,
+  ) {}
+
+  /** Correct a failed cell in its kernel, and propose the result. False if the kernel cannot do that. */
+  async ask(cell: string, words = ""): Promise<boolean> {
+    const fix = await this.notebook?.fix?.(cell, words);
+    if (!fix) return false;
+    if (fix.change) this.proposed.value = [...this.proposed.value, fix.change];
+    this.message.value = fix.message;
+    return true;
+  }
+
+  reject(change: Change, name: string): void {
+    this.proposed.value = this.proposed.value.filter((one) => one !== change);
+    this.message.value = `The correction of ${name} was rejected.`;
+  }
+}
