@@ -353,10 +353,6 @@ def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
     )
 
 
-def _only(names: Iterable[str], digests: Mapping[str, str]) -> dict[str, str]:
-    return {name: digests[name] for name in names if name in digests}
-
-
 def _program_outcome(answer: Mapping[str, Any]) -> ProgramOutcome:
     text, figures = shorten(_text(answer, "text"), RESULT_CHARS), len(_media(answer.get("media")))
     body = {"status": answer.get("status"), "text": text, "figures": figures, "variables": answer.get("contents")}

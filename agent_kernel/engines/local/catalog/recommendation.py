@@ -24,14 +24,15 @@ CANDIDATES = ("coder-7b", *DEFAULTS)
 USABLE_SPEED = 5.0
 """Tokens per second below which a model that is not a default is not recommended: a program of 100 tokens then takes
 20 seconds."""
+MIN_BASIS_BYTES = 500_000_000
+"""Smallest size from which speeds are scaled: a smaller model spends little of its time on reading weights."""
 Basis: TypeAlias = Literal["measured", "scaled", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
     """``tokens_per_s`` is 0 if unknown. ``basis``: ``measured`` in an answer of this model on this machine; ``scaled``
-    from another model that was measured here, by the bytes that each token reads, which is an estimate. Nothing else
-    is a basis: the rate at which one core copies memory was 15 times off on a busy machine."""
+    from another model that was measured here, by the bytes that each token reads, which is an estimate."""
 
     tokens_per_s: float
     basis: Basis
@@ -116,7 +117,7 @@ def _fit(needed: int, machine: Machine) -> tuple[bool | None, str]:
 def _speed(entry: CatalogEntry, speeds: Mapping[str, float]) -> Speed:
     if entry.name in speeds:
         return Speed(speeds[entry.name], "measured", "measured on this machine")
-    known = [other for other in catalog().values() if other.name in speeds]
+    known = [other for other in catalog().values() if other.name in speeds and other.installed >= MIN_BASIS_BYTES]
     if known:
         # The largest one: a small model spends a larger share of its time on other things than reading weights.
         other = max(known, key=lambda one: one.installed)

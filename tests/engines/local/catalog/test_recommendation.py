@@ -58,5 +58,6 @@ def test_a_speed_is_the_measured_one_else_scaled_by_bytes_and_named_an_estimate_
     scaled = assessed["coder-7b"].speed
     assert scaled.tokens_per_s == pytest.approx(20.0 * 1_894_532_160 / 8_098_525_184)
     assert (scaled.basis, "an estimate from coder-1.5b" in scaled.note) == ("scaled", True)
+    assert assess(machine(32), {"tiny": 50.0})["coder-7b"].speed.basis == "unknown", "too small to scale from"
     nothing = assess(machine(32), {})["coder-7b"]
     assert (nothing.speed.basis, nothing.to_json()["tokens_per_s"]) == ("unknown", None)
