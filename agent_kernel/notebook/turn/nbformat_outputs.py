@@ -13,7 +13,13 @@ from typing import Any, cast
 from agent_kernel.core.events import Event
 from agent_kernel.notebook.display.render import TurnSummary
 from agent_kernel.notebook.display.screen import CellScreen
+from agent_kernel.notebook.draft.apply_draft import DraftApplier
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
+from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
+from agent_kernel.notebook.turn.client_tool_registry import ClientTools
+from agent_kernel.notebook.turn.session_permissions import Consent
 
 Output = dict[str, Any]
 
@@ -49,13 +55,14 @@ def render_outputs(events: Iterable[Event], summary: TurnSummary, server: str) -
     URL ``server``."""
     cell = _Cell()
     drafts = SimpleNamespace(prepared=lambda code: code)
-    around = SimpleNamespace(
-        server=SimpleNamespace(url=server),
+    around = CellTurnContext(
+        server=cast(ServerClient, SimpleNamespace(url=server)),
         screen=CellScreen(cell),
-        abilities=_NoAbilities(),
-        touched=SimpleNamespace(ran=None),
-        keep=SimpleNamespace(drafts=drafts),
-        waiting=None,
+        person=cast(Person, None),  # a finished turn asks nobody
+        consent=cast(Consent, None),
+        abilities=cast(ClientTools, _NoAbilities()),
+        touched=cast(VariableTracker, SimpleNamespace(ran=None)),
+        keep=cast(DraftApplier, SimpleNamespace(drafts=drafts)),
     )
-    CellTurn(cast(CellTurnContext, around), summary).show(events)
+    CellTurn(around, summary).show(events)
     return cell.outputs
