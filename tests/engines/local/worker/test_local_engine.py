@@ -291,8 +291,9 @@ async def narrow() -> AsyncGenerator[LocalEngine, None]:
 
 
 async def queued(engine: LocalEngine, session: str, order: list[str]) -> list[int]:
-    """The positions at which a short request waited; it writes itself down when its text begins."""
-    request = EngineRequest((user(f"Hello, I am {session}."),), sampling=Sampling(max_tokens=3), session=session)
+    """The positions at which a request waited; it writes itself down when its text begins. The answer is long enough
+    that the frames of two answers do not arrive together: then either could be read first."""
+    request = EngineRequest((user(f"Count to {session}."),), sampling=Sampling(max_tokens=24), session=session)
     positions: list[int] = []
     async with aclosing(engine.stream(request)) as chunks:
         async for chunk in chunks:
