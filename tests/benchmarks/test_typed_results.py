@@ -67,3 +67,4 @@ async def test_right_values_of_typed_cells(
                 print(f"\n{'right' if holds else 'WRONG'}  -> {variable}: {said.strip()[-200:]}")
     with capsys.disabled():
         print(f"\n{MODEL}: {right} of {len(TASKS)} variables are right")
+    assert right > len(TASKS) // 2
