@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from agent_kernel.cli.ask import ASK
 from agent_kernel.cli.command import CommandParser, add
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
@@ -25,8 +26,10 @@ from agent_kernel.cli.skills import SKILLS
 from agent_kernel.cli.token import TOKEN
 from agent_kernel.cli.trust import TRUST
 from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.version import __version__
 
 COMMANDS = (
+    ASK,
     MODEL,
     SERVE,
     SESSIONS,
@@ -45,7 +48,12 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = CommandParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
+    parser.add_argument("--version", action="version", version=f"agent-kernel {__version__}")
     add(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        parser.print_help()
+        return 0
     args = parser.parse_args(argv)
     try:
         status: int = args.run(args)

@@ -1,0 +1,141 @@
+"""``agent-kernel ask``, with the scripted engine and the real sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.version import __version__
+from tests.cli.conftest import Command
+
+SCRIPT: list[dict[str, Any]] = [
+    {"text": "I look.", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}], "when": "times"},
+    {
+        "text": "",
+        "calls": [{"name": "python", "arguments": {"code": "open('table.csv', 'w').write('a,b')"}}],
+        "when": "table",
+    },
+    {"text": "The first lines are long.", "when": "slow", "deltas": 5, "delay": 5.0},
+    {"text": "The answer is \x1b[31m42.", "deltas": 4, "loop": True},
+]
+TERMINAL = {"TERM": "xterm", "COLUMNS": "80"}
+
+
+@pytest.fixture
+def scripted(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    monkeypatch.setenv("AGENT_KERNEL_ENGINE", "scripted")
+    monkeypatch.setenv("AGENT_KERNEL_SCRIPT", str(script))
+    return command
+
+
+def test_the_closing_answer_alone_goes_to_stdout_and_what_ran_to_stderr(scripted: Command) -> None:
+    ended = scripted("ask", "six times seven")
+    assert (ended.status, ended.out) == (0, "The answer is \ufffd[31m42.\n")
+    assert "print(6 * 7)" in ended.err
+    assert re.search(r"python: success after \d+\.\d s\n  42\n", ended.err)
+
+
+def test_json_is_one_object_and_nothing_else_is_printed(scripted: Command) -> None:
+    ended = scripted("ask", "six times seven", "--json", "--session", "sums")
+    assert ended.err == ""
+    assert ended.json["text"] == "The answer is \x1b[31m42."
+    assert (ended.json["state"], ended.json["session"], ended.json["model"]) == ("committed", "sums", "scripted")
+    assert ended.json["usage"]["completion_tokens"] > 0
+    assert ended.json["error"] is None
+
+
+def test_a_session_goes_on_with_the_next_question(scripted: Command) -> None:
+    for question in ("hello", "and now?"):
+        assert scripted("ask", question, "-s", "talk").status == 0
+    items = scripted.on_store(lambda store: store.latest(SessionKey("local", "talk")))
+    assert [item.message.role for item in items] == ["user", "assistant"] * 2
+
+
+def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriting(
+    scripted: Command, tmp_path: Path
+) -> None:
+    given, out = tmp_path / "given.csv", tmp_path / "out"
+    given.write_text("a\n1\n")
+    assert "-o DIR saves such files" in scripted("ask", "make a table", "-f", str(given)).err
+    for name in ("table.csv", "table-2.csv"):
+        (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+        ended = scripted("ask", "make a table", "-o", str(out), "--json")
+        assert ended.json["files"] == [str(out / name)]
+        assert (out / name).read_text() == "a,b"
+    missing = scripted("ask", "see", "-f", str(tmp_path / "none.csv"))
+    assert (missing.status, "There is no file" in missing.err) == (1, True)
+    assert scripted("ask", "see", "-f", str(tmp_path)).status == 1
+
+
+def test_a_model_that_does_not_exist_is_named(scripted: Command) -> None:
+    ended = scripted("ask", "hello", "--model", "nonsense")
+    assert (ended.status, ended.out) == (1, "")
+    assert "There is no engine or model 'nonsense' here." in ended.err
+
+
+def test_a_terminal_shows_the_answer_as_it_is_written(scripted: Command) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "agent_kernel", "ask", "six times seven"]
+    done = subprocess.Popen(command, env=os.environ | TERMINAL, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    assert done.wait(60) == 0
+    text = shown.decode()
+    assert text.index("I look.") < text.index("print(6 * 7)") < text.index("42.")
+    assert "python runs ..." in text
+    assert "\x1b" not in text
+
+
+def test_stdin_is_the_question_or_a_file(scripted: Command) -> None:
+    def piped(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent_kernel", "ask", *arguments]
+        return subprocess.run(command, input="six times seven", capture_output=True, text=True, check=False)
+
+    asked = piped("-")
+    assert (asked.returncode, "print(6 * 7)" in asked.stderr) == (0, True)
+    given = piped("what is it?", "-f", "-", "--json")
+    session = json.loads(given.stdout)["session"]
+    [file] = scripted.on_store(lambda store: store.files(SessionKey("local", session)))
+    assert (file.name, file.size) == ("stdin.txt", len("six times seven"))
+    assert "not both" in piped("-", "-f", "-").stderr
+
+
+def test_ctrl_c_closes_the_turn_and_the_session_goes_on(scripted: Command) -> None:
+    command = [sys.executable, "-u", "-m", "agent_kernel", "ask", "slow", "-s", "stopped"]
+    ours, theirs = pty.openpty()
+    asking = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert os.read(ours, 100)
+    asking.send_signal(signal.SIGINT)
+    _, err = asking.communicate(timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    assert (asking.returncode, b"stopped" in err) == (130, True)
+    [turn] = scripted.on_store(lambda store: store.turns(SessionKey("local", "stopped")))
+    assert turn.state == "cancelled"
+    assert scripted("ask", "hello", "-s", "stopped").status == 0
+
+
+def test_the_command_alone_shows_its_help_and_its_version(command: Command) -> None:
+    bare = command()
+    assert (bare.status, "ask" in bare.out, "COMMAND" in bare.out) == (0, True, True)
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_kernel", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"agent-kernel {__version__}\n"
