@@ -1,4 +1,4 @@
-"""``agent-kernel trust``: folders whose own skills and MCP servers turns may use."""
+"""``agent-kernel trust``: folders whose own instructions, skills and MCP servers turns use."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ def trust(args: argparse.Namespace) -> int:
         return 0 if removed else 1
     added = known.add(args.folder)
     servers = f", and the MCP servers of its {', '.join(added.files)} as it is now" if added.files else ""
-    print(f"{added.path} is trusted, including its subfolders: skills in its .agents/skills are used{servers}.")
+    used = f"its AGENTS.md, skills in its .agents/skills{servers}"
+    print(f"{added.path} is trusted, including its subfolders. Turns use {used}.")
     return 0
 
 
-TRUST = Command("trust", "manage folders whose own skills and MCP servers are used", trust_arguments, trust)
+TRUST = Command(
+    "trust", "manage folders whose own instructions, skills and MCP servers are used", trust_arguments, trust
+)

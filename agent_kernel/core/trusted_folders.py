@@ -1,4 +1,4 @@
-"""Directories whose skills and MCP servers turns may use, because a person trusts them.
+"""Directories whose instructions, skills and MCP servers turns use, because a person trusts them.
 
 The list is stored outside these directories, by real path, with the hash of each ``.mcp.json`` at that time. A changed
 file is no longer trusted, because it contains commands.

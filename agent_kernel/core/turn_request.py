@@ -48,6 +48,9 @@ class TurnRequest:
     items that the model sees (None: the limit of the session). ``after`` is the turn, on any branch, that this one
     continues; empty continues the current branch. With ``after``, all of ``messages`` is new.
 
+    ``instructions`` are what the person who set up the server or the folder wants of every turn. They are added to the
+    server's own instructions, not to those that ``messages`` begin with.
+
     Tools: ``tools`` are names or groups of tools (None: all that the server has); a request can only narrow the set.
     ``tool_choice`` applies to the first round only. ``required`` is satisfied only by functions that the client
     declares, if it declares any: until one of them was called, the model is offered no other tools. ``client_tools``
@@ -83,6 +86,7 @@ class TurnRequest:
     model: str = ""
     effort: Effort | Literal[""] = ""
     messages: tuple[Message, ...] = ()
+    instructions: str = ""
     history: History = "auto"
     history_limit: int | None = None
     after: str = ""

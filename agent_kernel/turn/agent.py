@@ -234,7 +234,7 @@ class Agent:
         # replace them with a text note.
         context = ContextBuilder(
             info.context_length,
-            prepared.instructions or INSTRUCTIONS,
+            prepared.instructions or "\n\n".join(filter(None, (INSTRUCTIONS, turn.request.instructions))),
             sees=info.vision or (info.local and info.state != "ready"),
             summary=prepared.summary,
         )

@@ -132,6 +132,16 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
     return _import_class(name)(settings)
 
 
+def build_store(settings: Settings) -> Any:
+    """Return the session store of the settings: by its URL, or by its name as ``build_by_name`` does. Raises
+    InvalidRequest, whose text contains no part of a URL but its scheme."""
+    if "://" not in settings.store:
+        return build_by_name(STORES, settings.store, settings)
+    from agent_kernel.sessions.store.store_url import open_store
+
+    return open_store(settings.store, quota=_quota(settings))
+
+
 def _import_class(name: str) -> Any:
     """Import what ``package.module:Class`` names. Raises InvalidRequest."""
     module, _, attribute = name.partition(":")
@@ -225,7 +235,7 @@ class Runtime:
             exits=EgressPolicy(settings.local_only),
         )
         engine: Engine = engine_of(settings, _create_local_engine) or build_by_name(ENGINES, settings.engine, settings)
-        return cls(settings, engine, build_by_name(STORES, settings.store, settings), sandbox)
+        return cls(settings, engine, build_store(settings), sandbox)
 
     async def start(self) -> None:
         """Close the turns that a dead server left open, now and every RECOVER_EVERY_S seconds, and start retention,
@@ -255,7 +265,8 @@ class Runtime:
             return
         try:
             for left in await self.sandbox.leftovers():
-                lasting = self.settings.store in ("sqlite", "files") and not is_private(left.key.id)
+                lasting = self.settings.store in ("sqlite", "files") or "://" in self.settings.store
+                lasting = lasting and not is_private(left.key.id)
                 if (left.idle or lasting) and await self.store.info(left.key) is None:
                     await self.sandbox.close(left.key, remove=True)
         except (AgentKernelError, OSError) as error:

@@ -6,6 +6,7 @@ leaves no new session behind.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from agent_kernel.core.errors import AgentKernelError, Conflict
 from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.turn.custom_instructions import read_instructions
 from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
@@ -203,6 +205,11 @@ class TurnStarter:
             request = dataclasses.replace(request, epoch=epoch, client_tools=request.client_tools | served)
         if asked.replaces:
             request = await repeat_request(self.runtime.store, key, request, asked.replaces)
+        folder = self.access.notebooks.directory(opened.notebook) if opened.notebook else None
+        instructions = await asyncio.to_thread(
+            read_instructions, self.runtime.settings.instructions, folder, self.runtime.trust
+        )
+        request = dataclasses.replace(request, instructions=instructions)
         await self.inputs.attach(caller, key, asked.request.inputs)
         added = await self.inputs.add(caller, key, asked.files)
         return dataclasses.replace(request, inputs=(*request.inputs, *added))

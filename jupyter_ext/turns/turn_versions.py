@@ -40,6 +40,7 @@ PARTS = {
     "prompt": "the prompt changed",
     "notes": "the variables that the model is told of changed",
     "model": "the model is another one",
+    "instructions": "the instructions of the server or the folder changed",
 }
 OPTIONS = "its options changed"
 BEFORE = "what came before it in the conversation changed"
@@ -67,6 +68,8 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "calls": [request.tool_choice, request.parallel_calls],
         "output": dataclasses.asdict(request.output) if request.output else None,
     }
+    if request.instructions:
+        counted["instructions"] = request.instructions
     if request.effort:
         counted["effort"] = request.effort
     if request.page:
@@ -88,6 +91,8 @@ def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
         "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
         "model": [request.model, model],
     }
+    if request.instructions:
+        parts["instructions"] = [request.instructions]
     return {name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for name, part in parts.items()}
 
 
@@ -156,7 +161,7 @@ class TurnVersions:
         turn = place.turn if place else known[-1]
         if turn.record.get(ASKED) != asked:
             before = turn.record.get(ASKED_PARTS) or {}
-            changed = [words for part, words in PARTS.items() if before and before.get(part) != parts[part]]
+            changed = [words for part, words in PARTS.items() if before and before.get(part) != parts.get(part)]
             return changed[0] if changed else OPTIONS, turn.id
         if place is None:
             return BEFORE, turn.id

@@ -68,7 +68,7 @@ HELP = {
     "compact": "let the model read a summary of the older turns, which are kept; compact undo: remove the summary",
     "usage": USAGE,
     "skills": "list the available skills, for %%agent --skill NAME",
-    "trust": "use the skills and MCP servers of this notebook's folder (.agents/skills, .mcp.json); trust remove",
+    "trust": "use AGENTS.md, .agents/skills and .mcp.json of this notebook's folder; trust remove",
     "help": "[COMMAND]: show this list, or the help of one command",
 }
 POLL_S = 0.5
@@ -270,7 +270,11 @@ class Commands:
         answer = self.server.call("POST", "trust", {})
         if "pending" in answer:
             self._await_confirmation(answer, "Skills and MCP servers of this folder are not used yet.", "Trust it")
-        self.say(line_bundle("This notebook's folder is trusted: its skills and MCP servers are used from now on."))
+        self.say(
+            line_bundle(
+                "This notebook's folder is trusted: its instructions, skills and MCP servers are used from now on."
+            )
+        )
 
     def _await_confirmation(self, answer: Mapping[str, Any], why: str, what: str) -> None:
         """Wait until the user confirms the request in the browser. A kernel cannot confirm it itself, because code

@@ -50,8 +50,8 @@ SEARCH = (
 )
 TRUST = (
     "The notebook <b>{notebook}</b> asks that its folder <b>{folder}</b> be trusted. Turns of notebooks there, and "
-    "below, will then use its skills (.agents/skills) and start the MCP servers of its .mcp.json as it is now: "
-    "{commands}."
+    "below, will then follow its instructions (AGENTS.md), use its skills (.agents/skills) and start the MCP servers "
+    "of its .mcp.json as it is now: {commands}."
 )
 DECISION = Raw(
     ("application/x-www-form-urlencoded",),

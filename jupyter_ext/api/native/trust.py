@@ -1,4 +1,5 @@
-"""Trusted folders, whose skills and MCP servers turns may use. A kernel may ask; a person confirms in the browser."""
+"""Trusted folders, whose instructions, skills and MCP servers turns use. A kernel may ask; a person confirms in the
+browser."""
 
 from __future__ import annotations
 

@@ -1,0 +1,43 @@
+"""Instructions that a person writes for every turn: the setting ``instructions``, and AGENTS.md in a trusted folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent_kernel.core.trusted_folders import TrustStore
+
+FILE = "AGENTS.md"
+MAX_CHARS = 4_000
+"""Characters of each of the two texts that the model reads: about 1,000 tokens, so that they leave room for the turn in
+the context of a small model."""
+CUT = "\n[The rest of these instructions is left out.]"
+
+
+def read_instructions(setting: str, folder: Path | None, trust: TrustStore) -> str:
+    """Return the instructions for a turn of a notebook in ``folder``; empty if there are none.
+
+    The file is the one in the folder, else in the nearest folder above it, as far as the folders are trusted. A file
+    that cannot be read counts as missing. Blocking: reads the disk."""
+    file = _find_file(folder, trust)
+    texts = (setting.strip(), _read(file) if file else "")
+    return "\n\n".join(map(_cut, filter(None, texts)))
+
+
+def _find_file(folder: Path | None, trust: TrustStore) -> Path | None:
+    if folder is None or not trust.trusts(folder):
+        return None
+    # A trusted folder need not have a trusted parent, so each one is looked up.
+    candidates = (parent / FILE for parent in (folder, *folder.parents) if trust.trusts(parent))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as text:
+            return text.read(MAX_CHARS + 1).strip()
+    except OSError:
+        return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[:MAX_CHARS] + CUT
