@@ -15,6 +15,7 @@ JOBS ?= 2
 # The tests of the transformers backend run in an environment of their own, made as people make theirs; it installs
 # torch, on Linux with CUDA (3 GB).
 TORCH := build/torch/.test
+TORCH_ENV := build/torch/.environment
 # The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other.
 PEERS := build/peers-jupyterhub/.test build/peers-openai/.test build/peers-openapi/.test
 PEERS += build/peers-selectools/.test
@@ -29,9 +30,9 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 	tests/engines/openai_api tests/engines/local/grammar tests/engines/local/tool_calling tests/engines/local/decoding \
 	tests/jupyter_ext/api/dialects tests/jupyter_ext/api/chat_completions tests/jupyter_ext/api/responses \
 	tests/jupyter_ext/api/anthropic tests/jupyter_ext/turns tests/jupyter_ext/quotas tests/jupyter_ext/auth
-SPECIAL := not torch and not peers and not guides
+SPECIAL := not torch and not peers and not guides and not stores
 
-.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-guides bench soak lowest lint docs ui format clean
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-stores test-guides bench gpu soak lowest lint docs ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,11 +69,17 @@ test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it instal
 test-peers: $(VENV)/.test $(PEERS) ## The tests against other frameworks, each installed into build/
 	$(BIN)/pytest -m peers $(ARGS)
 
+test-stores: $(VENV)/.stores ## The tests of sessions on a real PostgreSQL, which a wheel installs
+	$(BIN)/pytest -m stores tests/sessions/log $(ARGS)
+
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
 	$(BIN)/pytest -m guides $(ARGS)
 
 bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure turn overhead, streaming lag and time to first token (minutes)
 	$(BIN)/pytest -m "" tests/benchmarks $(ARGS)
+
+gpu: $(VENV)/.test $(TORCH_ENV) ## Measure the GPU in 10 minutes: MODEL=DIRECTORY with safetensors, or DRY=cpu for a trial
+	$(BIN)/python -m tests.benchmarks.gpu_rows $(if $(DRY),--dry-device $(DRY)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
 	$(BIN)/pytest tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -81,7 +88,7 @@ lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	$(PYTHON) packaging/lowest > build/lowest/constraints.txt
 	build/lowest/bin/python -m pip install -q -c build/lowest/constraints.txt --editable '.[test]'
-	build/lowest/bin/python -m pytest -m "not browser and not torch and not peers and not guides" $(ARGS)
+	build/lowest/bin/python -m pytest -m "not browser and not torch and not peers and not guides and not stores" $(ARGS)
 
 lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/ruff check
@@ -111,7 +118,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "agent-kernel needs Python 3.11, 3.12 or 3.13 with venv (Debian: python3-venv)."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo $(VENV)/.lab $(VENV)/.test: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
+$(VENV)/.demo $(VENV)/.lab $(VENV)/.test $(VENV)/.stores: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
 	$(PIP) install --editable '.[$(EXTRAS)]'
 	@touch $@
 
@@ -121,9 +128,12 @@ ui/node_modules/.stamp: ui/package-lock.json
 	cd ui && npm ci --no-audit --no-fund
 	@touch $@
 
-# Beside the environment: what `transformers serve` needs, and an older transformers for the contract of the grammar hook.
-build/torch/.test: agent_kernel/engines/local/catalog/worker_environment.py | $(VENV)/.test
+build/torch/.environment: agent_kernel/engines/local/catalog/worker_environment.py | $(VENV)/.test
 	$(BIN)/agent-kernel model setup gpu --yes --data-dir build/torch
+	@touch $@
+
+# Beside the environment: what `transformers serve` needs, and an older transformers for the contract of the grammar hook.
+build/torch/.test: $(TORCH_ENV)
 	build/torch/environments/gpu/bin/python -m pip install -q --disable-pip-version-check fastapi uvicorn openai
 	$(BIN)/python packaging/older-transformers build/torch/environments/gpu build/torch/older
 	@touch $@
@@ -136,3 +146,4 @@ build/peers-%/.test: tests/peers/requirements-%.txt | $(VENV)/.test
 $(VENV)/.demo: EXTRAS := demo
 $(VENV)/.lab: EXTRAS := demo,lab
 $(VENV)/.test: EXTRAS := test
+$(VENV)/.stores: EXTRAS := test,stores

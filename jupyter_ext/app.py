@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Dict, Float, Int, TraitType, Unicode, default
 
+from agent_kernel.core.setting_declaration import variable
 from agent_kernel.core.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ class AgentKernel(ExtensionApp):
 
         assert self.serverapp is not None
         settings = Settings.from_env(**{name: getattr(self, name) for name in SETTINGS})
+        if "://" in settings.store:
+            # The URL may contain a password; kernels, terminals and subprocesses inherit this environment.
+            os.environ.pop(variable("store"), None)
         self.services = build_services(settings, self.serverapp)
         self.settings[SETTING] = self.services
 
@@ -59,7 +64,7 @@ class AgentKernel(ExtensionApp):
         assert self.services is not None
         await self.services.start()
         settings = self.services.runtime.settings
-        where = settings.data_dir if settings.store in ("sqlite", "files") else settings.store
+        where = settings.data_dir if settings.store in ("sqlite", "files") else settings.store_name
         self.log.info("agent-kernel: engine %s, sessions in %s", settings.engine, where)
 
     def current_activity(self) -> list[str] | None:

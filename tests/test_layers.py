@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "regex", "trafilatura", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "psycopg", "regex", "trafilatura", "transformers", "xgrammar"}
 
 # folder: (the folders of ours that it may import, the libraries). A module may always import its own folder and the
 # standard library. Folders of agent_kernel are named without it; the folder "agent_kernel" is its __init__.py, whose
@@ -83,10 +83,11 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "sessions.export.formats": ("core sessions", ""),
+    "sessions.log": ("core", "psycopg"),
     "sessions.redaction": ("core", ""),
     "sessions.retention": ("core core.seams sessions", ""),
     "sessions.search": ("core core.seams", ""),
-    "sessions.store": ("core core.seams sessions sessions.tables", "filelock"),
+    "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock"),
     "sessions.tables": ("core sessions sessions.search", ""),
     "tools.base": ("core core.net", "jsonschema"),
     "tools.code": ("core core.seams tools.base", ""),
@@ -212,6 +213,9 @@ FORWARDING = {
 
 # file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
 LAZY: dict[str, set[str]] = {
+    # Only a store that several servers share needs the log and the library of its database.
+    "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
+    "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},

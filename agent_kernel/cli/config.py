@@ -39,7 +39,10 @@ def admin_lines(policy: Policy) -> list[str]:
 def show(args: argparse.Namespace) -> int:
     settings = Settings.from_env()
     policy = policy_of(settings)
-    rows = [(name, _plain(name, getattr(settings, name)), _source(name)) for name in SETTINGS]
+    rows = [
+        (name, _plain(name, settings.store_name if name == "store" else getattr(settings, name)), _source(name))
+        for name in SETTINGS
+    ]
     rules = {name: to_json(ruling) for name, ruling in policy.table()}
     if args.json:
         files = [{"path": str(file.path), "binding": file.binding} for file in policy.admin.files]

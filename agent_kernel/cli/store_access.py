@@ -52,11 +52,11 @@ async def open_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
             hint="Use that server's API, or select another store with AGENT_KERNEL_STORE.",
         )
     runtime = assembly()
-    store: KeptStore = runtime.build_by_name(runtime.STORES, settings.store, settings)
+    store: KeptStore = runtime.build_store(settings)
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
-            raise InvalidRequest(f"The store {settings.store!r} cannot do this: it has no {', '.join(lacking)}.")
+            raise InvalidRequest(f"The store {settings.store_name!r} cannot do this: it has no {', '.join(lacking)}.")
         yield store
     finally:
         await store.aclose()

@@ -136,7 +136,9 @@ class Settings:
     )
 
     # Storage.
-    store: str = setting("sqlite", "Store of sessions: sqlite, files, memory, or package.module:Class.")
+    store: str = setting(
+        "sqlite", "Store of sessions: sqlite, files, memory, postgresql://USER@HOST/DATABASE, or package.module:Class."
+    )
     durable: bool = setting(
         False,
         "Sync every write of the sqlite store to the disk, so that a power cut loses nothing; this costs some "
@@ -236,6 +238,9 @@ class Settings:
     output_mb: int = setting(256, "Size of the largest file that code may produce.", bound=POSITIVE)
 
     # Answers and replay.
+    instructions: str = setting(
+        "", "What every turn should know or follow, in your words; AGENTS.md in a trusted folder is added to it."
+    )
     checked_numbers: CheckedNumbers = setting(
         "on",
         "State for every number of an answer which output line it comes from, or that it was not computed: on or off.",
@@ -293,6 +298,12 @@ class Settings:
     def model_sources(self) -> tuple[str, ...]:
         """The kinds of sources that models may be downloaded from; none with ``local_only``."""
         return () if self.local_only else tuple(kind.strip() for kind in self.sources.split(",") if kind.strip())
+
+    @property
+    def store_name(self) -> str:
+        """The store, for people to see: of a URL only the scheme, since the rest may contain a password."""
+        scheme, mark, _ = self.store.partition("://")
+        return f"{scheme}:" if mark else self.store
 
     @property
     def skills_path(self) -> Path:

@@ -68,3 +68,13 @@ def test_no_secret_is_shown_that_stands_where_its_name_belongs(
 def test_the_table_of_the_guide_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     guide = Path(__file__).parents[2] / "docs" / "settings.md"
     assert guide.read_text("utf-8").endswith("\n\n" + told(capsys, "config", "describe"))
+
+
+def test_of_a_stores_url_only_the_scheme_is_shown(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_STORE", "postgresql://ann:secret@host/chats")
+    for words in (("config", "show"), ("config", "show", "--json")):
+        shown = told(capsys, *words)
+        assert "postgresql:" in shown
+        assert "secret" not in shown

@@ -43,12 +43,15 @@ class Stores(RuleBasedStateMachine):
         self.clock = Clock()
         self.folder = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
-        self.sqlite = SqliteStore(Path(self.folder.name) / "s.db", clock=self.clock)
+        self.sqlite = self.open_store()
         self.memory = PlainStore(clock=self.clock)
         self.owners: dict[SessionKey, Owner] = {}
         self.count = 0
         for key in KEYS:
             self.both(lambda store, key=key: store.create(key))  # type: ignore[misc]  # bound per loop
+
+    def open_store(self) -> Any:
+        return SqliteStore(Path(self.folder.name) / "s.db", clock=self.clock)
 
     def teardown(self) -> None:
         self.runner.run(self.sqlite.aclose())

@@ -102,7 +102,8 @@ class Sessions:
 
     @classmethod
     def open(cls, url: str, *, namespace: str = "local", durable: bool = False) -> Sessions:
-        """Return the conversations in the store that ``url`` names: ``sqlite:PATH``, ``files:PATH`` or ``memory:``.
+        """Return the conversations in the store that ``url`` names: ``sqlite:PATH``, ``files:PATH``, ``memory:`` or
+        ``postgresql://USER@HOST/DATABASE``.
 
         Nothing is opened before the first use. ``durable`` makes every write of a SQLite file wait for the disk;
         without it a killed process loses nothing, a power cut at most the last moments. Raises InvalidRequest for a URL

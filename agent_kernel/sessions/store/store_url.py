@@ -1,4 +1,5 @@
-"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH`` or ``memory:``."""
+"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:`` or
+``postgresql://USER@HOST/DATABASE``."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ SCHEMES: Mapping[str, Callable[[str, bool, Quota], KeptStore]] = MappingProxyTyp
     {
         "sqlite": lambda place, durable, quota: SqliteStore(_path("sqlite", place), durable=durable, quota=quota),
         "files": lambda place, durable, quota: FilesStore(_path("files", place), quota=quota),
+        "postgresql": lambda place, durable, quota: _open_postgresql(place, quota),
         "memory": lambda place, durable, quota: MemoryStore(quota=_nothing_after("memory", place, quota)),
     }
 )
 """The stores by the scheme of their URL; each is called with the rest of the URL, ``durable`` and the quota."""
-FORMS = "sqlite:PATH (a file), files:PATH (a directory of JSON documents), or memory:"
+FORMS = "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE, or memory:"
 
 
 def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptStore:
@@ -34,6 +36,13 @@ def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptS
     if scheme not in SCHEMES:
         raise InvalidRequest(f"This version has no store for {scheme[:40]}: URLs.", hint=f"Use {FORMS}.")
     return SCHEMES[scheme](place, durable, quota)
+
+
+def _open_postgresql(place: str, quota: Quota) -> KeptStore:
+    from agent_kernel.sessions.log.postgresql import PostgresLog
+    from agent_kernel.sessions.store.shared_store import SharedStore
+
+    return SharedStore(PostgresLog(f"postgresql:{place}"), quota=quota)
 
 
 def _path(scheme: str, place: str) -> Path:

@@ -33,4 +33,4 @@ async def test_the_guide_runs_and_its_turn_goes_to_the_server(model_server: Mode
     assert "unusable: tools" in outputs["ask"]  # weights of no meaning call nothing
     assert f"(local: {host})" in outputs["use"]
     assert f"(local: {host})" in outputs["turn"]
-    assert "talks to default (local" in outputs["reset"]
+    assert "talks to coder-" in outputs["reset"]

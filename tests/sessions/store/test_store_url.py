@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,20 @@ async def test_a_path_is_relative_to_the_current_directory_and_may_begin_with_th
         assert (tmp_path / file).is_file()
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "redis", "mysql+asyncmy", "file"])
+@pytest.mark.parametrize("scheme", ["redis", "mysql+asyncmy", "file"])
 def test_a_store_that_this_version_does_not_have_is_named_without_its_password(scheme: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"no store for {re.escape(scheme)}: URLs") as raised:
         open_store(f"{scheme}://ann:secret@host/chats")
     assert "secret" not in f"{raised.value}{raised.value.hint}{raised.value.details}"
     assert all(f"{name}:" in raised.value.hint for name in SCHEMES)
+
+
+def test_a_missing_library_is_named_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidRequest, match="psycopg") as raised:
+        open_store("postgresql://ann:secret@host/chats")
+    assert "agent-kernel[postgres]" in raised.value.hint
+    assert "secret" not in f"{raised.value}{raised.value.hint}"
 
 
 @pytest.mark.parametrize("url", ["", "chats.db", "sqlite", "sqlite:", "files:", "sqlite://host/chats.db", "memory:a"])

@@ -1,0 +1,343 @@
+"""A copy of a shared log's rows in a private SQLite database: reads what other servers wrote, and publishes changes.
+
+Temporary triggers record every changed row in the order of the changes. One entry of the log contains the changes of
+one transaction to one session, or, where something was deleted, all rows of the session, so that the log does not keep
+what people deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.log.log_store import Append, Entry, LogStore, Stream
+from agent_kernel.sessions.tables import blobs, search_texts
+
+LOCAL = frozenset({"bytes", "folded"})
+"""Columns of ``sessions`` that every copy computes for itself: the bytes that count towards the quota, and the progress
+of the search index."""
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "sessions": ("namespace", "id"),
+    "turns": ("namespace", "session", "id"),
+    "items": ("namespace", "session", "segment", "seq"),
+    "media": ("namespace", "session", "hash", "seq"),
+    "segments": ("namespace", "session", "id"),
+    "branches": ("namespace", "session", "name"),
+    "dropped_branches": ("namespace", "session", "name"),
+    "summaries": ("namespace", "session", "segment", "last", "time"),
+    "summary_claims": ("namespace", "session"),
+    "openings": ("namespace", "scope", "hash", "session", "seq"),
+    "files": ("namespace", "session", "id"),
+    "grants": ("namespace", "session", "kind", "tool"),
+    "questions": ("namespace", "id"),
+    "quarantine": ("namespace", "session", "origin", "row", "time"),
+    "bindings": ("namespace", "root", "path"),
+}
+"""The tables that are shared, with the columns that identify a row in every copy. Numbers that SQLite assigns (the ids
+of ``summaries`` and ``quarantine``) differ between copies and are not shared."""
+NUMBERED = frozenset({"summaries", "quarantine"})
+UNSHARED = frozenset({"blobs", "search_places", "search_texts", "search_unindexed", "search_chores"})
+"""The tables that are not shared: the search index, and the bytes of media, whose rows follow from those of ``media``
+and ``files``."""
+ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
+"""Tables with content of people: after a deletion in one of them the log is written anew for the session."""
+MIN_CHANGES, CHANGES_PER_ROW = 400, 4
+"""A session whose entries have more changes than this is written anew."""
+
+_BOUND_SESSION = 3
+"""Index of ``session`` among the columns of ``bindings``."""
+_Values = Sequence[Any]
+
+
+@dataclass(slots=True)
+class _Head:
+    """The end of a stream: the position of its last entry, how many changes its entries have, and how many rows it had
+    when it was last written as a whole."""
+
+    position: int = 0
+    changes: int = 0
+    rows: int = 0
+
+    @property
+    def is_long(self) -> bool:
+        return self.changes > MIN_CHANGES + CHANGES_PER_ROW * self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """``event`` is i, u or d. ``old`` identifies the row before the change; ``new`` has all shared columns."""
+
+    table: str
+    event: str
+    old: _Values
+    new: _Values
+
+
+class Replica:
+    """The copy of one store, used on the store's thread. ``offset`` is the database's time minus ``time.monotonic()``,
+    in seconds."""
+
+    def __init__(self, log: LogStore) -> None:
+        self._log = log
+        self.offset = time.time() - time.monotonic()
+        self._columns: dict[str, list[str]] = {}
+        self._seen: dict[str, int] = {}
+        self._own: set[tuple[str, int]] = set()
+        self._heads: dict[Stream, _Head] = {}
+        self._published: list[tuple[Stream, _Head]] = []
+        self._records = False
+
+    def prepare(self, db: sqlite3.Connection) -> None:
+        """Begin with an empty database."""
+        self._columns = {table: _shared_columns(db, table) for table in KEYS}
+        self._seen, self._heads, self._records = {}, {}, False
+        self._own.clear()
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def update(self, db: sqlite3.Connection) -> None:
+        """Apply what was written since the last call. Raises StoreError when the database cannot be read."""
+        more = True
+        while more:
+            tail = self._log.read(self._seen)
+            self.offset, more = tail.now - time.monotonic(), tail.more
+            if tail.entries:
+                self._apply(db, tail.entries)
+        if not self._records:
+            self._record_changes(db)
+
+    def _apply(self, db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+        fresh = [entry for entry in entries if (entry.namespace, entry.position) not in self._own]
+        counts = []
+        if fresh:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                counts = [self._apply_entry(db, entry) for entry in fresh]
+                if self._records:
+                    db.execute("DELETE FROM temp.changes")
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+        for entry, count in zip(fresh, counts, strict=True):
+            head = self._heads.setdefault((entry.namespace, entry.session), _Head())
+            if entry.replaces:
+                head.changes, head.rows = 0, count
+            head.position, head.changes = max(head.position, entry.position), head.changes + count
+        for entry in entries:
+            self._seen[entry.namespace] = entry.position
+            self._own.discard((entry.namespace, entry.position))
+
+    def _apply_entry(self, db: sqlite3.Connection, entry: Entry) -> int:
+        here, unnamed = (entry.namespace, entry.session), set[str]()
+        place = db.execute("SELECT rowid FROM sessions WHERE namespace = ? AND id = ?", here).fetchone()
+        if entry.replaces:
+            unnamed = self._delete_stream(db, entry)
+        changes = _decode(entry.body)
+        for change in changes:
+            unnamed |= self._apply_change(db, entry.namespace, change)
+        if entry.replaces and place:
+            # The session keeps its place among sessions that changed at the same moment.
+            db.execute("UPDATE sessions SET rowid = ? WHERE namespace = ? AND id = ?", (*place, *here))
+        if unnamed:
+            blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
+        return len(changes)
+
+    def _apply_change(self, db: sqlite3.Connection, namespace: str, change: _Change) -> set[str]:
+        """Apply a change and return the hashes of bytes that may have lost their last name."""
+        table, columns = change.table, self._columns[change.table]
+        where = " AND ".join(f"{name} IS ?" for name in KEYS[table])
+        if change.event == "d":
+            db.execute(f"DELETE FROM {table} WHERE {where}", change.old)
+            return {change.old[KEYS[table].index("hash")]} if table == "media" else set()
+        row = dict(zip(columns, change.new, strict=False))
+        if table in ("media", "files") and row["hash"]:
+            mime, size = change.new[len(columns) :] if table == "media" else (row["mime"], row["size"])
+            if mime is not None:
+                db.execute(
+                    "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'')"
+                    " ON CONFLICT DO NOTHING",
+                    (namespace, row["hash"], mime, size),
+                )
+        if change.event == "i":
+            # As the writer's own statement was: a binding or a grant takes the place of an earlier one.
+            places = ", ".join("?" * len(columns))
+            db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})", [*row.values()])
+        else:
+            sets = ", ".join(f"{name} = ?" for name in columns)
+            db.execute(f"UPDATE {table} SET {sets} WHERE {where}", [*row.values(), *change.old])
+        return set()
+
+    def _delete_stream(self, db: sqlite3.Connection, entry: Entry) -> set[str]:
+        """Delete all rows of a stream, and return the hashes that they named."""
+        if not entry.session:
+            db.execute("DELETE FROM bindings WHERE namespace = ?", (entry.namespace,))
+            return set()
+        here = (entry.namespace, entry.session)
+        named = "SELECT hash FROM {} WHERE namespace = ? AND session = ?"
+        hashes = {
+            digest for table in ("media", "files") for (digest,) in db.execute(named.format(table), here) if digest
+        }
+        search_texts.delete_session_texts(db, SessionKey(*here))
+        for table in _session_tables():
+            db.execute(f"DELETE FROM {table} WHERE namespace = ? AND {_session_column(table)} = ?", here)
+        return hashes
+
+    # ------------------------------------------------------------------------------------------- writing
+
+    def publish(self, db: sqlite3.Connection) -> None:
+        """Write the changes of the transaction to the log, before the transaction is committed here. Raises LogConflict
+        when another server was first, and StoreError."""
+        self._published = []
+        found = self._read_changes(db)
+        if not found:
+            return
+        appends, heads = [], []
+        for stream, changes in found.items():
+            before = self._heads.get(stream, _Head())
+            head = _Head(0, before.changes + len(changes), before.rows)
+            self._keep_bytes(stream[0], changes)
+            replaces = head.is_long or any(_erases(change) for change in changes)
+            rows = [*self._snapshot(db, stream)] if replaces else changes
+            if replaces:
+                head.changes = head.rows = len(rows)
+            appends.append(Append(*stream, before.position, _encode(rows), replaces))
+            heads.append((stream, head))
+        appends += [
+            Append(*stream, self._heads.get(stream, _Head()).position, None)
+            for stream in _bound_sessions(found)
+            if stream not in found
+        ]
+        positions = self._log.commit(uuid.uuid4().hex, appends)
+        for stream, head in heads:
+            head.position = positions[stream]
+        self._published = heads
+        db.execute("DELETE FROM temp.changes")
+
+    def settle(self) -> None:
+        """Note that what ``publish`` wrote is committed here as well. Without this note it is read from the log."""
+        for stream, head in self._published:
+            self._heads[stream] = head
+            self._own.add((stream[0], head.position))
+        self._published = []
+
+    def _keep_bytes(self, namespace: str, changes: Sequence[_Change]) -> None:
+        """Tell the log that these bytes have a name again: a fork names bytes that it did not store."""
+        for table in ("media", "files"):
+            at = self._columns[table].index("hash")
+            digests = {change.new[at] for change in changes if change.table == table and change.event != "d"} - {""}
+            if digests:
+                self._log.touch_blobs(namespace, digests)
+
+    def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[_Change]]:
+        found: dict[Stream, list[_Change]] = {}
+        for _, table, event, namespace, session, *values in db.execute("SELECT * FROM temp.changes ORDER BY n"):
+            keys, columns = len(KEYS[table]), len(self._columns[table]) + 2 * (table == "media")
+            widest = max(map(len, KEYS.values()))
+            old = () if event == "i" else values[:keys]
+            new = () if event == "d" else values[widest : widest + columns]
+            found.setdefault((namespace, session), []).append(_Change(table, event, old, new))
+        return found
+
+    def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[_Change]:
+        """Yield all rows of a stream as insertions, in the order in which they were made."""
+        for table in ("bindings",) if not stream[1] else _session_tables():
+            columns, source = ", ".join(f"t.{name}" for name in self._columns[table]), f"{table} AS t"
+            if table == "media":
+                columns += ", b.mime, b.size"
+                source += " LEFT JOIN blobs AS b ON b.namespace = t.namespace AND b.hash = t.hash"
+            where = "t.namespace = ?" if not stream[1] else f"t.namespace = ? AND t.{_session_column(table)} = ?"
+            order = "" if table in _WITHOUT_ROWID else " ORDER BY t.rowid"
+            rows = db.execute(f"SELECT {columns} FROM {source} WHERE {where}{order}", stream[: 1 + bool(stream[1])])
+            yield from (_Change(table, "i", (), row) for row in rows)
+
+    def _record_changes(self, db: sqlite3.Connection) -> None:
+        """Record all changes of shared rows from now on, in the temporary table ``changes``."""
+        widest_key = max(map(len, KEYS.values()))
+        widest = max(len(columns) for columns in self._columns.values()) + 2
+        names = [*(f"k{n}" for n in range(widest_key)), *(f"v{n}" for n in range(widest))]
+        db.execute(
+            "CREATE TEMP TABLE changes (n INTEGER PRIMARY KEY, tab TEXT, event TEXT, namespace TEXT, session TEXT,"
+            f" {', '.join(names)})"
+        )
+        for table, columns in self._columns.items():
+            changed = f" OF {', '.join(columns)}" if table == "sessions" else ""
+            for event, words in (("i", "INSERT"), ("u", f"UPDATE{changed}"), ("d", "DELETE")):
+                row = "OLD" if event == "d" else "NEW"
+                values = {name: f"NEW.{column}" for name, column in zip(names[widest_key:], columns, strict=False)}
+                if table == "media":
+                    blob = "FROM main.blobs WHERE namespace = NEW.namespace AND hash = NEW.hash"
+                    values |= {
+                        f"v{len(columns)}": f"(SELECT mime {blob})",
+                        f"v{len(columns) + 1}": f"(SELECT size {blob})",
+                    }
+                keys = {name: f"OLD.{column}" for name, column in zip(names, KEYS[table], strict=False)}
+                given = (keys if event != "i" else {}) | (values if event != "d" else {})
+                session = "''" if table == "bindings" else f"{row}.{_session_column(table)}"
+                db.execute(
+                    f"CREATE TEMP TRIGGER record_{table}_{event} AFTER {words} ON main.{table} BEGIN"
+                    f" INSERT INTO changes (tab, event, namespace, session, {', '.join(given)})"
+                    f" VALUES ('{table}', '{event}', {row}.namespace, {session}, {', '.join(given.values())}); END"
+                )
+        self._records = True
+
+
+_WITHOUT_ROWID = frozenset(
+    {"media", "segments", "dropped_branches", "summary_claims", "openings", "grants", "questions"}
+)
+
+
+def _session_tables() -> list[str]:
+    """The tables with rows of a session; ``sessions`` comes first, since triggers count the bytes of later rows."""
+    return [table for table in KEYS if table != "bindings"]
+
+
+def _session_column(table: str) -> str:
+    return "id" if table == "sessions" else "session"
+
+
+def _shared_columns(db: sqlite3.Connection, table: str) -> list[str]:
+    names = [name for _, name, *_ in db.execute(f"PRAGMA main.table_info({table})")]
+    hidden = {*LOCAL} if table == "sessions" else {"id"} if table in NUMBERED else set()
+    return [name for name in names if name not in hidden]
+
+
+def _erases(change: _Change) -> bool:
+    return change.table in ERASING and (change.event == "d" or (change.event == "u" and change.table == "items"))
+
+
+def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
+    """The sessions to which new bindings refer: each must still be there when the binding is written."""
+    return sorted(
+        {
+            (namespace, change.new[_BOUND_SESSION])
+            for (namespace, session), changes in found.items()
+            if not session
+            for change in changes
+            if change.table == "bindings" and change.event != "d"
+        }
+    )
+
+
+def _encode(changes: Sequence[_Change]) -> bytes:
+    rows = [[change.table, change.event, *map(_to_json, (change.old, change.new))] for change in changes]
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def _decode(body: bytes) -> list[_Change]:
+    return [_Change(table, event, _from_json(old), _from_json(new)) for table, event, old, new in json.loads(body)]
+
+
+def _to_json(values: _Values) -> list[Any]:
+    return [{"base64": base64.b64encode(v).decode()} if isinstance(v, bytes) else v for v in values]
+
+
+def _from_json(values: _Values) -> list[Any]:
+    return [base64.b64decode(v["base64"]) if isinstance(v, dict) else v for v in values]

@@ -1,0 +1,119 @@
+"""The session store of several servers: a SqliteStore whose rows are a private copy of a log in a shared database."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from agent_kernel.core.errors import StoreError
+from agent_kernel.sessions.blob_files import BlobFiles
+from agent_kernel.sessions.log.log_store import LogConflict, LogStore
+from agent_kernel.sessions.store.database import WRITE, Database
+from agent_kernel.sessions.store.replica import Replica
+from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
+from agent_kernel.sessions.tables.quota import Quota
+
+T = TypeVar("T")
+MAX_ATTEMPTS = 50
+"""How often a write runs again because another server wrote to the same session at the same moment."""
+NAMED = "SELECT namespace, hash FROM media UNION SELECT namespace, hash FROM files WHERE hash <> ''"
+
+
+class SharedStore(SqliteStore):
+    """A SessionStore of several servers on one ``log``. Each call first reads what other servers wrote, so every server
+    sees every acknowledged write; a write is in the log before it is acknowledged.
+
+    All rows are also in the memory of this process, and media that were read are in a temporary directory until the
+    store is closed. While the shared database is away, every call raises StoreError. ``clock`` returns seconds
+    since the epoch, by default those of the shared database, so that servers with wrong clocks agree about leases."""
+
+    def __init__(self, log: LogStore, *, quota: Quota = NONE, clock: Callable[[], float] | None = None) -> None:
+        replica = Replica(log)
+        super().__init__(None, quota=quota, clock=clock or (lambda: time.monotonic() + replica.offset))
+        self._log = log
+        self._cache = tempfile.TemporaryDirectory(prefix="agent-kernel-media-")
+        files = _SharedBlobFiles(Path(self._cache.name), in_row=0, log=log)
+        self._database = _SharedDatabase(log, replica, files)
+
+    async def vacuum(self) -> int:
+        """Delete the bytes that no row has named for an hour, and return how many that were."""
+        freed = await super().vacuum()
+        return freed + await self._database.read(
+            lambda db: self._log.drop_blobs({(namespace, digest) for namespace, digest in db.execute(NAMED)})
+        )
+
+    async def aclose(self) -> None:
+        """Wait for the calls that have started, then disconnect. Idempotent."""
+        await super().aclose()
+        self._cache.cleanup()
+
+
+class _SharedDatabase(Database):
+    """A database in memory that is brought up to date before every call, and whose writes go through the log."""
+
+    def __init__(self, log: LogStore, replica: Replica, files: BlobFiles) -> None:
+        super().__init__(None, prepare=replica.prepare, before_commit=replica.publish, files=files, name=log.name)
+        self._log = log
+        self._replica = replica
+
+    def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                self._replica.update(self._open())
+                result = super()._transact(begin, work)
+            except LogConflict:
+                # The more writers there are, the longer each of them waits, so that one of them gets through.
+                time.sleep(random.random() * 0.002 * min(attempt, 20))
+                continue
+            except sqlite3.Error as error:
+                raise self._to_store_error(error) from error
+            if begin == WRITE:
+                self._replica.settle()
+            return result
+        raise StoreError(
+            f"{self.name}: other servers wrote to the same session all the time.",
+            hint="Nothing was written. Try again.",
+        )
+
+    def _close(self) -> None:
+        super()._close()
+        self._log.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SharedBlobFiles(BlobFiles):
+    """Bytes of media in the log, with a copy of those that were used in ``directory``."""
+
+    log: LogStore
+
+    def put(self, namespace: str, digest: str, data: bytes) -> None:
+        self.log.put_blob(namespace, digest, data)
+        self._keep(namespace, digest, data)
+
+    def take(self, namespace: str, digest: str, written: Path) -> None:
+        self.put(namespace, digest, written.read_bytes())
+
+    def find(self, namespace: str, digest: str, size: int) -> Path | None:
+        return BlobFiles.find(self, namespace, digest, size) or (
+            BlobFiles.find(self, namespace, digest, size) if self.get(namespace, digest) is not None else None
+        )
+
+    def get(self, namespace: str, digest: str) -> bytes | None:
+        data = BlobFiles.get(self, namespace, digest)
+        if data is None and (data := self.log.get_blob(namespace, digest)) is not None:
+            self._keep(namespace, digest, data)
+        return data
+
+    def _keep(self, namespace: str, digest: str, data: bytes) -> None:
+        """Write the copy. It need not survive anything, so nothing waits for the disk."""
+        path = self.directory / self.relative_path(namespace, digest)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        partial.write_bytes(data)
+        partial.replace(path)

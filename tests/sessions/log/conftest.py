@@ -1,0 +1,55 @@
+"""Shared stores behind the fixture ``store``: on a log in memory, and on a real PostgreSQL (``make test-stores``)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from agent_kernel.sessions.log.log_store import LogStore
+from agent_kernel.sessions.log.memory_log import MemoryLog
+from agent_kernel.sessions.store.shared_store import SharedStore
+from tests.sessions.log.servers import Postgres
+from tests.sessions.talk import Clock
+
+LOGS = ["memory", pytest.param("postgresql", marks=pytest.mark.stores)]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=LOGS)
+def log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LogStore]:
+    if request.param == "memory":
+        made: LogStore = MemoryLog(clock)
+    else:
+        from agent_kernel.sessions.log.postgresql import PostgresLog
+
+        made = PostgresLog(request.getfixturevalue("postgres").fresh())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def again(log: LogStore) -> Iterator[Callable[[], LogStore]]:
+    """Opens the same log as another server would, on a connection of its own."""
+    opened: list[LogStore] = []
+
+    def connect() -> LogStore:
+        opened.append(log if isinstance(log, MemoryLog) else type(log)(log._url))  # type: ignore[attr-defined, call-arg]  # of PostgresLog
+        return opened[-1]
+
+    yield connect
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+async def store(log: LogStore, clock: Clock) -> AsyncIterator[SharedStore]:
+    made = SharedStore(log, clock=clock)
+    yield made
+    await made.aclose()

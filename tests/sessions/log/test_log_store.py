@@ -1,0 +1,142 @@
+"""What every log of a shared database does: the contract of a LogStore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from agent_kernel.sessions.log.log_store import Append, Entry, LogConflict, LogStore
+from tests.sessions.talk import Clock
+
+Open = Callable[[], LogStore]
+
+
+def append(session: str = "s", *, namespace: str = "a", expect: int = 0, body: bytes = b"x") -> Append:
+    return Append(namespace, session, expect, body)
+
+
+def everything(log: LogStore, after: dict[str, int] | None = None) -> Sequence[Entry]:
+    """All entries, in as many reads as it takes."""
+    found: list[Entry] = []
+    seen, more = dict(after or {}), True
+    while more:
+        tail = log.read(seen)
+        more = tail.more
+        found += tail.entries
+        seen |= {entry.namespace: entry.position for entry in tail.entries}
+    return found
+
+
+def test_entries_are_read_in_their_order_and_only_behind_a_position(log: LogStore) -> None:
+    assert everything(log) == []
+    assert log.commit("1", [append("s"), append("t")]) == {("a", "s"): 1, ("a", "t"): 2}
+    assert log.commit("2", [append("s", expect=1, body=b"\0\xff")]) == {("a", "s"): 3}
+    assert log.commit("3", [append("s", namespace="b")]) == {("b", "s"): 1}
+    assert [(e.namespace, e.position, e.session, e.body) for e in everything(log)] == [
+        ("a", 1, "s", b"x"),
+        ("a", 2, "t", b"x"),
+        ("a", 3, "s", b"\0\xff"),
+        ("b", 1, "s", b"x"),
+    ]
+    assert [e.position for e in everything(log, {"a": 2, "b": 1})] == [3]
+
+
+def test_a_writer_that_does_not_know_the_last_entry_writes_nothing(log: LogStore) -> None:
+    log.commit("1", [append("s")])
+    for stale in (append("s"), append("s", expect=2)):
+        with pytest.raises(LogConflict):
+            log.commit("2", [append("other"), stale])
+    assert len(everything(log)) == 1
+
+
+def test_an_append_without_a_body_only_checks(log: LogStore) -> None:
+    log.commit("1", [append("s")])
+    assert log.commit("2", [append("t"), Append("a", "s", 1, None)]) == {("a", "t"): 2}
+    with pytest.raises(LogConflict):
+        log.commit("3", [append("t", expect=2), Append("a", "s", 0, None)])
+    assert len(everything(log)) == 2
+
+
+def test_a_commit_whose_reply_was_lost_can_be_repeated(log: LogStore) -> None:
+    first = log.commit("1", [append("s")])
+    log.commit("2", [Append("a", "s", 1, b"all", replaces=True)])
+    assert log.commit("1", [append("s")]) == first
+    assert [entry.body for entry in everything(log)] == [b"all"]
+
+
+def test_an_entry_that_replaces_takes_the_place_of_all_earlier_ones_of_its_session(log: LogStore) -> None:
+    log.commit("1", [append("s"), append("t")])
+    log.commit("2", [append("s", expect=1)])
+    log.commit("3", [Append("a", "s", 3, b"all", replaces=True)])
+    assert [(e.position, e.session, e.replaces) for e in everything(log)] == [(2, "t", False), (4, "s", True)]
+
+
+@pytest.mark.parametrize("key", ["ü\u202e🙂", "'; DROP TABLE x; --", "a b", '{"a":1}', "x" * 512, "%s"])
+def test_names_are_taken_literally(log: LogStore, key: str) -> None:
+    log.commit("1", [append(key, namespace=key)])
+    assert [(e.namespace, e.session) for e in everything(log)] == [(key, key)]
+    assert everything(log, {key: 1}) == []
+    log.put_blob(key, "d" * 64, b"x")
+    assert log.get_blob(key, "d" * 64) == b"x"
+
+
+def test_of_writers_at_the_same_moment_one_is_first(log: LogStore, again: Open) -> None:
+    rounds, logs = 20, [again() for _ in range(4)]
+
+    def race(which: int) -> int:
+        won = 0
+        for at in range(rounds):
+            try:
+                logs[which].commit(f"{which}-{at}", [append("s", expect=at)])
+                won += 1
+            except LogConflict:
+                while len(everything(logs[which])) <= at:
+                    pass
+        return won
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(race, range(4))) == rounds
+    assert [entry.position for entry in everything(log)] == [*range(1, rounds + 1)]
+
+
+def test_a_reader_never_misses_an_entry_that_was_written_at_the_same_moment(log: LogStore, again: Open) -> None:
+    def write(which: int) -> None:
+        mine = again()
+        at = 0
+        for n in range(30):
+            ((_, at),) = mine.commit(f"{which}-{n}", [append(f"s{which}", expect=at)]).items()
+
+    seen: list[int] = []
+    with ThreadPoolExecutor(3) as pool:
+        writing = [pool.submit(write, which) for which in range(3)]
+        while len(seen) < 90 and not any(one.done() and one.exception() for one in writing):
+            seen += [entry.position for entry in log.read({"a": max(seen, default=0)}).entries]
+    assert seen == [*range(1, 91)]
+
+
+def test_more_entries_than_one_read_returns_are_read_in_parts(log: LogStore) -> None:
+    for part in range(6):
+        log.commit(f"{part}", [append(f"{part}-{n}") for n in range(1000)])
+    assert [entry.position for entry in everything(log)] == [*range(1, 6001)]
+
+
+def test_ten_megabytes_are_kept_and_bytes_that_nothing_names_go(log: LogStore, clock: Clock) -> None:
+    large = bytes(range(256)) * 40_000
+    log.put_blob("a", "large", large)
+    log.put_blob("a", "large", large)
+    assert log.get_blob("a", "large") == large
+    assert log.get_blob("b", "large") is None
+    assert log.drop_blobs(set()) == 0, "it was just stored"
+    assert log.drop_blobs({("a", "large")}, -1) == 0, "it has a name"
+    assert log.drop_blobs({("b", "large")}, -1) == len(large)
+    assert log.get_blob("a", "large") is None
+    log.touch_blobs("a", ["large", "nothing"])
+    assert log.get_blob("a", "large") is None
+
+
+def test_it_tells_the_time_and_can_be_closed_and_used_again(log: LogStore) -> None:
+    first = log.read({}).now
+    log.close()
+    assert log.read({}).now >= first > 1_600_000_000

@@ -1,0 +1,233 @@
+"""Two servers on one log: what one acknowledged is there for the other, and both agree with a plain model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from agent_kernel.core.errors import SequenceConflict, SessionNotFound, StoreError
+from agent_kernel.core.messages import user
+from agent_kernel.core.session import LEASE_S, Owner, SessionKey, SessionQuery
+from agent_kernel.sessions.log.log_store import Append, LogStore, Stream, Tail
+from agent_kernel.sessions.log.memory_log import MemoryLog
+from agent_kernel.sessions.store import replica
+from agent_kernel.sessions.store.shared_store import SharedStore
+from tests.sessions import test_model_based
+from tests.sessions.talk import ELSEWHERE, KEY, PNG, Clock, Talk
+
+
+@pytest.fixture
+async def other(log: LogStore, again: Any, clock: Clock) -> AsyncIterator[SharedStore]:
+    made = SharedStore(again(), clock=clock)
+    yield made
+    await made.aclose()
+
+
+async def test_what_one_server_acknowledged_is_there_for_the_other(
+    store: SharedStore, other: SharedStore, owner: Owner
+) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(user("look", [PNG]))
+    assert [item.message.text for item in await other.latest(KEY)] == ["look"]
+    assert await other.blob(KEY, PNG.hash) == PNG.data
+    assert [hit.session.key for hit in await other.search("local", SessionQuery("look"))] == [KEY]
+    await talk.close()
+    await other.bind("local", "/root", "a.ipynb", KEY.id)
+    assert await store.bound("local", "/root", "a.ipynb") == KEY.id
+    await other.delete(KEY)
+    assert await store.info(KEY) is None
+    assert await store.bound("local", "/root", "a.ipynb") is None
+    assert await store.search("local", SessionQuery("look")) == []
+
+
+async def test_a_server_that_starts_later_has_everything(
+    store: SharedStore, log: LogStore, again: Any, owner: Owner, clock: Clock
+) -> None:
+    talk = await Talk.begin(store, owner)
+    for number in range(5):
+        await talk.say(user(f"said {number}", [PNG]))
+    await talk.close()
+    await store.branch(KEY, name="side")
+    late = SharedStore(again(), clock=clock)
+    assert await late.whole(KEY) == await store.whole(KEY)
+    assert await late.stats() == await store.stats()
+    assert await late.verify() == []
+    await late.aclose()
+
+
+async def test_a_session_with_many_changes_is_written_anew(
+    monkeypatch: pytest.MonkeyPatch, log: LogStore, again: Any, owner: Owner
+) -> None:
+    monkeypatch.setattr(replica, "MIN_CHANGES", 20)
+    store, other, late = (SharedStore(again()) for _ in range(3))
+    talk = await Talk.begin(store, owner)
+    for number in range(10):
+        await talk.say(user(f"said {number}", [PNG]))
+        assert len(await (store, other)[number % 2].latest(KEY)) == number + 1
+    for _ in range(200):
+        assert await store.heartbeat(talk.turn, owner)
+    assert len(log.read({}).entries) < 120
+    for each in (store, other, late):
+        assert await each.verify() == []
+        assert [item.message.text for item in await each.latest(KEY)] == [f"said {n}" for n in range(10)]
+    assert await late.whole(KEY) == await store.whole(KEY) == await other.whole(KEY)
+    for each in (store, other, late):
+        await each.aclose()
+
+
+async def test_the_log_does_not_keep_what_was_deleted(store: SharedStore, log: LogStore, owner: Owner) -> None:
+    for end in ("clear", "delete"):
+        talk = await Talk.begin(store, owner, turn=f"t-{end}")
+        await talk.say(user("forget this"))
+        await talk.close()
+        assert any(b"forget this" in entry.body for entry in log.read({}).entries)
+        await getattr(store, end)(KEY)
+        assert not any(b"forget this" in entry.body for entry in log.read({}).entries)
+
+
+async def test_writers_of_one_session_lose_nothing(store: SharedStore, other: SharedStore) -> None:
+    await store.create(KEY)
+    await asyncio.gather(
+        *[
+            each.add_messages(KEY, [user(f"{name}{n}")])
+            for n in range(15)
+            for name, each in (("a", store), ("b", other))
+        ]
+    )
+    texts = [item.message.text for item in await other.latest(KEY)]
+    assert sorted(texts) == sorted(f"{name}{n}" for n in range(15) for name in "ab")
+    assert [text for text in texts if text[0] == "a"] == [f"a{n}" for n in range(15)]
+    assert texts == [item.message.text for item in await store.latest(KEY)]
+
+
+async def test_a_stale_append_is_a_conflict_also_on_another_server(
+    store: SharedStore, other: SharedStore, owner: Owner
+) -> None:
+    talk = await Talk.begin(store, owner)
+    await store.append(talk.turn, owner, [user("first")], 0)
+    with pytest.raises(SequenceConflict):
+        await other.append(talk.turn, owner, [user("second")], 0)
+
+
+async def test_a_turn_of_a_server_that_fell_silent_is_closed_by_another(
+    store: SharedStore, other: SharedStore, clock: Clock
+) -> None:
+    talk = await Talk.begin(store, ELSEWHERE)
+    clock.now += LEASE_S - 1
+    assert await other.recover() == []
+    clock.now += 1
+    assert [turn.id for turn in await other.recover()] == [talk.turn.id]
+    assert await store.recover() == []
+    assert not await talk.close()
+
+
+async def test_bytes_that_nothing_names_are_dropped_and_those_of_a_fork_stay(
+    store: SharedStore, other: SharedStore, log: LogStore, owner: Owner
+) -> None:
+    talk = await Talk.begin(store, owner)
+    await talk.say(user("look", [PNG]))
+    await talk.close()
+    copy = SessionKey("local", "copy")
+    await other.fork(KEY, copy)
+    await store.delete(KEY)
+    await store.vacuum()
+    assert log.drop_blobs({("local", PNG.hash)}, -1) == 0
+    assert await store.blob(copy, PNG.hash) == await other.blob(copy, PNG.hash) == PNG.data
+
+
+class Failing(MemoryLog):
+    """A database that is away, or whose replies are lost, when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = self.loses = False
+
+    def read(self, after: Mapping[str, int]) -> Tail:
+        if self.away:
+            raise StoreError("The database is away.", hint="Start it.")
+        return super().read(after)
+
+    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+        positions = super().commit(id, appends)
+        if self.loses:
+            raise StoreError("The connection broke.")
+        return positions
+
+
+async def test_while_the_database_is_away_calls_fail_and_afterwards_they_work() -> None:
+    log = Failing()
+    store = SharedStore(log)
+    await store.create(KEY)
+    log.away = True
+    for call in (store.info, store.create):
+        with pytest.raises(StoreError, match="away"):
+            await call(KEY)
+    log.away = False
+    assert await store.info(KEY) is not None
+    await store.aclose()
+
+
+async def test_a_write_whose_reply_was_lost_is_there_once() -> None:
+    log = Failing()
+    store = SharedStore(log)
+    await store.create(KEY)
+    log.loses = True
+    with pytest.raises(StoreError):
+        await store.add_messages(KEY, [user("once")])
+    log.loses = False
+    assert [item.message.text for item in await store.latest(KEY)] == ["once"]
+    await store.add_messages(KEY, [user("twice")])
+    assert [item.message.text for item in await store.latest(KEY)] == ["once", "twice"]
+    assert await store.verify() == []
+    await store.aclose()
+
+
+async def test_a_refused_write_leaves_nothing_in_the_log(store: SharedStore, log: LogStore) -> None:
+    with pytest.raises(SessionNotFound):
+        await store.rename(KEY, "nothing")
+    assert log.read({}).entries == []
+    assert await store.fold() == 0
+    assert log.read({}).entries == []
+
+
+async def test_every_table_is_shared_or_known_to_be_local(store: SharedStore) -> None:
+    def names(db: Any) -> set[str]:
+        return {name for (name,) in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")}
+
+    tables = {name for name in await store._database.read(names) if not name.startswith(("sqlite_", "search_index"))}
+    assert tables == {*replica.KEYS, *replica.UNSHARED}
+
+
+class _InTurn:
+    """Every call goes to the next of the stores."""
+
+    def __init__(self, stores: Sequence[SharedStore]) -> None:
+        self._stores = stores
+        self._calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls += 1
+        return getattr(self._stores[self._calls % len(self._stores)], name)
+
+    async def aclose(self) -> None:
+        for store in self._stores:
+            await store.aclose()
+
+
+class _TwoServers(test_model_based.Stores):
+    def open_store(self) -> Any:
+        log = MemoryLog(self.clock)
+        return _InTurn([SharedStore(log, clock=self.clock) for _ in range(2)])
+
+
+TestTwoServers = _TwoServers.TestCase
+TestTwoServers.settings = settings(
+    max_examples=8,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
