@@ -21,6 +21,7 @@ from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSna
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
+from agent_kernel.sandbox.worker.error_facts import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text
 
 RESULT_CHARS = 4_000
@@ -166,11 +167,12 @@ def _outcome(captured: CapturedOutput, error: BaseException | None, *, interrupt
 
 
 def _model_text(captured: CapturedOutput, error: BaseException | None) -> str:
-    """Return the text for the model: output, values, figures and, as the last line, the error. Never empty."""
+    """Return the text for the model: output, values, figures and, at the end, what is known about the error and
+    the error. Never empty."""
     left_out = f"[{captured.dropped} characters of output were dropped]" if captured.dropped else ""
     figures = f"[{len(captured.images)} figure(s) shown]" if captured.images else ""
     parts = ["".join(captured.out).rstrip(), "".join(captured.err).rstrip(), *captured.values, left_out]
-    parts += [figures, _short_traceback(error) if error else ""]
+    parts += [figures, *((describe_error(error), _short_traceback(error)) if error else ())]
     return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
 

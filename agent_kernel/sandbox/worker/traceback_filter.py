@@ -6,19 +6,20 @@ import os
 import traceback
 
 from agent_kernel.sandbox.worker.cpu_limit import ProcessorTimeUsedUp
+from agent_kernel.sandbox.worker.error_facts import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text
 
 MAX_ERROR = 20_000
 
 
 def outcome(problem: BaseException) -> tuple[str, str | None]:
-    """Return (status, text for the user)."""
+    """Return (status, text for the user and the model): what is known about the error, then its traceback."""
     if isinstance(problem, SystemExit):
         if problem.code in (None, 0):
             return "success", None
         return "error", f"SystemExit: {problem.code} (the session goes on)"
     try:
-        text = _traceback(problem)
+        text = "\n".join(filter(None, (describe_error(problem), _traceback(problem))))
     except Exception:  # noqa: BLE001 - the exception's own repr fails, or no stack is left to format it
         text = type(problem).__name__
     kinds = {KeyboardInterrupt: "interrupted", ProcessorTimeUsedUp: "timeout"}

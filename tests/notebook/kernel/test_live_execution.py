@@ -74,3 +74,12 @@ def test_the_variables_are_looked_at_once(shell: Any, monkeypatch: pytest.Monkey
     assert outcome.changes == NameChanges(("made",), ("kept",), ("old",))
     assert outcome.variables == ("made", "kept")
     assert len(looked) == 1
+
+
+def test_the_model_reads_what_is_known_about_an_error_before_the_traceback(shell: Any) -> None:
+    shell.run_cell("prices = {'apple': 1, 'pear': 2}")
+    outcome = ran(LiveCode(shell), "prices['aple']")
+    known, first, *_, last = outcome.text.splitlines()
+    assert known == "Keys of prices with a similar name: 'apple', 'pear'."
+    assert (first, last) == ("Traceback (most recent call last):", "KeyError: 'aple'")
+    assert "Keys of prices" not in outcome.traceback

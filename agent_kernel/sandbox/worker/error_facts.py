@@ -1,0 +1,186 @@
+"""What the process knows about an error of a program and its traceback does not say: the columns that a table has,
+names that are close to a wrong one, the files of a folder. Standard library only.
+
+A model corrects its program from these facts; without them it often repeats the line that failed.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+MAX_FACTS = 400
+MAX_NAMES = 20
+MAX_LOOKED_AT = 5_000
+"""Names, keys, files or variables that are looked at; a larger object is described by its first ones."""
+PACKAGES = ("pandas", "numpy", "polars", "matplotlib", "seaborn", "plotly", "scipy", "sklearn", "statsmodels")
+SIZES = re.compile(r"shape|length|dimension|broadcast|align|size", re.IGNORECASE)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return one line of facts about the error, at most MAX_FACTS characters; empty if nothing is known.
+
+    No code of the program's own classes runs: only objects of exactly the types dict, DataFrame, Series, ndarray and
+    module are read, and only labels that are exactly str or int."""
+    try:
+        line = " ".join(_facts(error))
+    except Exception:  # noqa: BLE001  an error of a description must not replace the error that it describes
+        return ""
+    return line if len(line) <= MAX_FACTS else f"{line[: MAX_FACTS - 3]}..."
+
+
+def _facts(error: BaseException) -> Iterator[str]:
+    line, scope, libraries = _failed_line(error)
+    names = _used_names(line, scope)
+    if isinstance(error, ModuleNotFoundError):
+        yield from _of_module(error)
+    elif isinstance(error, FileNotFoundError):
+        yield from _of_file(error)
+    elif isinstance(error, NameError):
+        yield from _close("Names that exist", error.name, [name for name in scope if not name.startswith("_")])
+    elif isinstance(error, AttributeError):
+        yield from _of_attribute(error)
+    elif isinstance(error, KeyError):
+        yield from _of_key(error, names, libraries)
+    elif isinstance(error, ValueError) and SIZES.search(_message(error)):
+        yield from _sizes(names)
+    elif isinstance(error, TypeError):
+        yield from _column_types(names)
+
+
+def _of_module(error: ModuleNotFoundError) -> Iterator[str]:
+    wanted = error.name.partition(".")[0] if type(error.name) is str else ""
+    if not wanted or wanted in sys.modules or importlib.util.find_spec(wanted) is not None:
+        return  # a part of an installed package is missing, which the error says
+    here = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+    yield f"{wanted} is not installed. Installed are {', '.join(here) or 'none of the usual packages'}."
+
+
+def _of_file(error: FileNotFoundError) -> Iterator[str]:
+    if type(error.filename) is not str:
+        return
+    folder = os.path.dirname(error.filename) or "."
+    try:
+        with os.scandir(folder) as entries:
+            files = [entry.name for entry, _ in zip(entries, range(MAX_LOOKED_AT), strict=False)]
+    except OSError:
+        yield f"There is no folder {folder}."
+        return
+    yield from _close(f"Files in {folder}", os.path.basename(error.filename), sorted(files))
+
+
+def _of_attribute(error: AttributeError) -> Iterator[str]:
+    owner = error.obj
+    if type(owner) is types.ModuleType:
+        found: Iterable[str] = vars(owner)
+        title = f"Names in {owner.__name__}"
+    else:
+        kind = type(owner)
+        found = (name for base in type.mro(kind) for name in type.__getattribute__(base, "__dict__"))
+        title = f"Attributes of {kind.__name__}"
+    if _is_table(owner):
+        yield f"Columns of the table: {_join(_columns(owner))}."
+    public = [name for name in set(found) if not name.startswith("_")]
+    if type(error.name) is str and (close := difflib.get_close_matches(error.name, public, 5)):
+        yield f"{title} with a similar name: {_join(close)}."
+
+
+def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.FrameType]) -> Iterator[str]:
+    tables = {name: value for name, value in names.items() if _is_table(value)}
+    if not tables:
+        # A method of a library raised it, for example groupby: its own frames have the table.
+        passed = [value for frame in libraries for value in _values(frame) if _is_table(value)]
+        tables = dict(zip(("the table",), passed, strict=False))
+    for name, table in list(tables.items())[:2]:
+        yield f"Columns of {name}: {_join(_columns(table))}."
+    wanted = error.args[0] if error.args else ""
+    for name, value in names.items():
+        if type(value) is dict and not tables:
+            yield from _close(f"Keys of {name}", repr(wanted) if type(wanted) is str else "", _labels(value))
+
+
+def _sizes(names: Mapping[str, Any]) -> Iterator[str]:
+    known = {"ndarray": "numpy", "DataFrame": "pandas", "Series": "pandas"}
+    for name, value in list(names.items())[:8]:
+        if any(_is_exactly(value, package, kind) for kind, package in known.items()):
+            yield f"{name} has the shape {value.shape}."
+        elif type(value) in (list, tuple):
+            yield f"{name} has {len(value)} items."
+
+
+def _column_types(names: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in names.items():
+        if _is_table(value):
+            kinds = [f"{label} {kind}" for label, kind in zip(_columns(value), value.dtypes, strict=False)]
+            yield f"Types of the columns of {name}: {_join(kinds)}."
+        elif _is_exactly(value, "pandas", "Series"):
+            yield f"{name} has the type {value.dtype}."
+
+
+def _failed_line(error: BaseException) -> tuple[str, Mapping[str, Any], list[types.FrameType]]:
+    """Return the line of the program that failed, the variables that it can use, and the frames of libraries below it.
+    A library's frame is one whose file exists."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    summaries = traceback.extract_tb(error.__traceback__)
+    for at in reversed(range(len(frames))):
+        if summaries[at].line and not os.path.exists(summaries[at].filename):
+            return str(summaries[at].line), {**frames[at].f_globals, **frames[at].f_locals}, frames[at + 1 :]
+    return "", {}, []
+
+
+def _used_names(line: str, scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that the line names, with their values, in the order of the line."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(line.strip())) if isinstance(node, ast.Name)]
+        found = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
+    except (SyntaxError, ValueError, RecursionError):
+        found = re.findall(r"[^\W\d]\w*", line)  # the line is a part of a statement
+    return {name: scope[name] for name in dict.fromkeys(found) if name in scope}
+
+
+def _message(error: BaseException) -> str:
+    """Return the texts of the error. ``str`` would call the repr of other arguments."""
+    return " ".join(part for part in error.args if type(part) is str)
+
+
+def _values(frame: types.FrameType) -> list[Any]:
+    return list(frame.f_locals.values())[:MAX_LOOKED_AT]
+
+
+def _is_exactly(value: Any, package: str, kind: str) -> bool:
+    return type(value) is getattr(sys.modules.get(package), kind, None)
+
+
+def _is_table(value: Any) -> bool:
+    return _is_exactly(value, "pandas", "DataFrame") or _is_exactly(value, "polars", "DataFrame")
+
+
+def _columns(table: Any) -> list[str]:
+    return _labels(table.columns)
+
+
+def _labels(labels: Iterable[Any]) -> list[str]:
+    looked_at = (label for label, _ in zip(labels, range(MAX_LOOKED_AT), strict=False))
+    return [repr(label) for label in looked_at if type(label) in (str, int)]
+
+
+def _close(title: str, wanted: Any, names: Iterable[str]) -> Iterator[str]:
+    """List the names that are close to ``wanted``, else the first ones."""
+    names = [name for name, _ in zip(names, range(MAX_LOOKED_AT), strict=False)]
+    close = difflib.get_close_matches(wanted, names, 5) if type(wanted) is str else []
+    if shown := close or names[:MAX_NAMES]:
+        yield f"{title}{' with a similar name' if close else ''}: {_join(shown)}."
+
+
+def _join(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
