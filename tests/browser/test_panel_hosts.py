@@ -115,6 +115,18 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     (server.root / "go").touch()
 
 
+@pytest.mark.parametrize("word", ["ai", "chat", "assistant"])
+def test_the_palette_offers_the_panel_first_for_the_words_that_people_type(lab: Lab, word: str) -> None:
+    lab.open("hosts.ipynb")
+    page = lab.page
+    page.keyboard.press("Control+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill(word)
+    expect(page.locator(".lm-CommandPalette-item").first).to_contain_text("Agent: Show the AI Chat Assistant")
+    lab.picture(f"palette-{word}")
+    page.keyboard.press("Enter")
+    expect(side(page)).to_be_visible()
+
+
 def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, server: AgentServer) -> None:
     page = lab.page
 

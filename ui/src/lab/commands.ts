@@ -20,6 +20,8 @@ const ASK = "agent-kernel:ask-about-selection";
 const SHOW_KEYS = "Accel Shift L";
 const CELL = ".jp-Notebook .jp-Cell";
 const BEHIND_OWN_ITEMS = 100;
+/** The palette searches labels only, and people who look for the agent type "ai", "chat" or "assistant". */
+const SHOW_LABEL = "Agent: Show the AI Chat Assistant";
 
 /** The cell that the menu was opened on; otherwise the active cell. */
 interface Chosen {
@@ -36,9 +38,9 @@ export class Commands {
 
   register(palette: ICommandPalette | null): void {
     const { commands } = this.app;
-    commands.addCommand(SHOW, { label: "Show the Agent", execute: () => this.side.reveal() });
-    commands.addCommand(BACK, { label: "Back to the Notebook", execute: () => this.#back() });
-    commands.addCommand(STOP, { label: "Stop the Agent", execute: () => this.side.stop() });
+    commands.addCommand(SHOW, { label: SHOW_LABEL, execute: () => this.side.reveal() });
+    commands.addCommand(BACK, { label: "Agent: Back to the Notebook", execute: () => this.#back() });
+    commands.addCommand(STOP, { label: "Agent: Stop", execute: () => this.side.stop() });
     commands.addCommand(EXPLAIN, {
       label: "Agent: Explain",
       isEnabled: () => this.#notebook !== null,
@@ -50,12 +52,12 @@ export class Commands {
       execute: (args) => this.#fix(this.#chosen(args)),
     });
     commands.addCommand(FIX_LAST, {
-      label: "Fix the Last Error",
+      label: "Agent: Fix the Last Error",
       isEnabled: () => this.#lastError() !== null,
       execute: () => this.#fix(this.#lastError()),
     });
     commands.addCommand(ASK, {
-      label: "Ask about the Selection",
+      label: "Agent: Ask about the Selection",
       isEnabled: () => this.#notebook !== null,
       execute: () => this.#about(),
     });
