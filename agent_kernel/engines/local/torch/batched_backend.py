@@ -213,7 +213,7 @@ class Transformers:
             self._manager.warmup()
             self._cache = PagedCache(self._manager.batch_processor.cache)
         except (MemoryError, torch.OutOfMemoryError) as error:
-            raise load_error(Path("The model's cache"), error) from error
+            raise load_error(Path("the model's cache"), error) from error
         except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
             raise Unbatchable(f"the library's batching does not take it ({error})", self._model) from error
         if self._options.prefixes and not self._cache.shares_prefixes:
