@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import html
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ CODE = {
 FENCED = re.compile(
     r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[\w+#.-]*)[^\n]*\n(?P<code>.*?)^ {0,3}(?P=fence)", re.M | re.S
 )
+WRAPPER = re.compile(r'\s*\{\s*"value"\s*:\s*')
+"""The beginning of an answer whose value stands in an object, since models and servers expect an object."""
 PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 
 
@@ -45,6 +48,20 @@ def json_text_bundle(text: str) -> Bundle:
     """Render JSON that is still growing and may be incomplete."""
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return {"text/markdown": f"{ticks}json\n{text}\n{ticks}", "text/plain": text}
+
+
+def json_value_bundle(text: str) -> Bundle:
+    """Render the value of an answer ``{"value": VALUE}`` that is still growing. Nothing is shown before the value
+    begins; an answer of another shape is shown as it is."""
+    if match := WRAPPER.match(text):
+        value = text[match.end() :].rstrip()
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return json_text_bundle(value)
+        return json_text_bundle(value[:-1].rstrip())  # without the brace that closes the wrapper
+    is_wrapper = '{"value":'.startswith("".join(text.split()))
+    return json_text_bundle("" if is_wrapper else text)
 
 
 FORMS: Mapping[str, AnswerFormat] = MappingProxyType(

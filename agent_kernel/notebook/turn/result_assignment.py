@@ -12,7 +12,7 @@ from typing import Any
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.kernel.program_value import ProgramValue
 from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.turn.answer_format import FORMS, AnswerFormat, json_text_bundle
+from agent_kernel.notebook.turn.answer_format import FORMS, AnswerFormat, json_text_bundle, json_value_bundle
 from agent_kernel.notebook.turn.cell_options import CellOptions
 from agent_kernel.notebook.turn.result_type import ResultType, resolve_type
 
@@ -59,7 +59,7 @@ class ResultAssignment:
         if self.is_computed:
             note = {**TABLE_NOTE, "text": TABLE_NOTE["text"].format(type=self.type.text)}
             return AnswerFormat(notes=(note,), fields={"tool_choice": "python"})
-        return AnswerFormat(json_text_bundle, output=self.type.output)
+        return AnswerFormat(json_value_bundle if self.type.wrapped else json_text_bundle, output=self.type.output)
 
     def check_place(self, place: str) -> None:
         """Raise AgentError if the Python of the turn runs where its values cannot be read."""

@@ -83,6 +83,7 @@ class LocalEngine:
         self._staged = asyncio.Event()
         self._state = "unloaded"
         self._model: LocalModel | None = None
+        self._chosen = ""
         self._details: dict[str, Any] = {}
         self._context_length = 0
         self._sees = False
@@ -94,7 +95,17 @@ class LocalEngine:
         if self._model is None:
             self._model = self._find_installed()
         length = self._context_length or (self._model.context_length if self._model else 0)
-        return EngineInfo(self._name, True, length, self._sees, self._state, self._details, batches=True)
+        return EngineInfo(self._model_name(), True, length, self._sees, self._state, self._details, batches=True)
+
+    def _model_name(self) -> str:
+        """Return the name of the model. ``default`` stands for a model of the catalog: answers are stored under the
+        name of the one that runs here. The choice stays once that model is on this machine, since finding it takes
+        50 ms."""
+        if self._name != catalog.DEFAULT:
+            return self._name
+        if not self._chosen or self._model is None:
+            self._chosen = catalog.entry_here(catalog.DEFAULT, self._cache_dir).name
+        return self._chosen
 
     @property
     def tool_protocol(self) -> str:

@@ -31,6 +31,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
+from agent_kernel.engines.local.catalog.catalog import entry_here
 from agent_kernel.engines.local.catalog.measured_speed import read_speeds
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.local.worker.pipe_framing import encode_frame
@@ -419,3 +420,9 @@ def gone(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat")
         return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
     return True
+
+
+async def test_the_default_model_has_its_own_name(tmp_path: Path) -> None:
+    here, nothing = LocalEngine("default", CACHE), LocalEngine("default", tmp_path)
+    assert here.info().model == entry_here("default", CACHE).name
+    assert nothing.info().model == entry_here("default", tmp_path).name
