@@ -69,7 +69,7 @@ test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it instal
 test-peers: $(VENV)/.test $(PEERS) ## The tests against other frameworks, each installed into build/
 	$(BIN)/pytest -m peers $(ARGS)
 
-test-stores: $(VENV)/.stores ## The tests of sessions on a real PostgreSQL, which a wheel installs
+test-stores: $(VENV)/.stores ## The tests of sessions on a real PostgreSQL and Redis, which wheels install
 	$(BIN)/pytest -m stores tests/sessions/log $(ARGS)
 
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "psycopg", "regex", "trafilatura", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "psycopg", "redis", "regex", "trafilatura", "transformers", "xgrammar"}
 
 # folder: (the folders of ours that it may import, the libraries). A module may always import its own folder and the
 # standard library. Folders of agent_kernel are named without it; the folder "agent_kernel" is its __init__.py, whose
@@ -83,7 +83,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "sessions.export.formats": ("core sessions", ""),
-    "sessions.log": ("core", "psycopg"),
+    "sessions.log": ("core", "psycopg redis"),
     "sessions.redaction": ("core", ""),
     "sessions.retention": ("core core.seams sessions", ""),
     "sessions.search": ("core core.seams", ""),
@@ -216,6 +216,7 @@ LAZY: dict[str, set[str]] = {
     # Only a store that several servers share needs the log and the library of its database.
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
     "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
+    "agent_kernel/sessions/log/redis.py": {"redis"},
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},

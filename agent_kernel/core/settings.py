@@ -137,7 +137,9 @@ class Settings:
 
     # Storage.
     store: str = setting(
-        "sqlite", "Store of sessions: sqlite, files, memory, postgresql://USER@HOST/DATABASE, or package.module:Class."
+        "sqlite",
+        "Store of sessions: sqlite, files, memory, postgresql://USER@HOST/DATABASE, redis://HOST, or "
+        "package.module:Class.",
     )
     durable: bool = setting(
         False,

@@ -102,8 +102,8 @@ class Sessions:
 
     @classmethod
     def open(cls, url: str, *, namespace: str = "local", durable: bool = False) -> Sessions:
-        """Return the conversations in the store that ``url`` names: ``sqlite:PATH``, ``files:PATH``, ``memory:`` or
-        ``postgresql://USER@HOST/DATABASE``.
+        """Return the conversations in the store that ``url`` names: ``sqlite:PATH``, ``files:PATH``, ``memory:``,
+        ``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``.
 
         Nothing is opened before the first use. ``durable`` makes every write of a SQLite file wait for the disk;
         without it a killed process loses nothing, a power cut at most the last moments. Raises InvalidRequest for a URL

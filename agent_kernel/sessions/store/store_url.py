@@ -1,5 +1,5 @@
-"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:`` or
-``postgresql://USER@HOST/DATABASE``."""
+"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``,
+``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ SCHEMES: Mapping[str, Callable[[str, bool, Quota], KeptStore]] = MappingProxyTyp
         "sqlite": lambda place, durable, quota: SqliteStore(_path("sqlite", place), durable=durable, quota=quota),
         "files": lambda place, durable, quota: FilesStore(_path("files", place), quota=quota),
         "postgresql": lambda place, durable, quota: _open_postgresql(place, quota),
+        "redis": lambda place, durable, quota: _open_redis("redis", place, quota),
+        "rediss": lambda place, durable, quota: _open_redis("rediss", place, quota),
         "memory": lambda place, durable, quota: MemoryStore(quota=_nothing_after("memory", place, quota)),
     }
 )
 """The stores by the scheme of their URL; each is called with the rest of the URL, ``durable`` and the quota."""
-FORMS = "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE, or memory:"
+FORMS = (
+    "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE,"
+    " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), or memory:"
+)
 
 
 def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptStore:
@@ -43,6 +48,13 @@ def _open_postgresql(place: str, quota: Quota) -> KeptStore:
     from agent_kernel.sessions.store.shared_store import SharedStore
 
     return SharedStore(PostgresLog(f"postgresql:{place}"), quota=quota)
+
+
+def _open_redis(scheme: str, place: str, quota: Quota) -> KeptStore:
+    from agent_kernel.sessions.log.redis import RedisLog
+    from agent_kernel.sessions.store.shared_store import SharedStore
+
+    return SharedStore(RedisLog(f"{scheme}:{place}"), quota=quota)
 
 
 def _path(scheme: str, place: str) -> Path:

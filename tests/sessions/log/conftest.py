@@ -1,4 +1,5 @@
-"""Shared stores behind the fixture ``store``: on a log in memory, and on a real PostgreSQL (``make test-stores``)."""
+"""Shared stores behind the fixture ``store``: on a log in memory, and on a real PostgreSQL and Redis (``make
+test-stores``)."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import pytest
 from agent_kernel.sessions.log.log_store import LogStore
 from agent_kernel.sessions.log.memory_log import MemoryLog
 from agent_kernel.sessions.store.shared_store import SharedStore
-from tests.sessions.log.servers import Postgres
+from tests.sessions.log.servers import Postgres, Redis
 from tests.sessions.talk import Clock
 
-LOGS = ["memory", pytest.param("postgresql", marks=pytest.mark.stores)]
+LOGS = ["memory", *(pytest.param(name, marks=pytest.mark.stores) for name in ("postgresql", "redis"))]
 
 
 @pytest.fixture(scope="session")
@@ -22,10 +23,21 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    server = Redis(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.stop()
+
+
 @pytest.fixture(params=LOGS)
 def log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LogStore]:
     if request.param == "memory":
         made: LogStore = MemoryLog(clock)
+    elif request.param == "redis":
+        from agent_kernel.sessions.log.redis import RedisLog
+
+        made = RedisLog(request.getfixturevalue("redis_server").fresh())
     else:
         from agent_kernel.sessions.log.postgresql import PostgresLog
 
@@ -40,7 +52,7 @@ def again(log: LogStore) -> Iterator[Callable[[], LogStore]]:
     opened: list[LogStore] = []
 
     def connect() -> LogStore:
-        opened.append(log if isinstance(log, MemoryLog) else type(log)(log._url))  # type: ignore[attr-defined, call-arg]  # of PostgresLog
+        opened.append(log if isinstance(log, MemoryLog) else type(log)(log._url))  # type: ignore[attr-defined, call-arg]  # of the servers
         return opened[-1]
 
     yield connect

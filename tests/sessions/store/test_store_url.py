@@ -43,7 +43,7 @@ async def test_a_path_is_relative_to_the_current_directory_and_may_begin_with_th
         assert (tmp_path / file).is_file()
 
 
-@pytest.mark.parametrize("scheme", ["redis", "mysql+asyncmy", "file"])
+@pytest.mark.parametrize("scheme", ["mongodb", "mysql+asyncmy", "file"])
 def test_a_store_that_this_version_does_not_have_is_named_without_its_password(scheme: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"no store for {re.escape(scheme)}: URLs") as raised:
         open_store(f"{scheme}://ann:secret@host/chats")
@@ -51,11 +51,17 @@ def test_a_store_that_this_version_does_not_have_is_named_without_its_password(s
     assert all(f"{name}:" in raised.value.hint for name in SCHEMES)
 
 
-def test_a_missing_library_is_named_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(InvalidRequest, match="psycopg") as raised:
-        open_store("postgresql://ann:secret@host/chats")
-    assert "agent-kernel[postgres]" in raised.value.hint
+@pytest.mark.parametrize(
+    ("scheme", "library", "extra"),
+    [("postgresql", "psycopg", "postgres"), ("redis", "redis", "redis"), ("rediss", "redis", "redis")],
+)
+def test_a_missing_library_is_named_with_the_extra_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, library: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(InvalidRequest, match=library) as raised:
+        open_store(f"{scheme}://ann:secret@host/1")
+    assert f"agent-kernel[{extra}]" in raised.value.hint
     assert "secret" not in f"{raised.value}{raised.value.hint}"
 
 

@@ -1,0 +1,206 @@
+"""A real Redis that is killed, emptied, a cache or part of a cluster; and a password that is never shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.messages import user
+from agent_kernel.sessions.log.log_store import Append
+from agent_kernel.sessions.log.redis import RedisLog
+from agent_kernel.sessions.store.store_url import open_store
+from tests.sessions.log.servers import Redis
+from tests.sessions.talk import KEY
+
+pytestmark = pytest.mark.stores
+ROOT = Path(__file__).parents[3]
+KILLS = int(os.environ.get("AGENT_KERNEL_TEST_KILLS", "20"))
+"""How many writers are killed."""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Redis]:
+    """A server that only one test uses."""
+    server = Redis(tmp_path)
+    yield server
+    server.stop()
+
+
+async def test_a_killed_server_keeps_what_was_acknowledged_and_the_store_goes_on(own: Redis) -> None:
+    store = open_store(own.fresh())
+    for number in range(20):
+        await store.add_messages(KEY, [user(f"{number}")])
+    own.kill()
+    with pytest.raises(StoreError, match="cannot be used"):
+        await store.info(KEY)
+    own.start()
+    await store.add_messages(KEY, [user("20")])
+    assert [item.message.text for item in await store.latest(KEY)] == [f"{number}" for number in range(21)]
+    assert await store.verify() == []
+    await store.aclose()
+
+
+async def test_a_server_that_lost_its_entries_is_an_error_and_never_an_old_conversation(own: Redis) -> None:
+    store = open_store(own.fresh())
+    await store.add_messages(KEY, [user("gone")])
+    assert len(await store.latest(KEY)) == 1
+    with own.client() as client:
+        client.flushall()
+    for call in (store.info, store.create):
+        with pytest.raises(StoreCorrupt, match="lost acknowledged entries") as raised:
+            await call(KEY)
+        assert "appendonly" in raised.value.hint
+    await store.aclose()
+
+
+async def test_keys_of_a_newer_version_and_a_server_that_deletes_keys_are_refused(own: Redis) -> None:
+    with own.client() as client:
+        client.set("{newer}:version", 99)
+        newer = open_store(f"redis://127.0.0.1:{own.port}/0?prefix=newer")
+        with pytest.raises(StoreCorrupt, match="newer agent-kernel"):
+            await newer.info(KEY)
+        await newer.aclose()
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    cache = open_store(own.fresh())
+    with pytest.raises(StoreError, match="maxmemory-policy"):
+        await cache.info(KEY)
+    await cache.aclose()
+
+
+def test_a_full_server_writes_all_of_a_commit_or_nothing(own: Redis) -> None:
+    log = RedisLog(own.fresh())
+    log.commit("1", [Append("a", "s", 0, b"x")])
+    with own.client() as client:
+        client.config_set("maxmemory", "1")
+        with pytest.raises(StoreError, match="OOM"):
+            log.commit("2", [Append("a", "s", 1, b"y"), Append("b", "s", 0, b"y")])
+        client.config_set("maxmemory", "0")
+    assert [entry.body for entry in log.read({}).entries] == [b"x"]
+    assert log.commit("2", [Append("a", "s", 1, b"y")]) == {("a", "s"): 2}
+    log.close()
+
+
+async def test_servers_of_a_cluster_keep_a_log_together(tmp_path: Path) -> None:
+    nodes = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        nodes.append(Redis(tmp_path / name, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+    try:
+        clients = [node.client() for node in nodes]
+        for half, client in enumerate(clients):
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(half * 8192, (half + 1) * 8192))
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        deadline = time.monotonic() + 20
+        while not all(_is_whole(client.execute_command("CLUSTER INFO")) for client in clients):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for client in clients:
+            client.close()
+        # Two prefixes whose keys are on different nodes, each through both nodes.
+        for prefix in ("a", "b", "c"):
+            stores = [open_store(f"redis://127.0.0.1:{node.port}?prefix={prefix}") for node in nodes]
+            for store in stores:
+                await store.add_messages(KEY, [user("here")])
+            for store in stores:
+                assert len(await store.latest(KEY)) == 2
+                await store.aclose()
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def _is_whole(info: dict[str, str]) -> bool:
+    return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://ann:se%23cret@127.0.0.1:1/0",
+        "redis://ann:se#cret@127.0.0.1:1/0",
+        "redis://ann:se?cret@127.0.0.1:1/0",
+        "redis://:1/cret@127.0.0.1:1/0",
+        "redis://ann:se%23cret@host:no-number/0",
+        "redis://ann:se%23cret@[host/0",
+        "redis://ann@127.0.0.1:1/0?password=se%23cret",
+        "rediss://ann:se%23cret@127.0.0.1:1/0",
+    ],
+)
+async def test_no_error_contains_the_password(url: str) -> None:
+    shown = ""
+
+    async def use() -> None:
+        nonlocal shown
+        store = open_store(url)
+        shown = repr(store.__dict__)
+        try:
+            await store.info(KEY)
+        finally:
+            await store.aclose()
+
+    with pytest.raises((InvalidRequest, StoreError)) as raised:
+        await use()
+    assert raised.value.hint
+    shown += f"{raised.value} {raised.value.hint} {raised.value.details}"
+    shown += "".join(traceback.format_exception(raised.value, chain=True))
+    # The source line of this test is part of a traceback, its URL is not.
+    assert not any(part in shown for part in ("cret@", "se#cret", "se%23cret", "se?cret", "1/cret"))
+
+
+async def test_a_password_opens_the_store_and_a_wrong_one_is_refused(own: Redis) -> None:
+    with own.client() as client:
+        client.execute_command("ACL", "SETUSER", "ann", "on", ">pa ss/word", "~*", "&*", "+@all")
+        client.config_set("requirepass", "other")
+    right = open_store(f"redis://ann:pa%20ss%2Fword@127.0.0.1:{own.port}/0")
+    assert await right.create(KEY) is not None
+    await right.aclose()
+    wrong = open_store(f"redis://ann:guessed-word@127.0.0.1:{own.port}/0")
+    with pytest.raises(StoreError) as raised:
+        await wrong.info(KEY)
+    assert "guessed-word" not in f"{raised.value}"
+    await wrong.aclose()
+
+
+async def test_killed_writers_lose_nothing_that_was_acknowledged_and_write_nothing_twice(redis_server: Redis) -> None:
+    url = redis_server.fresh()
+    acknowledged: dict[str, int] = {}
+    for attempt in range(-(-KILLS // 4)):
+        writers = {
+            f"{attempt}-{n}": subprocess.Popen(
+                [sys.executable, "-m", "tests.sessions.log.writer", url, f"{attempt}-{n}"],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for n in range(4)
+        }
+        for name, writer in writers.items():
+            assert writer.stdout is not None
+            for _ in range(3):
+                acknowledged[name] = int(writer.stdout.readline())
+        for name, writer in writers.items():
+            writer.kill()
+            out, _ = writer.communicate(timeout=30)
+            # The last line may be torn.
+            acknowledged[name] = max([acknowledged[name], *map(int, out.splitlines()[:-1])])
+    store = open_store(url)
+    said: dict[str, list[int]] = {}
+    for item in await store.latest(KEY):
+        name, _, number = item.message.text.partition(" ")
+        said.setdefault(name, []).append(int(number))
+    assert said.keys() == acknowledged.keys()
+    for name, numbers in said.items():
+        assert numbers == [*range(len(numbers))]
+        assert acknowledged[name] < len(numbers)
+    assert await store.verify() == []
+    await store.add_messages(KEY, [user("and on")])
+    await store.aclose()
