@@ -199,7 +199,8 @@ def test_a_cache_can_be_named(shell: Shell, tmp_path: Path) -> None:
 def test_the_command_alone_shows_its_help(shell: Shell) -> None:
     shown = shell.run()
     assert shown.returncode == 0
-    assert shown.stdout.startswith("usage: agent-kernel") and "ask" in shown.stdout
+    assert shown.stdout.startswith("usage: agent-kernel")
+    assert "ask" in shown.stdout
 
 
 @pytest.mark.parametrize("arguments", [["model"], ["model", "dance"], ["model", "pull", "--nonsense"]])
