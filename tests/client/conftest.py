@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,6 +11,7 @@ from agent_kernel.client.discovery import ServerAddress
 from agent_kernel.client.http import ServerConnection
 from tests.client.failing import Failing
 from tests.jupyter_ext.conftest import server
+from tests.tcp_server import tcp_server
 
 __all__ = ["server"]
 Serve = Callable[..., Any]
@@ -19,18 +20,13 @@ Serve = Callable[..., Any]
 @pytest.fixture
 async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     monkeypatch.setattr(module, "PAUSES_S", (0.001,) * 4)
-    opened: list[Any] = []
+    async with contextlib.AsyncExitStack() as opened:
 
-    async def start(*answers: bytes) -> tuple[ServerConnection, Failing]:
-        failing = Failing(*answers)
-        server = await asyncio.start_server(failing, "127.0.0.1", 0)
-        connection = ServerConnection(ServerAddress.of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "t"))
-        opened.extend([connection, server])
-        return connection, failing
+        async def start(*answers: bytes) -> tuple[ServerConnection, Failing]:
+            failing = Failing(*answers)
+            port = await opened.enter_async_context(tcp_server(failing))
+            connection = ServerConnection(ServerAddress.of(f"http://127.0.0.1:{port}/", "t"))
+            opened.push_async_callback(connection.aclose)
+            return connection, failing
 
-    yield start
-    for one in opened:
-        if isinstance(one, ServerConnection):
-            await one.aclose()
-        else:
-            one.close()
+        yield start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +19,9 @@ from agent_kernel.core.events import CallFinished, CallStarted, Event, EventNumb
 from agent_kernel.core.wire.turn_follower import TurnFollower
 from tests.client.conftest import Serve
 from tests.client.failing import answer
+from tests.relay import Relay
 from tests.server import TOKEN, AgentServer
+from tests.tcp_server import tcp_server
 
 SLOW = "".join(f"word{number} " for number in range(60))
 SCRIPT: list[dict[str, Any]] = [
@@ -31,54 +32,10 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
-class Relay:
-    """A way to the server that can be cut: all its connections at once, and for a while."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-        self.port = 0
-        self.connections = 0
-
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self.cut()
-        await asyncio.sleep(0)
-
-    def cut(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers |= {writer, far_writer}
-        with contextlib.suppress(OSError):
-            await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
-
-
-async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    finally:
-        writer.close()
-
-
 @pytest.fixture
 async def relay(server: AgentServer) -> AsyncIterator[Relay]:
-    relay = Relay(server.port)
-    await relay.open()
-    yield relay
-    await relay.close()
+    async with Relay(server.port) as relay:
+        yield relay
 
 
 def text_of(events: list[Event]) -> str:
@@ -141,12 +98,10 @@ async def test_the_last_event_ends_the_reading_even_if_a_proxy_keeps_the_stream_
         sent_at = time.monotonic()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + sent.encode())
         await reader.read()  # until the client closes the connection
-        writer.close()
-        await writer.wait_closed()
         is_left.set()
 
-    async with await asyncio.start_server(respond_and_stay_open, "127.0.0.1", 0) as server:
-        connection = ServerConnection(ServerAddress(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"))
+    async with tcp_server(respond_and_stay_open) as port:
+        connection = ServerConnection(ServerAddress(f"http://127.0.0.1:{port}/"))
         events = [event async for event in follow_turn(connection, TurnFollower("t", pauses=lambda: iter(())))]
         assert time.monotonic() - sent_at < 1.0
         await connection.aclose()
@@ -159,34 +114,29 @@ class Deaf(Relay):
 
     lose = 0
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+    async def _passes_on(
+        self, reader: asyncio.StreamReader, far_reader: asyncio.StreamReader, far_writer: asyncio.StreamWriter
+    ) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
         far_writer.write(head)
-        if head.startswith(b"POST") and b"/turns HTTP" in head and self.lose:
-            self.lose -= 1
-            body = int(head.lower().partition(b"content-length:")[2].split()[0])
-            far_writer.write(await reader.readexactly(body))
-            await far_reader.readuntil(b"\r\n\r\n")
-            writer.transport.abort()
-            far_writer.transport.abort()
-            return
-        self._writers |= {writer, far_writer}
-        with contextlib.suppress(OSError):
-            await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
+        if not (head.startswith(b"POST") and b"/turns HTTP" in head and self.lose):
+            return True
+        self.lose -= 1
+        body = int(head.lower().partition(b"content-length:")[2].split()[0])
+        far_writer.write(await reader.readexactly(body))
+        await far_reader.readuntil(b"\r\n\r\n")
+        return False
 
 
 async def test_a_turn_whose_answer_was_lost_is_the_same_turn_when_it_is_asked_for_again(server: AgentServer) -> None:
-    relay = Deaf(server.port)
-    await relay.open()
-    for lost in (1, 2):
-        async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
-            relay.lose = lost
-            result = await client.run("hello", session=f"lost-{lost}")
-        async with Client(server.url, token=TOKEN) as client:
-            assert (result.text, relay.lose) == ("Hello.", 0)
-            assert [turn["turn"] for turn in await client.sessions.turns(result.session)] == [result.turn]
-    await relay.close()
+    async with Deaf(server.port) as relay:
+        for lost in (1, 2):
+            async with Client(f"http://127.0.0.1:{relay.port}/", token=TOKEN) as client:
+                relay.lose = lost
+                result = await client.run("hello", session=f"lost-{lost}")
+            async with Client(server.url, token=TOKEN) as client:
+                assert (result.text, relay.lose) == ("Hello.", 0)
+                assert [turn["turn"] for turn in await client.sessions.turns(result.session)] == [result.turn]
 
 
 async def test_a_connection_that_is_cut_at_any_moment_makes_no_second_turn(relay: Relay) -> None:

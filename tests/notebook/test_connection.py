@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 
-from tests.notebook.forwarder import Forwarder
 from tests.notebook.notebook import Notebook
+from tests.relay import Relay
 
 SCRIPT = [
     {"when": "count for me", "text": " ".join(map(str, range(400))), "deltas": 400, "delay": 0.01},
@@ -24,7 +24,7 @@ server_of_this_kernel.cache_clear()
 
 
 async def test_a_cut_connection_is_taken_up_where_it_broke(fresh_notebook: Notebook) -> None:
-    async with Forwarder(fresh_notebook.server.port) as way:
+    async with Relay(fresh_notebook.server.port) as way:
         assert (await fresh_notebook.run(THROUGH.format(port=way.port))).status == "ok"
         running = asyncio.create_task(fresh_notebook.run("%%agent\ncount for me"))
         await fresh_notebook.until_shown("30 31 32")
@@ -37,7 +37,7 @@ async def test_a_cut_connection_is_taken_up_where_it_broke(fresh_notebook: Noteb
 
 
 async def test_a_server_that_is_gone_ends_the_cell_in_one_line_with_the_answer_so_far(fresh_notebook: Notebook) -> None:
-    async with Forwarder(fresh_notebook.server.port) as way:
+    async with Relay(fresh_notebook.server.port) as way:
         await fresh_notebook.run(THROUGH.format(port=way.port))
         running = asyncio.create_task(fresh_notebook.run("%%agent\nand then silence"))
         await fresh_notebook.until_shown("word word")

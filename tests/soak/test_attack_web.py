@@ -19,6 +19,7 @@ from agent_kernel.core.net.fetch import Fetcher, FetchLimits
 from agent_kernel.core.net.guard import Guard, resolve_host
 from tests.core.net.web import Answer, moved, says, served
 from tests.soak.conftest import Soak
+from tests.tcp_server import tcp_server
 
 BOUNDS = FetchLimits(connect_s=1.0, total_s=4.0)
 WIDE = str.maketrans("0123456789.", "０１２３４５６７８９。")
@@ -44,7 +45,7 @@ async def canary() -> AsyncIterator[Canary]:
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     listening = socket.create_server(("", 0), family=family, dualstack_ipv6=family == socket.AF_INET6)
     bird.port = listening.getsockname()[1]
-    async with await asyncio.start_server(bird.serve, sock=listening):
+    async with tcp_server(bird.serve, sock=listening):
         yield bird
 
 

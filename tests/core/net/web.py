@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tests.tcp_server import tcp_server
+
 Answer: TypeAlias = Callable[["Asked", asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -105,23 +107,6 @@ def says_nothing() -> Answer:
 @asynccontextmanager
 async def served(pages: dict[str, Answer], tls: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
     web = Web(pages=pages)
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        with contextlib.suppress(asyncio.CancelledError):
-            await web.serve(reader, writer)
-        writer.transport.abort()
-        tasks.discard(task)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    web.port = server.sockets[0].getsockname()[1]
-    try:
+    async with tcp_server(web.serve, ssl=tls) as port:
+        web.port = port
         yield web
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tests.tcp_server import tcp_server
+
 Json: TypeAlias = dict[str, Any]
 
 
@@ -37,8 +39,9 @@ class WireServer:
     models: Sequence[Json] | None = None
     asked: list[Asked] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    _server: asyncio.Server | None = None
-    _running: set[asyncio.Task[None]] = field(default_factory=set)
+    _port: int = 0
+    _connected: int = 0
+    _server: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @property
     def url(self) -> str:
@@ -46,8 +49,7 @@ class WireServer:
 
     @property
     def host(self) -> str:
-        assert self._server is not None
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"127.0.0.1:{self._port}"
 
     @property
     def chats(self) -> list[Json]:
@@ -55,34 +57,28 @@ class WireServer:
         return [asked.body for asked in self.asked if asked.method == "POST"]
 
     async def __aenter__(self) -> WireServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._port = await self._server.enter_async_context(tcp_server(self._serve))
         return self
 
     async def idle(self) -> None:
         """Until nobody is connected any more."""
-        while self._running:
+        while self._connected:
             await asyncio.sleep(0.01)
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._server.aclose()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            while True:
+        self._connected += 1
+        try:
+            while not writer.is_closing():
                 asked = await _read(reader)
                 self.asked.append(asked)
                 await self._answer(asked, reader, writer)
-                if writer.is_closing():
-                    break
-        writer.close()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._connected -= 1
 
     async def _answer(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         reply = self._reply(asked)

@@ -26,6 +26,7 @@ from agent_kernel.sandbox.host import jail_resources, proxy
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.proxy import Proxy, ProxyPolicy, target_of
 from tests.sandbox.conftest import Make
+from tests.tcp_server import tcp_server
 
 KEY = SessionKey("local", "proxied")
 PUBLIC = "93.184.216.34"
@@ -60,12 +61,9 @@ class Elsewhere:
 @asynccontextmanager
 async def elsewhere(answer: Answer = lambda head: b"hello") -> AsyncIterator[Elsewhere]:
     one = Elsewhere(answer)
-    server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
-    one.port = server.sockets[0].getsockname()[1]
-    try:
+    async with tcp_server(one.serve) as port:
+        one.port = port
         yield one
-    finally:
-        server.close()
 
 
 def resolver(*addresses: str) -> Callable[[str, int], Awaitable[Sequence[str]]]:

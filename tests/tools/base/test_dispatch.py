@@ -23,6 +23,7 @@ from agent_kernel.tools.base.dispatch import DispatchTools
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.agent_options import TurnServices
 from tests.core.net.web import Answer, Asked, Web, drips, floods, says, says_nothing, served
+from tests.tcp_server import tcp_server
 from tests.tools.asking import context, occasion
 from tests.turns import stored
 
@@ -148,7 +149,7 @@ async def test_a_server_that_is_just_starting_is_tried_again(monkeypatch: pytest
     call = asyncio.create_task(called(DispatchTools(f"http://127.0.0.1:{port}/tool", "", EgressPolicy())))
     await asyncio.sleep(0.03)
     web = Web(pages={"/tool": says(200, b"started")})
-    async with await asyncio.start_server(web.serve, "127.0.0.1", port):
+    async with tcp_server(web.serve, port=port):
         output = await call
     assert (output.text, output.details["tries"] > 1) == ("started", True)
 

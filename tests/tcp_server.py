@@ -1,0 +1,45 @@
+"""A TCP server on the loopback interface whose connections all end with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def tcp_server(handler: Handler, host: str = "127.0.0.1", port: int = 0, **options: Any) -> AsyncIterator[int]:
+    """Run ``handler`` for each connection and yield the port. ``options`` are those of `asyncio.start_server`.
+
+    A connection is closed when its handler ends, whatever ended it. At the end of the server, the handlers are
+    cancelled and the connections are cut. A connection that nobody closes warns at the next garbage collection, which
+    may run in a test that has nothing to do with it.
+    """
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        finally:
+            writer.close()
+
+    # Not a coroutine function: a task that is cancelled before its first step would never have registered itself.
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections[asyncio.create_task(handle(reader, writer))] = writer
+
+    address: dict[str, Any] = {} if "sock" in options else {"host": host, "port": port}
+    server = await asyncio.start_server(connected, **address, **options)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        for writer in connections.values():
+            writer.transport.abort()
+        # A transport closes its socket in the next pass of the event loop.
+        await asyncio.sleep(0)
