@@ -28,6 +28,9 @@ async def tcp_server(handler: Handler, host: str = "127.0.0.1", port: int = 0, *
 
     # Not a coroutine function: a task that is cancelled before its first step would never have registered itself.
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not server.is_serving():
+            writer.transport.abort()
+            return
         connections[asyncio.create_task(handle(reader, writer))] = writer
 
     address: dict[str, Any] = {} if "sock" in options else {"host": host, "port": port}

@@ -76,7 +76,7 @@ class Proxy:
         self._reach = reach
         self._connect = connect
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(self, listener: socket.socket) -> None:
         """Start serving ``listener`` and take ownership of it."""
@@ -86,16 +86,24 @@ class Proxy:
     async def aclose(self) -> None:
         if self._server is not None:
             self._server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
+        connections = dict(self._connections)
+        for task in connections:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*connections, return_exceptions=True)
+        for writer in connections.values():
+            writer.transport.abort()  # a task that is cancelled before its first step closes nothing
         await asyncio.sleep(0)  # aborted connections are notified in the next iteration of the loop
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Start a task for a new connection; ``aclose`` knows it from here on, not from its first step."""
+        if self._server is None or not self._server.is_serving():
+            writer.transport.abort()  # the connection was accepted just before ``aclose``
+            return
+        task = asyncio.create_task(self._serve_connection(reader, writer))
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
+
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve_one(reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
@@ -104,12 +112,11 @@ class Proxy:
             return  # cancelled by aclose, which waits for this task
         finally:
             await _shut(writer)
-            self._tasks.discard(task)
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_S):
             head = await reader.readuntil(b"\r\n\r\n")
-        if len(self._tasks) > MAX_CONNECTIONS:
+        if len(self._connections) > MAX_CONNECTIONS:
             return _answer(writer, 503, f"more than {MAX_CONNECTIONS} connections at once")
         try:
             target = target_of(head)

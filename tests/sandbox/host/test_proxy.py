@@ -219,3 +219,18 @@ def _wheel() -> bytes:
             archive.writestr(name, data)
         archive.writestr("demo_way-1.dist-info/RECORD", record + "demo_way-1.dist-info/RECORD,,\n")
     return held.getvalue()
+
+
+async def test_a_connection_that_has_just_arrived_ends_with_the_proxy() -> None:
+    async with elsewhere() as one:
+        # The task of a connection begins in the fifth pass of the event loop. A server that asyncio closes one pass
+        # after it accepts, the second, keeps the socket until the next garbage collection.
+        for passes in range(3, 8):
+            async with served(one, reaching(PUBLIC)) as port:
+                client = socket.create_connection(("127.0.0.1", port))
+                for _ in range(passes):
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+            with client, suppress(ConnectionError):
+                client.settimeout(0.1)
+                assert client.recv(1) == b""
