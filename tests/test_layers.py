@@ -32,7 +32,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "cli": (
         "cli.replaying core core.seams engines engines.local.catalog engines.openai_api evaluation jupyter_ext.api "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.export "
-        "sessions.redaction sessions.retention tools.base tools.code tools.skills turn",
+        "sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
     ),
     "cli.replaying": ("core permissions sessions.store tools.base tools.code turn turn.number_check", ""),

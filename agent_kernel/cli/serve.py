@@ -34,7 +34,7 @@ LEVELS = ("debug", "info", "warning", "error")
 MIB = 1 << 20
 BODY_MIB = 64
 DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
-TRAITS = ("engine", "model", "tools", "permission", "namespace", "local_only", "data_dir", "cache_dir")
+TRAITS = ("engine", "model", "tools", "permission", "namespace", "store", "local_only", "data_dir", "cache_dir")
 """Settings with a command line option; all others are environment variables, or in Jupyter's configuration files."""
 STARTED = """\
 agent-kernel {version} serves {url}
@@ -54,7 +54,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=_port, default=PORT, help=f"port to listen on (default: {PORT}; 0: any free port)"
     )
     parser.add_argument("--host", default=HOST, help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)")
-    for name in ("engine", "model", "tools", "permission", "namespace"):
+    for name in ("engine", "model", "tools", "permission", "namespace", "store"):
         parser.add_argument(f"--{name}", choices=SETTINGS[name].choices or None, help=SETTINGS[name].help)
     parser.add_argument("--local-only", action="store_true", default=None, help=SETTINGS["local_only"].help)
     data_argument(parser)
@@ -250,7 +250,7 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
     info, settings = services.runtime.engine.info(), services.runtime.settings
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
-    sessions = str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store
+    sessions = str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store_name
     if args.json:
         body = {
             "event": "started",

@@ -11,6 +11,7 @@ from typing import Any
 
 from agent_kernel.cli import store_access
 from agent_kernel.cli.command import Command, add
+from agent_kernel.cli.copy_sessions import COPY
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
 from agent_kernel.cli.output import Column, join, moment, printable, show
 from agent_kernel.cli.store_access import as_json, confirm, namespace_of, run_with_store
@@ -200,6 +201,7 @@ SESSION_COMMANDS = (
     Command("show", "show the messages of a session", show_arguments, sessions_show),
     Command("search", "search for sessions that contain any of the words", search_arguments, sessions_search),
     *EXCHANGE_COMMANDS,
+    COPY,
     Command("fork", "copy a session", fork_arguments, sessions_fork),
     Command(
         "delete", "delete sessions from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete

@@ -1,0 +1,108 @@
+"""``agent-kernel sessions copy``: from one store into another."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from agent_kernel.cli import store_access
+from agent_kernel.cli.command import Command
+from agent_kernel.cli.output import printable
+from agent_kernel.cli.store_access import as_json, every_namespace
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.sessions.export.store_copy import (
+    DONE,
+    SessionCopy,
+    copy_bindings,
+    copy_stored_session,
+    copyable_sessions,
+)
+from agent_kernel.sessions.store.store_url import open_store
+
+CONFIGURED = "configured"
+URL = (
+    "sqlite:FILE, files:DIRECTORY, postgresql://USER@HOST/DATABASE, redis://HOST, or 'configured': the store of "
+    "AGENT_KERNEL_STORE, which keeps a password off the command line"
+)
+
+
+def copy_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FROM", help=URL)
+    parser.add_argument("target", metavar="TO", help="the same; it may have sessions already")
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="also overwrite sessions of the target that have something that the source lacks",
+    )
+    store_access.arguments(parser, namespace="default: all")
+
+
+def sessions_copy(args: argparse.Namespace) -> int:
+    """Return 0 if the target has every session of the source, and 1 if something was left out."""
+    if args.source == args.target:
+        raise InvalidRequest("Both stores are the same.")
+    copies, left_out, running = asyncio.run(_copy(args))
+    missing = [copy for copy in copies if copy.state not in DONE]
+    counts = Counter(copy.state for copy in copies)
+    if as_json(args):
+        rows = [{"namespace": it.key.namespace, "id": it.key.id, "state": it.state, "items": it.items} for it in copies]
+        notebooks = [{"namespace": it.namespace, "path": it.path, "session": it.session} for it in left_out]
+        print(json.dumps({"sessions": rows, "notebooks_left_out": notebooks, "running": running}, indent=2))
+    else:
+        print(", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "The source has no sessions.")
+        for copy in missing:
+            print(f"{copy.state}: {copy.key.namespace} {printable(copy.key.id)}", file=sys.stderr)
+        for binding in left_out:
+            print(f"bound to another session there: {printable(binding.path)}", file=sys.stderr)
+        if running:
+            print(f"{running} session(s) have a running turn: run the command again later.", file=sys.stderr)
+        if counts["differs"]:
+            print("What differs was left as it is; --replace overwrites it.", file=sys.stderr)
+    return 1 if missing or left_out or running else 0
+
+
+async def _copy(args: argparse.Namespace) -> tuple[list[SessionCopy], list[Any], int]:
+    async with AsyncExitStack() as opened:
+        source = await _open(args, args.source, opened, must_exist=True)
+        target = await _open(args, args.target, opened)
+        keys, running = await copyable_sessions(source, every_namespace(args))
+        copies = []
+        for number, key in enumerate(keys, start=1):
+            _progress(number, len(keys))
+            copies.append(await copy_stored_session(source, target, key, replace=args.replace))
+        done = [copy.key for copy in copies if copy.state in DONE and copy.state != "gone"]
+        return copies, await copy_bindings(source, target, done), running
+
+
+async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False) -> KeptStore:
+    """Open a store until the stack closes. Raises InvalidRequest for one in memory or, with ``must_exist``, for a path
+    where nothing is."""
+    if url == CONFIGURED:
+        return await opened.enter_async_context(store_access.open_store(args))
+    scheme, _, place = url.partition(":")
+    if scheme == "memory":
+        raise InvalidRequest("A store in memory ends with this command.", hint="Use sqlite:FILE or another store.")
+    if must_exist and scheme in ("sqlite", "files") and not await asyncio.to_thread(_exists, place):
+        raise InvalidRequest(f"There is no store at {place}.", hint="Your places: agent-kernel where")
+    store = open_store(url)
+    opened.push_async_callback(store.aclose)
+    return store
+
+
+def _exists(place: str) -> bool:
+    return Path(place).expanduser().exists()
+
+
+def _progress(number: int, count: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{number} of {count}", end="\n" if number == count else "", file=sys.stderr, flush=True)
+
+
+COPY = Command("copy", "copy all sessions into another store, and verify each copy", copy_arguments, sessions_copy)

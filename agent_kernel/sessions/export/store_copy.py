@@ -1,0 +1,137 @@
+"""Copies sessions from one store into another, and proves each copy by reading it back."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from agent_kernel.core.errors import Conflict, SessionBusy, StoreError
+from agent_kernel.core.seams.session_store import FileStore, KeptStore, SessionStore
+from agent_kernel.core.session import NotebookBinding, SessionKey
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.export.consistent_read import read_snapshot
+
+CopyState: TypeAlias = Literal["copied", "continued", "equal", "differs", "busy", "gone"]
+"""``copied``: the target did not have it, or ``replace`` was set; ``continued``: the target had an earlier state of it;
+``equal``: the target had it; ``differs``: the target has something that the source lacks, and is unchanged; ``busy``:
+a turn runs, or the session changes too often; ``gone``: it was deleted during the copy."""
+DONE: frozenset[CopyState] = frozenset({"copied", "continued", "equal", "gone"})
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCopy:
+    """What became of one session, with the number of its items in the source."""
+
+    key: SessionKey
+    state: CopyState
+    items: int = 0
+
+
+async def copyable_sessions(source: KeptStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
+    """Return the sessions of the namespace (None: of all) without a running turn, longest unused first, and the number
+    of those with one."""
+    idle = [session.key for session in await source.idle(float("inf"))]
+    keys = [key for key in idle if namespace in (None, key.namespace)]
+    return keys, (await source.stats(namespace))["sessions"] - len(keys)
+
+
+async def copy_stored_session(
+    source: SessionStore, target: SessionStore, key: SessionKey, *, replace: bool = False
+) -> SessionCopy:
+    """Copy one session with all branches, media and files, and read the copy back.
+
+    It is written in one transaction, from memory. ``replace`` also overwrites a session of the target that has
+    something that the source lacks. Raises StoreError if the copy, once written, is not equal to the source.
+    """
+    try:
+        original = await _read_with_files(source, key)
+        if original is None:
+            return SessionCopy(key, "gone")
+        there = await read_snapshot(target, key)
+        if there is not None and _content(there) == _content(original):
+            return SessionCopy(key, "equal", len(original.items))
+        continues = there is not None and _is_earlier(there, original)
+        if there is not None and not (continues or replace):
+            return SessionCopy(key, "differs", len(original.items))
+        await target.restore(original, original.blobs, **({"replace": True} if there is not None else {}))
+    except (Conflict, SessionBusy):
+        return SessionCopy(key, "busy")
+    await _verify(target, original)
+    return SessionCopy(key, "continued" if continues else "copied", len(original.items))
+
+
+async def copy_bindings(source: KeptStore, target: KeptStore, keys: Sequence[SessionKey]) -> list[NotebookBinding]:
+    """Bind the notebooks of these sessions in the target as they are in the source. Returns the bindings that were left
+    out because the target binds the notebook to another session."""
+    copied = set(keys)
+    left_out = []
+    for binding in await source.bindings():
+        if SessionKey(binding.namespace, binding.session) not in copied:
+            continue
+        place = (binding.namespace, binding.root, binding.path)
+        there = await target.bound(*place)
+        if there is None:
+            await target.bind(*place, binding.session)
+        elif there != binding.session:
+            left_out.append(binding)
+    return left_out
+
+
+async def _read_with_files(store: SessionStore, key: SessionKey) -> Transcript | None:
+    """Return the session with the bytes of all files, also of those that are too large for a document. Raises Conflict
+    if the session changes too often."""
+    snapshot = await read_snapshot(store, key)
+    if snapshot is None:
+        return None
+    blobs = dict(snapshot.blobs)
+    for file in snapshot.files:
+        if file.hash and not file.error and file.hash not in blobs:
+            body = await cast(FileStore, store).file_body(key, file.id)
+            if body is None:
+                raise Conflict(f"The file {file.id} was removed during the copy.")
+            blobs[file.hash] = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
+    return dataclasses.replace(snapshot, blobs=blobs)
+
+
+def _content(snapshot: Transcript) -> tuple[object, ...]:
+    """Return everything that a copy must have. Every write of a store increases the revision, so it is left out."""
+    session = dataclasses.replace(snapshot.session, revision=0)
+    return (
+        *(session, snapshot.turns, snapshot.items, snapshot.branches),
+        *(snapshot.summaries, snapshot.tree, snapshot.files),
+    )
+
+
+def _is_earlier(there: Transcript, original: Transcript) -> bool:
+    """Whether the target has nothing that the source lacks and was not changed after the source."""
+    return (
+        there.session.created == original.session.created
+        and there.session.updated <= original.session.updated
+        and {turn.id for turn in there.turns} <= {turn.id for turn in original.turns}
+        and {(item.seq, item.turn) for item in there.items} <= {(item.seq, item.turn) for item in original.items}
+        and {branch.name for branch in there.branches} <= {branch.name for branch in original.branches}
+        and {file.id for file in there.files} <= {file.id for file in original.files}
+    )
+
+
+async def _verify(target: SessionStore, original: Transcript) -> None:
+    """Raise StoreError if the target does not return what was written, with bytes that match their hashes."""
+    key = original.session.key
+    try:
+        copy = await _read_with_files(target, key)
+    except Conflict:
+        copy = None
+    if copy is None or _content(copy) != _content(original):
+        raise StoreError(f"The copy of the session {key.id!r} is not equal to the original, which is unchanged.")
+    damaged = await asyncio.to_thread(_select_damaged, copy.blobs)
+    if damaged or copy.blobs.keys() != original.blobs.keys():
+        raise StoreError(f"Not all media of the session {key.id!r} were copied; the original is unchanged.")
+
+
+def _select_damaged(blobs: Mapping[str, bytes]) -> list[str]:
+    return [digest for digest, data in blobs.items() if hashlib.sha256(data).hexdigest() != digest]
