@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "ddgs", "httpx", "mcp", "psycopg", "redis", "regex", "trafilatura", "transformers", "xgrammar"}
+HEAVY |= {"PIL", "cryptography", "ddgs", "httpx", "mcp", "psycopg", "redis", "regex", "trafilatura", "transformers"}
+HEAVY |= {"xgrammar"}
 
 # folder: (the folders of ours that it may import, the libraries). A module may always import its own folder and the
 # standard library. Folders of agent_kernel are named without it; the folder "agent_kernel" is its __init__.py, whose
@@ -83,11 +84,11 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "sessions.export.formats": ("core sessions", ""),
-    "sessions.log": ("core", "psycopg redis"),
+    "sessions.log": ("core", "cryptography psycopg redis"),
     "sessions.redaction": ("core", ""),
     "sessions.retention": ("core core.seams sessions", ""),
     "sessions.search": ("core core.seams", ""),
-    "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock"),
+    "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock keyring"),
     "sessions.tables": ("core sessions sessions.search", ""),
     "tools.base": ("core core.net", "jsonschema"),
     "tools.code": ("core core.seams tools.base", ""),
@@ -217,6 +218,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
     "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
     "agent_kernel/sessions/log/redis.py": {"redis"},
+    "agent_kernel/sessions/log/encrypted_log.py": {"cryptography"},
+    "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},

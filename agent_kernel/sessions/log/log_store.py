@@ -8,6 +8,8 @@ from typing import Protocol
 
 Stream = tuple[str, str]
 """(namespace, session). The session "" stands for what belongs to no session, such as bindings."""
+ENCRYPTED = b"\0AK1"
+"""Beginning of an entry and of a medium that ``encrypted_log.py`` wrote."""
 GRACE_S = 3600.0
 """Seconds for which bytes without a row are kept after they were last stored or named."""
 

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.log.log_store import Append, Entry, LogStore, Stream
+from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogStore, Stream
 from agent_kernel.sessions.tables import blobs, search_texts
 
 LOCAL = frozenset({"bytes", "folded"})
@@ -140,6 +141,10 @@ class Replica:
         place = db.execute("SELECT rowid FROM sessions WHERE namespace = ? AND id = ?", here).fetchone()
         if entry.replaces:
             unnamed = self._delete_stream(db, entry)
+        if entry.body.startswith(ENCRYPTED):
+            raise StoreError(
+                f"{self._log.name} is encrypted.", hint="Add #key=FILE to the URL of the store: docs/session-stores.md"
+            )
         changes = _decode(entry.body)
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)

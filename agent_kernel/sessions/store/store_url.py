@@ -1,5 +1,5 @@
 """Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``,
-``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``."""
+``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``; the last two may end with ``#key=`` and the place of a key."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.sessions.log.log_store import LogStore
+from agent_kernel.sessions.store.encryption_key import KEY_MARK, read_key
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
@@ -45,16 +47,23 @@ def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptS
 
 def _open_postgresql(place: str, quota: Quota) -> KeptStore:
     from agent_kernel.sessions.log.postgresql import PostgresLog
-    from agent_kernel.sessions.store.shared_store import SharedStore
 
-    return SharedStore(PostgresLog(f"postgresql:{place}"), quota=quota)
+    return _open_shared("postgresql", place, PostgresLog, quota)
 
 
 def _open_redis(scheme: str, place: str, quota: Quota) -> KeptStore:
     from agent_kernel.sessions.log.redis import RedisLog
+
+    return _open_shared(scheme, place, RedisLog, quota)
+
+
+def _open_shared(scheme: str, place: str, log_type: Callable[[str], LogStore], quota: Quota) -> KeptStore:
+    from agent_kernel.sessions.log.encrypted_log import EncryptedLog
     from agent_kernel.sessions.store.shared_store import SharedStore
 
-    return SharedStore(RedisLog(f"{scheme}:{place}"), quota=quota)
+    address, mark, name = place.rpartition(KEY_MARK)
+    log = log_type(f"{scheme}:{address if mark else place}")
+    return SharedStore(EncryptedLog(log, read_key(name)) if mark else log, quota=quota)
 
 
 def _path(scheme: str, place: str) -> Path:
@@ -62,6 +71,10 @@ def _path(scheme: str, place: str) -> Path:
         raise InvalidRequest(
             f"After {scheme}: there must be a path, without slashes that begin a host name.",
             hint=f"For example {scheme}:chats, relative to the current directory, or {scheme}:/home/ann/chats.",
+        )
+    if KEY_MARK in place:
+        raise InvalidRequest(
+            f"A {scheme}: store is not encrypted by agent-kernel.", hint="Encrypt the disk, or use a shared database."
         )
     return Path(place).expanduser()
 

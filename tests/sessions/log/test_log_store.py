@@ -130,7 +130,7 @@ def test_ten_megabytes_are_kept_and_bytes_that_nothing_names_go(log: LogStore, c
     assert log.get_blob("b", "large") is None
     assert log.drop_blobs(set()) == 0, "it was just stored"
     assert log.drop_blobs({("a", "large")}, -1) == 0, "it has a name"
-    assert log.drop_blobs({("b", "large")}, -1) == len(large)
+    assert 0 <= log.drop_blobs({("b", "large")}, -1) - len(large) < 100, "an encrypted medium is a little longer"
     assert log.get_blob("a", "large") is None
     log.touch_blobs("a", ["large", "nothing"])
     assert log.get_blob("a", "large") is None
