@@ -89,6 +89,7 @@ def test_the_wheel_has_the_panel_and_lab_finds_it_enabled(wheel: Path, tmp_path:
     )
     committed = [path for path in (ROOT / "jupyter_ext" / "labextensions").rglob("*") if path.is_file()]
     assert len(shared) == len(committed) >= 4
+    assert {Path(name).name for name in shared} >= {"package.json", "install.json", "panel.json"}
     jupyter = str(Path(sys.executable).parent / "jupyter")
     listed = run(jupyter, "labextension", "list", JUPYTER_PATH=str(tmp_path))
     line = next(line for line in listed.splitlines() if "agent-kernel" in line)
@@ -102,6 +103,7 @@ def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) 
         text = archive.read(f"{folder}/METADATA").decode()
         commands = archive.read(f"{folder}/entry_points.txt").decode()
     assert "License-Expression: BSD-3-Clause" in text
+    assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in text
     assert "Requires-Python: <3.14,>=3.11" in text
     assert "agent-kernel = agent_kernel.cli:main" in commands
     assert f"Version: {version_in_source()}\n" in text

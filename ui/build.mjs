@@ -70,11 +70,19 @@ const container = await bundle("src/lab/container.ts", {
 });
 const load = `static/${named("remoteEntry", "js", container.js)}`;
 const about = { name, version, license, jupyterlab: { extension: true, _build: { load, extension: "./extension" } } };
+/** Tells Lab's extension manager how the extension is removed. */
+const install = {
+  packageManager: "python",
+  packageName: name,
+  uninstallInstructions: `Use your Python package manager (pip, conda or others) to remove the package ${name}.`,
+};
 const inCell = await bundle("src/widget/widget.ts", { format: "esm" });
 
 // Only now, when everything could be built.
 await replace(lab, {
+  [`schemas/${name}/panel.json`]: await readFile(join(here, "schema", "panel.json"), "utf8"),
   "package.json": `${JSON.stringify(about, null, 2)}\n`,
+  "install.json": `${JSON.stringify(install, null, 2)}\n`,
   [`static/${panelFile}`]: panel.js,
   [`static/${styleFile}`]: panel.css,
   [load]: container.js,

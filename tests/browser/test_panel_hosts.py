@@ -3,6 +3,7 @@ kept in build/screenshots."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,16 +116,45 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     (server.root / "go").touch()
 
 
-@pytest.mark.parametrize("word", ["ai", "chat", "assistant"])
-def test_the_palette_offers_the_panel_first_for_the_words_that_people_type(lab: Lab, word: str) -> None:
+def menu_item(page: Page, menu: str, item: str) -> Locator:
+    """The item of an open menu; a second press of the name of the menu closes it."""
+    page.locator(".lm-MenuBar-item", has_text=menu).first.click()
+    return page.locator(".lm-Menu-item", has=page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True))
+
+
+def test_the_panel_is_found_in_the_palette_the_toolbar_the_view_menu_and_the_launcher(lab: Lab) -> None:
     lab.open("hosts.ipynb")
     page = lab.page
-    page.keyboard.press("Control+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill(word)
-    expect(page.locator(".lm-CommandPalette-item").first).to_contain_text("Agent: Show the AI Chat Assistant")
-    lab.picture(f"palette-{word}")
-    page.keyboard.press("Enter")
+    for word in ("ai", "chat", "assistant"):
+        page.keyboard.press("Control+Shift+C")
+        page.locator(".lm-CommandPalette-input").fill(word)
+        expect(page.locator(".lm-CommandPalette-item").first).to_contain_text("Agent: Show the AI Chat Assistant")
+        page.keyboard.press("Escape")
+
+    lab.picture("toolbar-with-the-agent")
+    page.locator(".jp-NotebookPanel-toolbar").get_by_role("button", name="Agent").click()
     expect(side(page)).to_be_visible()
+    expect(side(page).get_by_label("Message to the agent")).to_be_focused()
+    page.wait_for_function("() => document.querySelector('.agent-kernel-side').offsetWidth >= 375")
+    lab.picture("panel-opened-first")
+
+    item = menu_item(page, "View", "Agent")
+    expect(item).to_have_class(re.compile("lm-mod-toggled"))
+    item.click()
+    expect(side(page)).not_to_be_visible()
+    item = menu_item(page, "View", "Agent")
+    expect(item).not_to_have_class(re.compile("lm-mod-toggled"))
+    page.keyboard.press("Escape")
+
+    card = page.locator(".jp-LauncherCard", has_text="Agent notebook")
+    menu_item(page, "File", "New Launcher").click()
+    expect(card).to_be_visible()
+    lab.picture("launcher-with-the-agent")
+    card.click()
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell", timeout=60_000)
+    expect(side(page)).to_contain_text("Untitled.ipynb", timeout=30_000)
+    expect(side(page)).not_to_contain_text("no kernel", timeout=30_000)
+    lab.picture("agent-notebook")
 
 
 def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, server: AgentServer) -> None:

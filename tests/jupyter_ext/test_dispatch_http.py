@@ -4,6 +4,7 @@ of every dialect; and what still returns to the client."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -31,12 +32,13 @@ Posts: TypeAlias = list[Json]
 
 
 class Ways:
-    """One request in each dialect: what the client was answered, and the calls that were returned to it."""
+    """One request in each dialect: what the client was answered, and the calls that were returned to it. The clients
+    are closed with ``closing``."""
 
-    def __init__(self, server: AgentServer) -> None:
+    def __init__(self, server: AgentServer, closing: contextlib.ExitStack) -> None:
         given: Any = {"api_key": TOKEN, "max_retries": 0}
-        self.openai = openai.OpenAI(base_url=server.agent_url, **given)
-        self.anthropic = anthropic.Anthropic(base_url=f"{server.url}agent", **given)
+        self.openai = closing.enter_context(openai.OpenAI(base_url=server.agent_url, **given))
+        self.anthropic = closing.enter_context(anthropic.Anthropic(base_url=f"{server.url}agent", **given))
 
     def chat(self, model: str, tools: Any = CHAT, **extra: Any) -> tuple[str, list[str]]:
         create: Any = self.openai.chat.completions.create
@@ -91,6 +93,7 @@ def posts(program: tuple[str, Posts]) -> Posts:
 def ways(tmp_path_factory: pytest.TempPathFactory, program: tuple[str, Posts]) -> Iterator[Callable[..., Ways]]:
     """``ways(**traits)``: the clients of a server that dispatches; one server for the same traits."""
     servers: dict[str, AgentServer] = {}
+    closing = contextlib.ExitStack()
 
     def of(**traits: Any) -> Ways:
         name = json.dumps(traits, sort_keys=True)
@@ -98,11 +101,11 @@ def ways(tmp_path_factory: pytest.TempPathFactory, program: tuple[str, Posts]) -
             given = {"dispatch_url": program[0], **traits}
             servers[name] = AgentServer(tmp_path_factory.mktemp("server"), SCRIPT, given)
             asyncio.run(servers[name].start())
-        return Ways(servers[name])
+            closing.callback(servers[name].sweep)
+        return Ways(servers[name], closing)
 
-    yield of
-    for server in servers.values():
-        server.sweep()
+    with closing:
+        yield of
 
 
 AUTO: Mapping[str, Any] = {"policy": {"dispatch": "auto"}}

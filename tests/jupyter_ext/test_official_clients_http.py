@@ -4,6 +4,7 @@ skills and models, and on every dialect with a model of this machine."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import itertools
 import zipfile
@@ -22,12 +23,24 @@ TRAITS = {"tools": "agent"}
 SKILL = "---\nname: {name}\ndescription: Says hello.\n---\nSay hello.\n"
 
 
+CLIENTS = contextlib.ExitStack()
+"""The clients of the tests of this file."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_clients() -> Iterator[None]:
+    with CLIENTS:
+        yield
+
+
 def openai_client(server: AgentServer, **options: Any) -> Any:
-    return openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0, **options)
+    given: Any = {"base_url": server.agent_url, "api_key": TOKEN, "max_retries": 0, **options}
+    return CLIENTS.enter_context(openai.OpenAI(**given))
 
 
 def anthropic_client(server: AgentServer, **options: Any) -> Any:
-    return anthropic.Anthropic(base_url=f"{server.url}agent", api_key=TOKEN, max_retries=0, **options)
+    given: Any = {"base_url": f"{server.url}agent", "api_key": TOKEN, "max_retries": 0, **options}
+    return CLIENTS.enter_context(anthropic.Anthropic(**given))
 
 
 def package(name: str) -> bytes:
@@ -129,11 +142,12 @@ def test_both_clients_list_and_retrieve_models(server: AgentServer) -> None:
 
 
 def test_the_errors_of_both_clients_are_of_their_kind(server: AgentServer) -> None:
-    wrong: Any = {"base_url": server.agent_url, "api_key": "wrong", "max_retries": 0}
     with pytest.raises((openai.AuthenticationError, openai.PermissionDeniedError)):
-        openai.OpenAI(**wrong).chat.completions.create(model="default", messages=[{"role": "user", "content": "x"}])
+        openai_client(server, api_key="wrong").chat.completions.create(
+            model="default", messages=[{"role": "user", "content": "x"}]
+        )
     with pytest.raises((anthropic.AuthenticationError, anthropic.PermissionDeniedError)):
-        anthropic.Anthropic(**wrong | {"base_url": f"{server.url}agent"}).messages.create(
+        anthropic_client(server, api_key="wrong").messages.create(
             model="default", max_tokens=5, messages=[{"role": "user", "content": "x"}]
         )
     with pytest.raises(openai.BadRequestError):

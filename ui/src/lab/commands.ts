@@ -1,15 +1,21 @@
 /** Commands of the notebook: show the panel, stop, explain, fix, ask about the selection. All are in the palette; those
- * about a cell are also in the context menu of cells and outputs. */
+ * about a cell are also in the context menu of cells and outputs. schema/panel.json puts the panel into the toolbar of
+ * notebooks and into the View menu. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
+import type { ILauncher } from "@jupyterlab/launcher";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
+import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import type { Draft } from "../conversation/conversation";
+import { agentIcon, agentIconUrl } from "./icon";
 import { explainDraft, cellOfLastError, selectionNote } from "./prompts";
 import { hasError, outputsOf } from "./outputs";
 import type { Sidebar } from "./sidebar";
 
 export const SHOW = "agent-kernel:show";
+const TOGGLE = "agent-kernel:toggle";
+const NEW = "agent-kernel:new-notebook";
 const BACK = "agent-kernel:back-to-notebook";
 const STOP = "agent-kernel:stop";
 const EXPLAIN = "agent-kernel:explain";
@@ -20,6 +26,7 @@ const ASK = "agent-kernel:ask-about-selection";
 const SHOW_KEYS = "Accel Shift L";
 const CELL = ".jp-Notebook .jp-Cell";
 const BEHIND_OWN_ITEMS = 100;
+const AFTER_KERNELS = 1000;
 /** The palette searches labels only, and people who look for the agent type "ai", "chat" or "assistant". */
 const SHOW_LABEL = "Agent: Show the AI Chat Assistant";
 
@@ -36,9 +43,20 @@ export class Commands {
     private readonly side: Sidebar,
   ) {}
 
-  register(palette: ICommandPalette | null): void {
+  register(palette: ICommandPalette | null, launcher: ILauncher | null): void {
     const { commands } = this.app;
     commands.addCommand(SHOW, { label: SHOW_LABEL, execute: () => this.side.reveal() });
+    commands.addCommand(TOGGLE, {
+      label: "Agent",
+      isToggled: () => this.side.isVisible,
+      execute: () => (this.side.isVisible ? this.side.collapse() : this.side.reveal()),
+    });
+    commands.addCommand(NEW, {
+      label: (args) => (args.isPalette ? "Agent: New Notebook with the Agent" : "Agent notebook"),
+      caption: "Create a notebook, with the agent beside it",
+      icon: agentIcon,
+      execute: (args) => this.#create(args),
+    });
     commands.addCommand(BACK, { label: "Agent: Back to the Notebook", execute: () => this.#back() });
     commands.addCommand(STOP, { label: "Agent: Stop", execute: () => this.side.stop() });
     commands.addCommand(EXPLAIN, {
@@ -64,6 +82,8 @@ export class Commands {
     this.#keys();
     this.#menus();
     for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK]) palette?.addItem({ command, category: "Agent" });
+    palette?.addItem({ command: NEW, category: "Agent", args: { isPalette: true } });
+    launcher?.add({ command: NEW, category: "Notebook", rank: AFTER_KERNELS, kernelIconUrl: agentIconUrl });
   }
 
   /** The shortcut works in notebooks and in the panel; elsewhere Lab uses it for its launcher. Editors bind it too, so
@@ -129,6 +149,14 @@ export class Commands {
     const text = selected(notebook);
     const number = notebook.activeCellIndex;
     await this.side.compose(text ? [selectionNote(text, `cell ${number}`)] : []);
+  }
+
+  /** A notebook in the folder `args.cwd` (that of the file browser) with the default kernel, and the panel. */
+  async #create(args: ReadonlyPartialJSONObject): Promise<void> {
+    const kernelName = this.app.serviceManager.kernelspecs.specs?.default ?? "python3";
+    const cwd = args.cwd === undefined ? {} : { cwd: args.cwd };
+    await this.app.commands.execute("notebook:create-new", { kernelName, ...cwd });
+    await this.side.reveal();
   }
 
   #back(): void {

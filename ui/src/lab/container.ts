@@ -18,6 +18,7 @@ const NEEDED = [
   "@jupyterlab/apputils",
   "@jupyterlab/cells",
   "@jupyterlab/coreutils",
+  "@jupyterlab/launcher",
   "@jupyterlab/notebook",
   "@jupyterlab/services",
   "@jupyterlab/settingregistry",

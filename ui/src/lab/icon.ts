@@ -5,9 +5,14 @@ const PATHS =
   "M4 4h16a2 2 0 0 1 2 2v10a2 2 0 0 1-2 2h-7l-5 4v-4H4a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2zm0 2v10h6v2.2l2.3-2.2H20V6H4z" +
   "M6.5 8.5h7v1.6h-7zm0 3.4h11v1.6h-11z";
 
-export const agentIcon = new LabIcon({
-  name: "agent-kernel:agent",
-  svgstr:
-    '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">' +
-    `<path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="${PATHS}"/></svg>`,
-});
+function svg(width: number, fill: string): string {
+  return (
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" viewBox="0 0 24 24">` +
+    `<path class="jp-icon3" fill="${fill}" fill-rule="evenodd" d="${PATHS}"/></svg>`
+  );
+}
+
+export const agentIcon = new LabIcon({ name: "agent-kernel:agent", svgstr: svg(16, "#616161") });
+
+/** For the launcher, whose cards of notebooks have pictures of kernels; the colour is visible in light and dark. */
+export const agentIconUrl = `data:image/svg+xml,${encodeURIComponent(svg(64, "#1e88e5"))}`;

@@ -1,6 +1,7 @@
 /** Adds the panel to the right side bar of JupyterLab and Notebook 7, bound to the current notebook. */
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
+import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { Commands, SHOW } from "./commands";
@@ -12,18 +13,19 @@ const panel: JupyterFrontEndPlugin<void> = {
   description: "The chat panel of agent-kernel.",
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ILayoutRestorer, ICommandPalette, IStatusBar],
+  optional: [ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher],
   activate(
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
     bar: IStatusBar | null,
+    launcher: ILauncher | null,
   ) {
     const side = new Sidebar(app, tracker);
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);
-    new Commands(app, tracker, side).register(palette);
+    new Commands(app, tracker, side).register(palette, launcher);
     if (bar) {
       side.status = new Status(bar, {
         panel: () => void app.commands.execute(SHOW),

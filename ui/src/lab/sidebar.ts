@@ -3,6 +3,7 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Cell } from "@jupyterlab/cells";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import { Widget } from "@lumino/widgets";
+import { browserStorage } from "../conversation/browserStorage";
 import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
 import { showMissingServer, hasAgentServer } from "./missingServer";
@@ -14,6 +15,9 @@ import { LabNotebook } from "./notebook";
 import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Status } from "./status";
+import { widen } from "./width";
+
+const WIDENED = "widened";
 
 declare const PANEL_FILE: string;
 declare const STYLE_FILE: string;
@@ -41,6 +45,22 @@ export class Sidebar extends Widget {
     this.app.shell.activateById(this.id);
     await this.start();
     this.#focus();
+  }
+
+  /** Close the side bar that the panel is in. */
+  collapse(): void {
+    const shell = this.app.shell as { collapseRight?: () => void };
+    shell.collapseRight?.();
+  }
+
+  /** The first time that the panel is shown, the side bar becomes as wide as the panel needs; afterwards it stays as the
+   * user left it, which Lab stores with its layout. */
+  protected override onAfterShow(): void {
+    if (browserStorage.read(WIDENED)) return;
+    // One frame later the side bar has the width that Lab gives it.
+    requestAnimationFrame(() => {
+      if (widen(this)) browserStorage.write(WIDENED, "1");
+    });
   }
 
   /** Also called when the user opens the side bar by its tab. */
