@@ -10,8 +10,10 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# How many processes share the tests. Each file stays in one of them, because its tests share a server.
-JOBS ?= 2
+# How many processes share the tests: they often wait for servers, so one more than the cores of a small machine. Each
+# file stays in one of them, because its tests share a server. Models and browsers compute, so they get HEAVY_JOBS.
+JOBS ?= 3
+HEAVY_JOBS ?= 2
 # The tests of the transformers backend run in an environment of their own, made as people make theirs; it installs
 # torch, on Linux with CUDA (3 GB).
 TORCH := build/torch/.test
@@ -58,10 +60,10 @@ test: $(VENV)/.test ## Install what tests need and run them, without a model or 
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not browser and not model and $(SPECIAL)" $(ARGS)
 
 test-model: $(VENV)/.test ## The tests that run a local model
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "model and not browser and $(SPECIAL)" $(ARGS)
+	$(BIN)/pytest -n $(HEAVY_JOBS) --dist loadfile -m "model and not browser and $(SPECIAL)" $(ARGS)
 
 test-browser: $(VENV)/.test chromium ## The tests of JupyterLab and Notebook in Chromium
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "browser and $(SPECIAL)" $(ARGS)
+	$(BIN)/pytest -n $(HEAVY_JOBS) --dist loadfile -m "browser and $(SPECIAL)" $(ARGS)
 
 test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it installs into build/torch (on Linux 3 GB)
 	$(BIN)/pytest -m torch $(ARGS)

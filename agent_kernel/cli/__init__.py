@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from agent_kernel.cli.ask import ASK
+from agent_kernel.cli.chat import CHAT
 from agent_kernel.cli.command import CommandParser, add
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
@@ -30,6 +31,7 @@ from agent_kernel.core.version import __version__
 
 COMMANDS = (
     ASK,
+    CHAT,
     MODEL,
     SERVE,
     SESSIONS,

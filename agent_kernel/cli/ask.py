@@ -11,26 +11,14 @@ import itertools
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from agent_kernel.cli.command import Command, assembly, data_argument, json_argument, settings_of
-from agent_kernel.cli.output import UNPRINTABLE, printable
 from agent_kernel.cli.store_access import LOCAL
+from agent_kernel.cli.terminal_answer import TerminalAnswer, show_turn
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.events import (
-    CallFinished,
-    CallStarted,
-    EventBody,
-    FileProduced,
-    ModelLoading,
-    Notice,
-    Queued,
-    TextDelta,
-    TurnFinished,
-    TurnStarted,
-)
 from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
@@ -75,11 +63,8 @@ async def _ask(args: argparse.Namespace, question: str) -> int:
         request = TurnRequest(
             question, model=args.model, effort=args.effort, inputs=inputs, instructions=settings.instructions
         )
-        turn, answer = "", TerminalAnswer(sys.stdout, sys.stderr, quiet=args.json)
-        async with aclosing(runtime.agent(key, request).stream(request)) as events:
-            async for event in events:
-                answer.show(event.body)
-                turn = event.turn
+        answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=args.json)
+        turn = await show_turn(runtime, key, request, answer)
         saved = await _save(runtime, key, answer.files, args.output_dir) if args.output_dir is not None else []
         if args.json:
             files = [str(path) for path in saved] or [file["name"] for file in answer.files]
@@ -89,103 +74,6 @@ async def _ask(args: argparse.Namespace, question: str) -> int:
         return 0 if answer.state == "committed" else 1
     finally:
         await runtime.aclose()
-
-
-class TerminalAnswer:
-    """Shows the events of one turn. In a terminal the answer appears as it is written; otherwise only the closing
-    answer is printed, since what a model writes before its calls is not the answer."""
-
-    def __init__(self, out: TextIO, err: TextIO, *, quiet: bool) -> None:
-        self._out, self._err, self._quiet = out, err, quiet
-        self._live = out.isatty() and not quiet
-        self._text = ""
-        self._status = ""
-        self._facts: dict[str, Any] = {"model": "", "usage": {}, "error": None}
-        self.state = ""
-        self.files: list[dict[str, Any]] = []
-
-    def show(self, body: EventBody) -> None:
-        match body:
-            case TurnStarted(model):
-                self._facts["model"] = model
-            case ModelLoading(model, stage, fraction):
-                share = f" {fraction:.0%}" if fraction is not None else ""
-                self._progress(f"{model}: {stage}{share}")
-            case Queued(position, reason):
-                self._progress(f"Waiting, place {position}: {reason}")
-            case TextDelta(text):
-                self._clear()
-                self._text += text
-                if self._live:
-                    print(multiline(text), end="", file=self._out, flush=True)
-            case CallStarted(_, name, arguments):
-                self._end_text()
-                code = str(arguments.get("code") or arguments.get("script") or json.dumps(dict(arguments)))
-                self._line(f"{name}:\n{_indent(code)}")
-                self._progress(f"{name} runs ...")
-            case CallFinished(_, name, status, text, seconds):
-                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(text)}")
-            case FileProduced(_, file):
-                self.files.append(dict(file))
-            case Notice(_, text):
-                self._line(text)
-            case TurnFinished(state, reason, _, usage, error):
-                self._clear()
-                self.state = state
-                self._facts |= {"usage": dict(usage), "error": dict(error) if error else None}
-                if state != "committed":
-                    self._end_text()
-                    self._line(f"agent-kernel: the turn was {state}{f': {reason}' if reason else ''}", always=True)
-
-    def close(self, saved: Sequence[Path]) -> None:
-        """Print what is printed only when the turn is over."""
-        if self._live:
-            print(file=self._out)
-        elif self._text.strip():
-            print(multiline(self._text.strip()), file=self._out)
-        for path in saved:
-            self._line(f"Saved {path}", always=True)
-        if self.files and not saved:
-            names = ", ".join(file["name"] for file in self.files)
-            self._line(f"The turn made {names}. -o DIR saves such files.", always=True)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"state": self.state, "text": self._text.strip(), **self._facts}
-
-    def _end_text(self) -> None:
-        """Begin a new text: what follows a call replaces what was written before it."""
-        self._clear()
-        if self._live and self._text and not self._text.endswith("\n"):
-            print(file=self._out, flush=True)
-        self._text = ""
-
-    def _line(self, text: str, *, always: bool = False) -> None:
-        self._clear()
-        if always or not self._quiet:
-            print(multiline(text), file=self._err, flush=True)
-
-    def _progress(self, text: str) -> None:
-        """Show a state that the next one replaces; only in a terminal."""
-        if self._quiet or not self._err.isatty():
-            return
-        self._clear()
-        self._status = printable(text)[:MAX_STATUS]
-        print(self._status, end="", file=self._err, flush=True)
-
-    def _clear(self) -> None:
-        if self._status:
-            print(f"\r{' ' * len(self._status)}\r", end="", file=self._err, flush=True)
-            self._status = ""
-
-
-def multiline(text: str) -> str:
-    """Return the text without control characters other than line ends and tabs: a model or a program must not control
-    the terminal."""
-    return "".join(char if char in "\n\t" or char.isprintable() else UNPRINTABLE for char in text.replace("\r\n", "\n"))
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.rstrip().splitlines())
 
 
 async def _give(runtime: Any, key: SessionKey, files: Sequence[str]) -> tuple[str, ...]:

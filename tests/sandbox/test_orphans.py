@@ -82,10 +82,11 @@ async def test_nothing_is_left_when_one_of_the_processes_is_killed(jailed: Linux
     chain[-1].send(signal.SIGKILL)
     if generation < 2:
         assert await survivors(everybody, WITHIN_S) == []
-    lost = (await jailed.run(KEY, "'again'")).lost
+    again = await jailed.run(KEY, "'again'")
     await jailed.close(KEY)
     assert await survivors(everybody, WITHIN_S) == []
-    assert lost or generation == 2
+    # The server may learn of the end of the process before or during this run.
+    assert again.lost or "lost its process" in (again.error or "") or generation == 2
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.namespaces}{'-drop' if plan.drop else ''}")

@@ -1,0 +1,153 @@
+"""Shows a turn in a terminal or a pipe: the answer on one stream, code, progress and notices on another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+
+from agent_kernel.cli.output import UNPRINTABLE, printable
+from agent_kernel.core.events import (
+    ApprovalRequired,
+    CallFinished,
+    CallStarted,
+    EventBody,
+    FileProduced,
+    ModelLoading,
+    Notice,
+    Queued,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from agent_kernel.core.session import SessionKey
+from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.permissions.approval_answer import Answer
+
+if TYPE_CHECKING:
+    from agent_kernel.turn.runtime import Runtime
+
+MAX_STATUS = 79
+AskPerson: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]
+
+
+async def show_turn(
+    runtime: Runtime,
+    key: SessionKey,
+    request: TurnRequest,
+    answer: TerminalAnswer,
+    ask_person: AskPerson | None = None,
+) -> str:
+    """Run a turn, show its events and return its id. Calls that need a person's approval are decided by ``ask_person``,
+    if the request says that somebody answers."""
+    turn = ""
+    async with aclosing(runtime.agent(key, request).stream(request)) as events:
+        async for event in events:
+            turn = event.turn
+            answer.show(event.body)
+            if isinstance(event.body, ApprovalRequired) and ask_person is not None:
+                decision = await ask_person(event.body)
+                await runtime.approvals.answer(key.namespace, event.body.approval, decision)
+    return turn
+
+
+class TerminalAnswer:
+    """Shows the events of one turn. In a terminal the answer appears as it is written; otherwise only the closing
+    answer is printed, since what a model writes before its calls is not the answer."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, quiet: bool) -> None:
+        self._out, self._err, self._quiet = out, err, quiet
+        self._live = out.isatty() and not quiet
+        self._text = ""
+        self._status = ""
+        self._facts: dict[str, Any] = {"model": "", "usage": {}, "error": None}
+        self.state = ""
+        self.files: list[dict[str, Any]] = []
+
+    def show(self, body: EventBody) -> None:
+        match body:
+            case TurnStarted(model):
+                self._facts["model"] = model
+            case ModelLoading(model, stage, fraction):
+                share = f" {fraction:.0%}" if fraction is not None else ""
+                self._progress(f"{model}: {stage}{share}")
+            case Queued(position, reason):
+                self._progress(f"Waiting, place {position}: {reason}")
+            case TextDelta(text):
+                self._clear()
+                self._text += text
+                if self._live:
+                    print(multiline(text), end="", file=self._out, flush=True)
+            case CallStarted(_, name, arguments):
+                self._end_text()
+                code = str(arguments.get("code") or arguments.get("script") or json.dumps(dict(arguments)))
+                self._line(f"{name}:\n{_indent(code)}")
+                self._progress(f"{name} runs ...")
+            case CallFinished(_, name, status, text, seconds):
+                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(text)}")
+            case ApprovalRequired():
+                self._end_text()
+                self._line(f"{body.label} wants to run ({body.target}):\n{_indent(body.code)}")
+            case FileProduced(_, file):
+                self.files.append(dict(file))
+            case Notice(_, text):
+                self._line(text)
+            case TurnFinished(state, reason, _, usage, error):
+                self._clear()
+                self.state = state
+                self._facts |= {"usage": dict(usage), "error": dict(error) if error else None}
+                if state != "committed":
+                    self._end_text()
+                    self._line(f"agent-kernel: the turn was {state}{f': {reason}' if reason else ''}", always=True)
+
+    def close(self, saved: Sequence[Path]) -> None:
+        """Print what is printed only when the turn is over."""
+        if self._live:
+            print(file=self._out)
+        elif self._text.strip():
+            print(multiline(self._text.strip()), file=self._out)
+        for path in saved:
+            self._line(f"Saved {path}", always=True)
+        if self.files and not saved:
+            names = ", ".join(file["name"] for file in self.files)
+            self._line(f"The turn made {names}. -o DIR saves such files.", always=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"state": self.state, "text": self._text.strip(), **self._facts}
+
+    def _end_text(self) -> None:
+        """Begin a new text: what follows a call replaces what was written before it."""
+        self._clear()
+        if self._live and self._text and not self._text.endswith("\n"):
+            print(file=self._out, flush=True)
+        self._text = ""
+
+    def _line(self, text: str, *, always: bool = False) -> None:
+        self._clear()
+        if always or not self._quiet:
+            print(multiline(text), file=self._err, flush=True)
+
+    def _progress(self, text: str) -> None:
+        """Show a state that the next one replaces; only in a terminal."""
+        if self._quiet or not self._err.isatty():
+            return
+        self._clear()
+        self._status = printable(text)[:MAX_STATUS]
+        print(self._status, end="", file=self._err, flush=True)
+
+    def _clear(self) -> None:
+        if self._status:
+            print(f"\r{' ' * len(self._status)}\r", end="", file=self._err, flush=True)
+            self._status = ""
+
+
+def multiline(text: str) -> str:
+    """Return the text without control characters other than line ends and tabs: a model or a program must not control
+    the terminal."""
+    return "".join(char if char in "\n\t" or char.isprintable() else UNPRINTABLE for char in text.replace("\r\n", "\n"))
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.rstrip().splitlines())

@@ -1,0 +1,143 @@
+"""``agent-kernel chat``, with the scripted engine, the real sandbox and a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_kernel.core.session import SessionKey
+from tests.cli.conftest import Command
+
+CODE = [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]
+SCRIPT: list[dict[str, Any]] = [
+    {"text": "", "calls": CODE, "when": "times"},
+    {"text": "The first lines are long.", "when": "slow", "deltas": 100, "delay": 0.2, "loop": True},
+    {"text": "The answer is 42.", "deltas": 4, "loop": True},
+]
+TERMINAL = {"TERM": "xterm", "COLUMNS": "80", "PROMPT_TOOLKIT_NO_CPR": "1"}
+CHAT = (sys.executable, "-u", "-m", "agent_kernel", "chat", "-s", "talk")
+SLOW_S = 30.0
+KEY = SessionKey("local", "talk")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x08")
+
+
+class Terminal:
+    """A person at a terminal in which the command runs."""
+
+    def __init__(self, **env: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            CHAT, env=os.environ | TERMINAL | env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        self.shown = ""
+        self._read = 0
+
+    def wait_for(self, text: str) -> None:
+        """Until the text is shown, behind what was waited for before."""
+        until = time.monotonic() + SLOW_S
+        while (at := self.shown.find(text, self._read)) < 0:
+            assert time.monotonic() < until, f"{text!r} is not in {self.shown[self._read :]!r}"
+            if select.select([self._ours], [], [], 0.1)[0]:
+                data = os.read(self._ours, 65536).decode("utf-8", "replace")
+                self.shown += ESCAPES.sub("", data)
+        self._read = at + len(text)
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def end(self) -> int:
+        self.type("\x04")
+        return self.process.wait(SLOW_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture
+def scripted(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    monkeypatch.setenv("AGENT_KERNEL_ENGINE", "scripted")
+    monkeypatch.setenv("AGENT_KERNEL_SCRIPT", str(script))
+    return command
+
+
+@pytest.fixture
+def terminal(scripted: Command) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(**env: str) -> Terminal:
+        opened.append(Terminal(**env))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def test_a_person_asks_stops_an_answer_and_asks_on(scripted: Command, terminal: Callable[..., Terminal]) -> None:
+    one = terminal()
+    one.wait_for("A new conversation.")
+    one.type("six times seven\r")
+    one.wait_for("print(6 * 7)")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    one.type("slow\r")
+    one.wait_for("The")
+    one.process.send_signal(signal.SIGINT)
+    one.wait_for("Stopped.")
+    one.wait_for(">")
+    one.type("and now?\r")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    turns = scripted.on_store(lambda store: store.turns(KEY))
+    assert [turn.state for turn in turns] == ["committed", "cancelled", "committed"]
+    history = scripted.data / "chat_history"
+    assert "six times seven" in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
+
+    again = terminal()
+    again.wait_for("3 turns so far")
+    again.type("/new\r")
+    again.wait_for("A new conversation: session-")
+    again.wait_for(">")
+    assert again.end() == 0
+
+
+@pytest.mark.parametrize(("key", "status"), [("y", "success"), ("n", "denied"), ("\x03", "denied")])
+def test_a_person_decides_about_a_call(
+    scripted: Command, terminal: Callable[..., Terminal], key: str, status: str
+) -> None:
+    one = terminal(AGENT_KERNEL_PERMISSION="ask")
+    one.wait_for(">")
+    one.type("six times seven\r")
+    one.wait_for("print(6 * 7)")
+    one.wait_for("Run it?")
+    one.type(key if key == "\x03" else f"{key}\r")
+    one.wait_for(f"python: {status}")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+
+
+def test_lines_of_a_pipe_are_questions_and_answers_alone_go_to_stdout(scripted: Command) -> None:
+    piped = subprocess.run(CHAT, input="hello\n\n/session\nand now?", capture_output=True, text=True, check=True)
+    assert piped.stdout == "The answer is 42.\n" * 2
+    assert len(scripted.on_store(lambda store: store.turns(KEY))) == 2
