@@ -31,12 +31,15 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli": (
-        "cli.replaying core core.seams engines engines.local.catalog engines.openai_api evaluation jupyter_ext.api "
+        "cli.base cli.replaying cli.terminal core core.seams engines engines.local.catalog engines.openai_api "
+        "evaluation jupyter_ext.api "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.export "
         "sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
     ),
     "cli.replaying": ("core permissions sessions.store tools.base tools.code turn turn.number_check", ""),
+    "cli.base": ("core core.seams", ""),
+    "cli.terminal": ("cli.base core permissions turn", ""),
     "client": ("core core.wire notebook tools.base", ""),
     "core": ("", "filelock platformdirs"),
     "core.net": ("core", ""),
@@ -231,8 +234,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},
     # A program of its own, in which the SDK is all that runs.
     "agent_kernel/evaluation/shop_server.py": {"mcp"},
-    "agent_kernel/cli/output.py": {"rich"},
-    "agent_kernel/cli/chat.py": {"prompt_toolkit"},
+    "agent_kernel/cli/base/output.py": {"rich"},
+    "agent_kernel/cli/terminal/chat.py": {"prompt_toolkit"},
     "agent_kernel/client/http.py": {"httpx"},
     "agent_kernel/client/discovery.py": {"jupyter_core"},
     "agent_kernel/client/output_schema.py": {"pydantic"},

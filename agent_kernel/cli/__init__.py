@@ -10,9 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from agent_kernel.cli.ask import ASK
-from agent_kernel.cli.chat import CHAT
-from agent_kernel.cli.command import CommandParser, add
+from agent_kernel.cli.base.command import CommandParser, add
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
 from agent_kernel.cli.eval import EVAL
@@ -24,6 +22,8 @@ from agent_kernel.cli.replay import REPLAY
 from agent_kernel.cli.serve import SERVE
 from agent_kernel.cli.sessions import SESSIONS
 from agent_kernel.cli.skills import SKILLS
+from agent_kernel.cli.terminal.ask import ASK
+from agent_kernel.cli.terminal.chat import CHAT
 from agent_kernel.cli.token import TOKEN
 from agent_kernel.cli.trust import TRUST
 from agent_kernel.core.errors import AgentKernelError

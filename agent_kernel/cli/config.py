@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, group, json_argument
+from agent_kernel.cli.base.command import Command, group, json_argument
 from agent_kernel.core.setting_declaration import variable
 from agent_kernel.core.settings import SETTINGS, Settings
 from agent_kernel.permissions import AdminPolicy, Policy

@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command
-from agent_kernel.cli.output import printable
-from agent_kernel.cli.store_access import as_json, every_namespace
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command
+from agent_kernel.cli.base.output import printable
+from agent_kernel.cli.base.store_access import as_json, every_namespace
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.sessions.export.store_copy import (

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.cli.command import Command, assembly, json_argument
+from agent_kernel.cli.base.command import Command, assembly, json_argument
 from agent_kernel.cli.config import admin_lines, policy_of
 from agent_kernel.cli.models import model_state
 from agent_kernel.core.protocols import EngineInfo

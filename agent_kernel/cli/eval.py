@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent_kernel.cli.command import Command, cache_argument, group, json_argument, settings_of
-from agent_kernel.cli.output import Column, printable, show
+from agent_kernel.cli.base.command import Command, cache_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.core.settings import SETTINGS
 from agent_kernel.core.version import __version__

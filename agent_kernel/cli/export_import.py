@@ -10,10 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command, settings_of
-from agent_kernel.cli.output import facts
-from agent_kernel.cli.store_access import as_json, namespace_of, run_with_store
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command, settings_of
+from agent_kernel.cli.base.output import facts
+from agent_kernel.cli.base.store_access import as_json, namespace_of, run_with_store
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.export.import_export import (

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command, cache_argument, settings_of
-from agent_kernel.cli.output import Column, show, size
-from agent_kernel.cli.store_access import as_json, every_namespace, run_with_store
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command, cache_argument, settings_of
+from agent_kernel.cli.base.output import Column, show, size
+from agent_kernel.cli.base.store_access import as_json, every_namespace, run_with_store
 from agent_kernel.core.session import NotebookBinding
 from agent_kernel.core.storage_locations import StorageLocation, existing_locations
 

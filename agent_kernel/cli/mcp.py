@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, group, json_argument, settings_of
-from agent_kernel.cli.output import Column, join, show
+from agent_kernel.cli.base.command import Command, group, json_argument, settings_of
+from agent_kernel.cli.base.output import Column, join, show
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.version import __version__

@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, cache_argument, data_argument, group, json_argument, settings_of
-from agent_kernel.cli.store_access import ask_yes, confirm
+from agent_kernel.cli.base.command import Command, cache_argument, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.store_access import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import (

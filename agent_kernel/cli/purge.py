@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command, settings_of
-from agent_kernel.cli.output import moment, printable, size
-from agent_kernel.cli.store_access import as_json, confirm, every_namespace, namespace_of, run_with_store
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command, settings_of
+from agent_kernel.cli.base.output import moment, printable, size
+from agent_kernel.cli.base.store_access import as_json, confirm, every_namespace, namespace_of, run_with_store
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import KeptStore

@@ -10,9 +10,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agent_kernel.cli.command import Command, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.command import Command, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.cli.export_import import read_document
-from agent_kernel.cli.output import Column, printable, show
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
 from agent_kernel.cli.replaying.recorded_turn import RecordedTurn, parse_turns
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.cli import pid1
-from agent_kernel.cli.command import Command, cache_argument, data_argument
+from agent_kernel.cli.base.command import Command, cache_argument, data_argument
 from agent_kernel.cli.serve_token import ServeToken, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings

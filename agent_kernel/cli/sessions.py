@@ -9,12 +9,12 @@ import sys
 import time
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command, add
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command, add
+from agent_kernel.cli.base.output import Column, join, moment, printable, show
+from agent_kernel.cli.base.store_access import as_json, confirm, namespace_of, run_with_store
 from agent_kernel.cli.copy_sessions import COPY
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
-from agent_kernel.cli.output import Column, join, moment, printable, show
-from agent_kernel.cli.store_access import as_json, confirm, namespace_of, run_with_store
 from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE_COMMANDS
 from agent_kernel.core.errors import SessionNotFound

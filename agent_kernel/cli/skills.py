@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command, group, settings_of
-from agent_kernel.cli.output import Column, moment, show
-from agent_kernel.cli.store_access import as_json, namespace_of
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command, group, settings_of
+from agent_kernel.cli.base.output import Column, moment, show
+from agent_kernel.cli.base.store_access import as_json, namespace_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill

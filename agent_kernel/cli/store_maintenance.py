@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command, settings_of
-from agent_kernel.cli.output import Column, facts, moment, show, size
-from agent_kernel.cli.store_access import as_json, confirm, every_namespace, run_with_store
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command, settings_of
+from agent_kernel.cli.base.output import Column, facts, moment, show, size
+from agent_kernel.cli.base.store_access import as_json, confirm, every_namespace, run_with_store
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import StoreFault

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from agent_kernel.cli.command import Command, data_argument, group, json_argument, settings_of
-from agent_kernel.cli.output import Column, facts, join, moment, show
+from agent_kernel.cli.base.command import Command, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.output import Column, facts, join, moment, show
 from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTokenStore
 
 

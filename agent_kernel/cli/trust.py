@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agent_kernel.cli.command import Command, data_argument, json_argument, settings_of
-from agent_kernel.cli.output import Column, join, moment, show
+from agent_kernel.cli.base.command import Command, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.output import Column, join, moment, show
 from agent_kernel.core.trusted_folders import TrustStore
 
 

@@ -7,10 +7,10 @@ import json
 import math
 from typing import Any
 
-from agent_kernel.cli import store_access
-from agent_kernel.cli.command import Command
-from agent_kernel.cli.output import Column, show
-from agent_kernel.cli.store_access import as_json, every_namespace, namespace_of, run_with_store
+from agent_kernel.cli.base import store_access
+from agent_kernel.cli.base.command import Command
+from agent_kernel.cli.base.output import Column, show
+from agent_kernel.cli.base.store_access import as_json, every_namespace, namespace_of, run_with_store
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import Session, SessionKey

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from agent_kernel.cli.base.output import show
 from agent_kernel.cli.eval import TABLE
-from agent_kernel.cli.output import show
 from agent_kernel.evaluation.result_file import EvaluationRun
 from agent_kernel.evaluation.summary import summarize
 from agent_kernel.evaluation.task_result import TaskResult

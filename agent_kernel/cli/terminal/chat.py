@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_kernel.cli.command import Command, assembly, data_argument, settings_of
-from agent_kernel.cli.output import printable
-from agent_kernel.cli.store_access import LOCAL
-from agent_kernel.cli.terminal_answer import AskPerson, TerminalAnswer, show_turn
+from agent_kernel.cli.base.command import Command, assembly, data_argument, settings_of
+from agent_kernel.cli.base.output import printable
+from agent_kernel.cli.base.store_access import LOCAL
+from agent_kernel.cli.terminal.terminal_answer import AskPerson, TerminalAnswer, show_turn
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
@@ -58,7 +58,7 @@ async def _chat(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     namespace = settings.namespace or LOCAL
     key = SessionKey(namespace, check_id(args.session) if args.session else new_id("session"))
-    lines: Lines = TerminalLines(settings.data_dir / HISTORY) if sys.stdin.isatty() else PipedLines()
+    lines: LineReader = TerminalLines(settings.data_dir / HISTORY) if sys.stdin.isatty() else PipedLines()
     runtime = assembly().Runtime.build(settings)
     try:
         lines.say(await _greeting(runtime, key))
@@ -96,7 +96,7 @@ async def _greeting(runtime: Runtime, key: SessionKey) -> str:
     return f"{printable(session.title) or key.id}: {session.turn_count} turns so far. /help shows the commands."
 
 
-async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lines: Lines) -> None:
+async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lines: LineReader) -> None:
     """Show the turn. Ctrl-C cancels it, and the conversation goes on."""
     answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=False)
     turn = asyncio.create_task(show_turn(runtime, key, request, answer, lines.approve))
@@ -127,7 +127,7 @@ def _interrupts(turn: asyncio.Task[Any]) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-class Lines(Protocol):
+class LineReader(Protocol):
     """Where questions and decisions come from."""
 
     async def read(self, prompt: str) -> str | None:
@@ -155,7 +155,7 @@ class PipedLines:
 
 
 class TerminalLines:
-    """Lines of a person, with editing and a history that the file ``history`` keeps."""
+    """LineReader of a person, with editing and a history that the file ``history`` keeps."""
 
     def __init__(self, history: Path) -> None:
         from prompt_toolkit import PromptSession

@@ -15,9 +15,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.command import Command, assembly, data_argument, json_argument, settings_of
-from agent_kernel.cli.store_access import LOCAL
-from agent_kernel.cli.terminal_answer import TerminalAnswer, show_turn
+from agent_kernel.cli.base.command import Command, assembly, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.store_access import LOCAL
+from agent_kernel.cli.terminal.terminal_answer import TerminalAnswer, show_turn
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
 from agent_kernel.core.session import SessionKey, check_id, new_id

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
-from agent_kernel.cli.output import UNPRINTABLE, printable
+from agent_kernel.cli.base.output import UNPRINTABLE, printable
 from agent_kernel.core.events import (
     ApprovalRequired,
     CallFinished,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from agent_kernel.cli.command import assembly, data_argument, settings_of
+from agent_kernel.cli.base.command import assembly, data_argument, settings_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.settings import Settings

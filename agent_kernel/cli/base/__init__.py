@@ -1,0 +1,1 @@
+"""What all commands share: their description, their output, and the store that they open."""

@@ -1,0 +1,1 @@
+"""Questions and conversations in a terminal."""
