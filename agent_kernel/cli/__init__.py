@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from agent_kernel.cli.base.command import CommandParser, add
+from agent_kernel.cli.completion import COMPLETION
 from agent_kernel.cli.config import CONFIG
 from agent_kernel.cli.doctor import DOCTOR
 from agent_kernel.cli.eval import EVAL
@@ -45,13 +46,19 @@ COMMANDS = (
     PURGE,
     CONFIG,
     DOCTOR,
+    COMPLETION,
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def command_parser() -> CommandParser:
     parser = CommandParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
     parser.add_argument("--version", action="version", version=f"agent-kernel {__version__}")
     add(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = command_parser()
     argv = sys.argv[1:] if argv is None else argv
     if not argv:
         parser.print_help()

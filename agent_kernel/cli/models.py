@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.base.command import Command, cache_argument, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.output import facts
 from agent_kernel.cli.base.store_access import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
-from agent_kernel.core.errors import AgentKernelError, ModelBroken, PullFailed
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, PullFailed
 from agent_kernel.engines.local.catalog.catalog import (
     DEFAULT,
     catalog,
@@ -22,6 +24,8 @@ from agent_kernel.engines.local.catalog.catalog import (
     entry_here,
     fetchable,
     from_hubs,
+    is_path,
+    pulled_directories,
     resolve,
 )
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, Source, source_to_json
@@ -197,6 +201,61 @@ def model_path(args: argparse.Namespace) -> int:
     return 0
 
 
+# ---------------------------------------------------------------------------------------------------- info, rm
+
+
+def info_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default=DEFAULT, help="a name from 'agent-kernel model list'")
+    json_argument(parser)
+    cache_argument(parser)
+
+
+def model_info(args: argparse.Namespace) -> int:
+    cache_dir = settings_of(args).cache_dir
+    pulled = next((_local_row(found) for found in from_hubs(cache_dir) if found.name == args.name), None)
+    row = pulled or _catalog_info(entry_here(args.name, cache_dir), cache_dir)
+    if args.json:
+        print(json.dumps(row, indent=2))
+        return 0
+    sizes = {f"{name.removesuffix('_bytes')}": megabytes(row[name]) for name in ("download_bytes", "disk_bytes")}
+    names = ("name", "title", "description", "state", "licence", "publisher", "source", "path", "fits", "speed")
+    facts({name: row[name] for name in names if row.get(name)} | sizes, as_json=False)
+    return 0
+
+
+def _catalog_info(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+    """Return the state of a catalog model, whether it fits this machine, and its expected speed."""
+    fit = assess(read_machine(), read_speeds(cache_dir))[found.name].to_json()
+    fits = {True: "yes", False: "no", None: "unknown"}[fit["fits"]]
+    return model_state(found, cache_dir) | fit | {"fits": f"{fits}: {fit['fit_reason']}", "speed": _speed_text(fit)}
+
+
+def remove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="a name from 'agent-kernel model list', or org/name of a pulled model")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    json_argument(parser)
+    cache_argument(parser)
+
+
+def model_remove(args: argparse.Namespace) -> int:
+    """Remove what was pulled. A model that a person gave by its path is never removed. Return 1 if there is nothing."""
+    cache_dir = settings_of(args).cache_dir
+    if is_path(args.name):
+        raise InvalidRequest(f"{args.name} is a path, and its files are yours: delete them yourself.")
+    directories = pulled_directories(args.name, cache_dir)
+    size = sum(file.stat().st_size for each in directories for file in each.rglob("*") if file.is_file())
+    question = f"Remove {', '.join(each.name for each in directories)} ({megabytes(size)})?"
+    if directories and not confirm(args, question):
+        return 1
+    for directory in directories:
+        shutil.rmtree(directory)
+    if args.json:
+        print(json.dumps({"removed": [str(each) for each in directories], "freed_bytes": size}))
+    else:
+        print(f"{megabytes(size)} freed." if directories else f"{args.name} is not on this machine.")
+    return 0 if directories else 1
+
+
 # ---------------------------------------------------------------------------------------------------- pull
 
 
@@ -288,5 +347,7 @@ MODEL = group(
     Command("recommend", "say which models fit this machine, and how fast", recommend_arguments, model_recommend),
     Command("pull", "download a model into the cache", pull_arguments, model_pull),
     Command("path", "print the path of a model's file", path_arguments, model_path),
+    Command("info", "show what is known about a model", info_arguments, model_info),
+    Command("rm", "remove a pulled model from this machine", remove_arguments, model_remove),
     Command("setup", "create a private environment for the model libraries", setup_arguments, model_setup),
 )

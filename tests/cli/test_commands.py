@@ -78,6 +78,24 @@ def test_pulling_and_asking_where_it_is(shell: Shell) -> None:
     assert any(line.startswith("rewriting as Q8_0 100 %") for line in told)
 
 
+def test_a_model_is_described_and_removed_after_asking(shell: Shell, tmp_path: Path) -> None:
+    assert json.loads(shell.run("model", "info", "small", "--json").stdout)["state"] == "missing"
+    assert shell.run("model", "rm", "small", "--yes").returncode == 1
+    path = Path(shell.run("model", "pull", "small", "--yes").stdout.strip())
+    shown = shell.run("model", "info", "small").stdout
+    for fact in ("Small-1M-Instruct", "ready", "Apache-2.0", str(path), "fits"):
+        assert fact in shown
+    refused = shell.run("model", "rm", "small")
+    assert (refused.returncode, "--yes" in refused.stderr, path.is_file()) == (1, True, True)
+    removed = shell.run("model", "rm", "small", "--yes", "--json")
+    assert json.loads(removed.stdout)["removed"] == [str(path.parent)]
+    assert json.loads(removed.stdout)["freed_bytes"] > 0
+    assert not path.parent.exists()
+    own = tmp_path / "q5.gguf"
+    assert "are yours" in shell.run("model", "rm", str(own), "--yes").stderr
+    assert own.is_file()
+
+
 def test_the_list_tells_what_is_missing_ready_and_broken(shell: Shell) -> None:
     assert "missing" in shell.run("model", "list").stdout
     shell.run("model", "pull", "small", "--yes")

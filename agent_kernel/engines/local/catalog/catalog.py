@@ -27,7 +27,7 @@ from agent_kernel.engines.local.catalog.catalog_entry import (
 )
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
-from agent_kernel.engines.local.catalog.installed_model import LocalModel, protocol, read_model
+from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir, protocol, read_model
 from agent_kernel.engines.local.catalog.model_path import open_local
 from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
 from agent_kernel.engines.local.system_memory import Memory, read_memory
@@ -138,6 +138,18 @@ def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel
     if backend == "transformers":  # directories come first; within both groups the stable sort keeps the newest first
         models.sort(key=lambda candidate: not candidate.path.is_dir())
     return models[0] if models else None
+
+
+def pulled_directories(model: str, cache_dir: Path) -> list[Path]:
+    """Return the directories in the cache that belong to a catalog name or to an id of a hub, also of interrupted pulls
+    and of damaged models. Raises UnknownModel for a name that neither is."""
+    wanted = HubId.parse(model)
+    if wanted is not None:
+        return [*find_pulled(wanted.slug, cache_dir)]
+    found = entry_here(model, cache_dir)
+    pulled = [found.directory(source, cache_dir) for source in found.sources]
+    partial = sorted(models_dir(cache_dir).glob(f".{found.folder}-*.partial"))
+    return [directory for directory in (*pulled, *partial) if directory.is_dir()]
 
 
 def from_hubs(cache_dir: Path) -> list[LocalModel]:

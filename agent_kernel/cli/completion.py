@@ -1,0 +1,31 @@
+"""``agent-kernel completion``: the script with which a shell completes commands and options."""
+
+from __future__ import annotations
+
+import argparse
+
+from agent_kernel.cli.base.command import Command
+
+SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
+
+
+def completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS)
+
+
+def print_completion(args: argparse.Namespace) -> int:
+    """Print the script. It is written from the parser of the whole command, so it knows every option."""
+    import shtab
+
+    from agent_kernel.cli import command_parser
+
+    print(shtab.complete(command_parser(), args.shell))
+    return 0
+
+
+COMPLETION = Command(
+    "completion",
+    'print a script for your shell: eval "$(agent-kernel completion bash)"',
+    completion_arguments,
+    print_completion,
+)
