@@ -98,8 +98,9 @@ lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
 
-docs: $(VENV)/.test ## Write the reference of the public names, from their docstrings, to build/docs/
-	$(BIN)/python packaging/api-docs build/docs
+docs: $(VENV)/.docs ## Build the documentation site, with the reference of commands and names, in build/docs/
+	$(BIN)/python packaging/docs-pages build/docs-pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 ui: ui/node_modules/.stamp ## The panel: check, test and build ui/ into what is committed (needs node 20 or later)
 	cd ui && npm run --silent check && npx vitest run && npm run --silent build
@@ -120,7 +121,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "agent-kernel needs Python 3.11, 3.12 or 3.13 with venv (Debian: python3-venv)."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo $(VENV)/.lab $(VENV)/.test $(VENV)/.stores: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
+$(VENV)/.demo $(VENV)/.lab $(VENV)/.test $(VENV)/.stores $(VENV)/.docs: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
 	$(PIP) install --editable '.[$(EXTRAS)]'
 	@touch $@
 
@@ -149,3 +150,4 @@ $(VENV)/.demo: EXTRAS := demo
 $(VENV)/.lab: EXTRAS := demo,lab
 $(VENV)/.test: EXTRAS := test
 $(VENV)/.stores: EXTRAS := test,stores
+$(VENV)/.docs: EXTRAS := test,docs
