@@ -142,9 +142,7 @@ class Replica:
         if entry.replaces:
             unnamed = self._delete_stream(db, entry)
         if entry.body.startswith(ENCRYPTED):
-            raise StoreError(
-                f"{self._log.name} is encrypted.", hint="Add #key=FILE to the URL of the store: docs/session-stores.md"
-            )
+            raise StoreError(f"{self._log.name} is encrypted.", hint="Add #key=FILE to the URL of the store.")
         changes = _decode(entry.body)
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)

@@ -113,8 +113,9 @@ async def _read(reader: asyncio.StreamReader) -> Asked:
 
 
 async def _until_gone(reader: asyncio.StreamReader) -> None:
-    """The client sends nothing while it is answered, so whatever can be read is the end."""
-    while not reader.at_eof():
+    """The client sends nothing while it is answered, so whatever can be read is the end. A client that leaves without
+    reading everything resets the connection, which is an exception and no end of the stream."""
+    while not reader.at_eof() and reader.exception() is None:
         await asyncio.sleep(0.005)
 
 
