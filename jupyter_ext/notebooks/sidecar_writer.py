@@ -147,6 +147,9 @@ class Sidecars:
             self._marked.discard(mark)
             self._problems.pop(mark, None)
             self._mark(SidecarMark(mark.namespace, new))
+        for mark in [mark for mark in self._without_bak if mark.path == old]:
+            self._without_bak.discard(mark)
+            self._without_bak.add(SidecarMark(mark.namespace, new))
 
     async def on_deleted(self, namespace: str, path: str) -> None:
         """Delete the sidecar of a deleted notebook, unless it holds content that the store does not. The session
@@ -209,10 +212,16 @@ class Sidecars:
             await self.write_marked()
 
     async def _write(self, mark: SidecarMark) -> None:
+        # Taken before the session is read: outputs that are cleared during the write are in this document still, and
+        # the next write makes it the backup.
+        forget = mark in self._without_bak
+        self._without_bak.discard(mark)
         try:
             for _ in range(_TRIES):
                 with contextlib.suppress(NewerRevision):
-                    await self._write_once(mark)
+                    if await self._write_once(mark) and forget:
+                        self._file(mark.path).forget_bak()
+                        forget = False
                     return
             self._mark(mark)
         except AgentKernelError as error:
@@ -221,21 +230,25 @@ class Sidecars:
             self._record_failure(mark, "another server is writing")
         except OSError as error:
             self._record_failure(mark, error.strerror or str(error))
+        finally:
+            if forget:
+                self._without_bak.add(mark)
 
-    async def _write_once(self, mark: SidecarMark) -> None:
+    async def _write_once(self, mark: SidecarMark) -> bool:
+        """Return whether the document beside the notebook is the session's, as it is now."""
         key = await self._notebooks.bound_session(mark.namespace, mark.path)
         if key is None or is_private(key.id) or await ensure_async(self._is_hidden(mark.path)):
-            return
+            return False
         whole = await self._read_transcript(key)
         if whole is None:
-            return
+            return False
         exported = await asyncio.to_thread(export, whole)
         size = len(exported.document) + sum(map(len, exported.files.values()))
         if size > self._max_bytes:
             self._record_failure(mark, f"it has {size / MB:,.0f} MB, more than export_max_mb = {self._max_bytes // MB}")
-            return
+            return False
         is_known = await self._is_known_check(mark.namespace, mark.path, whole.session)
-        self._record_outcome(
+        return self._record_outcome(
             mark, exported, await asyncio.to_thread(self._write_locked, self._file(mark.path), exported, is_known)
         )
 
@@ -244,19 +257,17 @@ class Sidecars:
         with _lock(self._data_dir):
             return file.write(exported.document, exported.files, is_known)
 
-    def _record_outcome(self, mark: SidecarMark, exported: Exported, outcome: Outcome) -> None:
+    def _record_outcome(self, mark: SidecarMark, exported: Exported, outcome: Outcome) -> bool:
         self._problems.pop(mark, None)
         file = self._file(mark.path)
         if outcome == "conflict":
             if mark not in self._conflicts:
                 log.warning("%s: it is not in this store; wrote %s", file.main, file.conflict.name)
             self._conflicts.add(mark)
-            return
+            return False
         self._conflicts.discard(mark)
         self._written[mark.path] = hashlib.sha256(exported.document).hexdigest()
-        if mark in self._without_bak:
-            self._without_bak.discard(mark)
-            file.forget_bak()
+        return True
 
     def _record_failure(self, mark: SidecarMark, reason: str) -> None:
         """Record the failure and log it, but not again while the reason stays the same."""

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import SessionKey
+from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.sessions.contract_tests.dsl import calls, result
 from agent_kernel.sessions.export.import_export import import_session
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -120,6 +122,34 @@ async def test_a_notebook_that_goes_on_with_another_session_keeps_the_last_one_a
     await desk.save()
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key.id == "s2"
     assert parse((desk.root / "a.agent.json.bak").read_bytes()).session.key.id == "s1"
+
+
+async def test_a_write_that_runs_while_outputs_are_cleared_leaves_no_backup_with_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its document is the one with the outputs, and the next write makes that document the backup."""
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    whole = desk.store.whole
+
+    async def slow(key: SessionKey) -> Any:
+        read = await whole(key)
+        reading.set()
+        await go_on.wait()
+        return read
+
+    await desk.talk()
+    await desk.store.add_turn(Turn("t1", KEY), [user("go"), calls("c1"), result("c1", "secret"), assistant("done")])
+    await desk.save()
+    await desk.talk()
+    monkeypatch.setattr(desk.store, "whole", slow)
+    write = asyncio.create_task(desk.save())
+    await reading.wait()
+    assert await desk.store.clear_outputs(KEY, ["t1"], "cleared") == 1
+    await desk.sidecars.touch(KEY, forget=True)
+    go_on.set()
+    await write
+    await desk.sidecars.write_marked()
+    assert {path.name for path in desk.root.iterdir() if b"secret" in path.read_bytes()} == set()
 
 
 @pytest.mark.parametrize("foreign", ["another store's session", "a later revision", "no transcript"])
