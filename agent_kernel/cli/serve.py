@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_kernel.cli import pid1
 from agent_kernel.cli.base.command import Command, cache_argument, data_argument
+from agent_kernel.cli.deferred_grammar import defer_iri_grammar
 from agent_kernel.cli.serve_token import ServeToken, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
@@ -103,6 +104,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    defer_iri_grammar()
     from jupyter_ext.api import standalone_server  # loads Jupyter Server, which takes half a second
 
     _check(args)
