@@ -88,7 +88,7 @@ class AgentServer:
 
     async def start(self, port: int = 0, *, answer: int = 404) -> AgentServer:
         """``port``: where an earlier one was, for clients that wait for it. ``answer``: its status for a turn that is
-        not there, another one where its store can not be used."""
+        not there, another one where its store cannot be used."""
         self.root.mkdir(parents=True, exist_ok=True)
         script = self.directory / "script.json"
         script.write_text(json.dumps(list(self.script)))

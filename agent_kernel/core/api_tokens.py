@@ -191,7 +191,7 @@ class ApiTokenStore:
 
 def _check(token: ApiToken, days: int) -> None:
     if not token.scopes or not token.scopes <= SCOPES.keys():
-        raise InvalidRequest(f"The scopes of a token are {', '.join(SCOPES)}; one at least.")
+        raise InvalidRequest(f"A token needs at least one of the scopes {', '.join(SCOPES)}.")
     if not 1 <= days <= MAX_DAYS:
         raise InvalidRequest(f"A token must be valid for 1 to {MAX_DAYS} days.")
     if not _NAME.fullmatch(token.name):

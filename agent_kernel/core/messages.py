@@ -151,7 +151,7 @@ def replace_media_with_note(message: Message) -> Message:
     count = sum(is_visible_media(medium.mime) for medium in message.media)
     note = f"[{count} image(s) shown to the person]" if count else ""
     if message.role == "user":
-        note = f"[{len(message.media)} image(s) or video(s) attached; this model can not see them]"
+        note = f"[{len(message.media)} image(s) or video(s) attached; this model cannot see them]"
     text = f"{message.text}\n{note}".strip()
     return replace(message, parts=(Text(text),))
 

@@ -1,1 +1,1 @@
-"""Former import paths; the modules forward to where they live now."""
+"""Former import paths; each module forwards to the current one."""

@@ -3,8 +3,8 @@
 Sessions are found by hashes of their beginnings, so no conversation is read for it. Only sessions that were created by
 requests without a session id are found, and only for the same user, model and instructions (``scope``). The common
 beginning must contain an answer, and the request must continue after it with a user message or tool results. The
-longest match wins, then the one changed last. A session bound to a notebook is never found, nor one that was used by
-its id (``SessionStore.forget``).
+longest match wins, then the one changed last. A session bound to a notebook is never found, nor one that a request
+has named by its id since: its hashes are removed then (``SessionStore.forget``).
 """
 
 from __future__ import annotations

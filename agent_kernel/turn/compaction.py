@@ -48,10 +48,9 @@ log = logging.getLogger(__name__)
 class CompactionPolicy:
     """When to summarise.
 
-    ``threshold`` is the share of the model's tokens in use that triggers a summary if ``auto`` is set; ``keep`` is the
-    share that stays unchanged. There are at least ``turns_between`` turns between two summaries; after ``failures``
-    failures in a row, automatic summaries stop.
-    """
+    ``threshold`` is the share of the model's context that triggers a summary when it is in use and ``auto`` is set;
+    ``keep`` is the share of the context whose messages stay unchanged. There are at least ``turns_between`` turns
+    between two summaries; after ``failures`` failures in a row, automatic summaries stop."""
 
     auto: bool = True
     threshold: float = 0.8

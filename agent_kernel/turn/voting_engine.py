@@ -103,7 +103,7 @@ class VotingEngine:
                     elif isinstance(chunk, EndChunk):
                         usage = chunk.usage
         except AgentKernelError as error:  # the likeliest program is there, and a sample more or less does not matter
-            log.info("a program could not be sampled: %s", error)
+            log.info("the model could not write one of the programs for the vote: %s", error)
         return code, usage
 
 

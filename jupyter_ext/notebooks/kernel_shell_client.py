@@ -160,7 +160,7 @@ class KernelShell:
             try:
                 message = await receive(timeout=None)
             except (ValueError, TypeError, KeyError) as error:  # a message without a valid signature or format
-                log.warning("a message of a kernel can not be read: %s", error)
+                log.warning("a message of a kernel cannot be read: %s", error)
                 continue
             take(message)
 

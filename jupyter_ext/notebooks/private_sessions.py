@@ -64,6 +64,6 @@ class PrivateSessions:
             except SessionBusy:
                 await asyncio.sleep(PAUSE_S)
             except AgentKernelError as error:
-                log.warning("a private session could not be forgotten: %s", error)
+                log.warning("a private session could not be deleted: %s", error)
                 return
         log.warning("a private session is still running a turn; it is forgotten when the server stops")

@@ -319,7 +319,7 @@ class Sidecars:
         try:
             await asyncio.to_thread(change)
         except OSError as error:
-            log.warning("a sidecar did not follow its notebook: %s", error)
+            log.warning("the conversation beside a notebook could not be moved or deleted with the notebook: %s", error)
 
 
 @contextlib.contextmanager

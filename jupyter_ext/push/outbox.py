@@ -109,8 +109,8 @@ class Outbox:
     def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
         """Disconnect a page whose writer has failed; it would wait forever otherwise."""
         if not writer.cancelled() and (error := writer.exception()) is not None:
-            log.error("a page can not be written to", exc_info=error)
-            self._give_up_page("it can not be written to")
+            log.error("a page cannot be written to", exc_info=error)
+            self._give_up_page("it cannot be written to")
 
     def _give_up_page(self, reason: str) -> None:
         self.close()

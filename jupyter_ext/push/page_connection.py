@@ -83,7 +83,7 @@ class PageConnection:
     def _on_follow_done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
         """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a turn can not be told to a page", exc_info=error)
+            log.error("a turn cannot be told to a page", exc_info=error)
             shown_error = AgentKernelError("This turn cannot be shown.", hint="The log of the Jupyter server has more.")
             self.outbox.send_now({"type": "error", "error": shown_error.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:

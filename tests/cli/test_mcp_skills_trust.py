@@ -34,7 +34,7 @@ def test_servers_are_tried_and_their_tools_listed(tmp_path: Path, capsys: pytest
     good_row, bad_row = told(capsys)
     assert (good_row["state"], good_row["problem"], "hold" in good_row["tools"]) == ("ok", "", True)
     assert bad_row["state"] == "failed"
-    assert "can not be started" in bad_row["problem"]
+    assert "cannot be started" in bad_row["problem"]
     assert main(["mcp", "list", "--config", str(config)]) == 1
     assert "sk-secret-argument" not in capsys.readouterr().out
 

@@ -146,7 +146,7 @@ def test_functions_return_to_the_client_of_a_server_that_can_not_dispatch(
 
 @DIALECTS
 def test_dispatch_passes_the_gate(ways: Callable[..., Ways], posts: Posts, dialect: str) -> None:
-    """By default a person is asked, and a client that does not follow can not be."""
+    """By default a person is asked, and a client that does not follow cannot be."""
     assert getattr(ways(), dialect)("default", max_tool_rounds=3) == ("Sunny in Ulm.", [])
     assert posts == []
 

@@ -109,7 +109,7 @@ async def test_clients_are_told_which_tools_are_missing_and_health_knows_before(
             message: Any = await theirs.messages.create(model="agent/default", max_tokens=9, messages=said)
             for answer in (chat, response, message):
                 told = " ".join(notice["text"] for notice in answer.notices)
-                assert "MCP server down can not be used" in told
+                assert "MCP server down cannot be used" in told
                 assert "patient" in told
             chunks: Any = await ours.chat.completions.create(model="agent/default", messages=said, stream=True)
             assert [one.type async for one in chunks if getattr(one, "type", "")].count("agentic_notice") == 2

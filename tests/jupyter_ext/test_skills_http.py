@@ -148,7 +148,7 @@ async def test_a_notebook_asks_and_a_person_trusts_its_folder(server: AgentServe
         finished = next(event["data"] for event in events if event["type"] == "call.finished")
         assert "Use matplotlib." in finished["text"]
         notices = [event["data"]["text"] for event in events if event["type"] == "notice"]
-        assert [text for text in notices if "MCP server evil can not be used" in text]
+        assert [text for text in notices if "MCP server evil cannot be used" in text]
         known = (await person.get("agent/v1/trust", params={"path": "project/a.ipynb"})).json()
         assert [one["path"] for one in known["folders"]] == [str(folder)]
         assert (await notebook.delete("agent/v1/trust")).json()["removed"] is True

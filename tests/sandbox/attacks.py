@@ -140,7 +140,7 @@ UNSEEN = {
 }
 """May seem to succeed in a jail without namespaces, but must have no effect."""
 KNOWN = {"learns that a file is there": "attempt(lambda: os.stat({secret!r}).st_size)"}
-"""What SECURITY.md says of a jail without namespaces: it can not hide that. With them it does."""
+"""What SECURITY.md says of a jail without namespaces: it cannot hide that. With them it does."""
 AS_OTHER = f"""
 import os, subprocess, sys
 open('mine', 'w').write({SECRET!r})

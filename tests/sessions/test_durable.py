@@ -1,4 +1,4 @@
-"""What is on the disk when a write is acknowledged, and connections that can not undo or close."""
+"""What is on the disk when a write is acknowledged, and connections that cannot undo or close."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_durable_is_a_setting(tmp_path: Path) -> None:
     assert not Settings.from_env({}).durable
 
 
-# ----------------------------------------------------------------------------- connections that can not undo or close
+# ----------------------------------------------------------------------------- connections that cannot undo or close
 
 
 class Stubborn(StoreConnection):

@@ -70,7 +70,7 @@ GREEDY = {
     "closes everything": "import os\nos.closerange(0, 100)",
     "nests deeper than Python": "f = lambda: f()\nf()",
     "raises what has no words": "class E(Exception):\n    __str__ = lambda self: 1 / 0\nraise E",
-    "shows what can not be shown": "class R:\n    __repr__ = lambda self: chr(0xd800) * 10_000\nR()",
+    "shows what cannot be shown": "class R:\n    __repr__ = lambda self: chr(0xd800) * 10_000\nR()",
 }
 CLIMBING = (
     "../../../tmp/climbed", "..", ".", "/etc/climbed", "a/../../climbed", "C:\\climbed", "..\\..\\climbed", "~",

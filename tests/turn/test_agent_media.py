@@ -65,13 +65,13 @@ async def test_what_a_tool_draws_is_fed_back_in_this_turn_and_the_next(store: Se
 
 
 async def test_a_model_of_text_is_told_in_words_and_the_person_by_a_notice(store: SessionStore) -> None:
-    it, engine = conversation(store, [{"text": "I can not see it."}], vision=False)
+    it, engine = conversation(store, [{"text": "I cannot see it."}], vision=False)
     events: list[EventBody] = []
     await it.turn(TurnRequest("What is this?", media=(CAT, PLOT)), events.append)
     notices = [event.text for event in events if isinstance(event, Notice)]
 
     assert (
-        engine.requests[0].messages[-1].text.endswith("[2 image(s) or video(s) attached; this model can not see them]")
+        engine.requests[0].messages[-1].text.endswith("[2 image(s) or video(s) attached; this model cannot see them]")
     )
     assert seen(engine, 0) == []
     assert notices == ["scripted reads text only; the 2 image(s) were not sent to it."]

@@ -226,4 +226,4 @@ def test_what_no_model_is_shown_is_named() -> None:
 
 def test_a_model_of_text_is_told_what_was_attached() -> None:
     view = ContextBuilder(0).view([], [user("What is this?", [picture(1)])])
-    assert view.messages[1].text == "What is this?\n[1 image(s) or video(s) attached; this model can not see them]"
+    assert view.messages[1].text == "What is this?\n[1 image(s) or video(s) attached; this model cannot see them]"

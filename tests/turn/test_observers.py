@@ -1,4 +1,4 @@
-"""Observers are told, in order, and can not harm who tells them."""
+"""Observers are told, in order, and cannot harm who tells them."""
 
 from __future__ import annotations
 

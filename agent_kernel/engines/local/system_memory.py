@@ -92,8 +92,8 @@ def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
-    """Walk from the group up to the root. In a container the path may be one of the host, of which only the root exists
-    in the container."""
+    """Yield (limit, free bytes) of the control group ``path`` and of each of its parents up to ``root``; groups without
+    a limit are left out. In a container ``path`` may be a path of the host, and then only the root exists here."""
     below = path.strip("/")
     folder = root / below if below and ".." not in below.split("/") else root
     while folder.is_relative_to(root):

@@ -92,7 +92,7 @@ class DraftProcess:
         except OSError as error:
             close(*itertools.chain(*pipes))
             shutil.rmtree(directory, ignore_errors=True)
-            raise DraftEnded(f"the kernel can not be copied: {error.strerror}") from error
+            raise DraftEnded(f"the kernel cannot be copied: {error.strerror}") from error
         if keeper == 0:
             become_draft(shell, for_child)
         close(*theirs)
@@ -134,7 +134,7 @@ class DraftProcess:
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except FrameError as error:
             self.end()
-            raise DraftEnded(f"what it sent can not be read: {error}") from error
+            raise DraftEnded(f"what the draft sent cannot be read: {error}") from error
         except OSError as error:
             self.end()
             raise DraftEnded(str(error)) from error
@@ -179,7 +179,7 @@ class DraftProcess:
         self.pid = self._group
         ready = self._answer(frames.READY, lambda stream, text: None, lambda shown: None, START_S)
         if refused := ready.get("refused"):
-            raise DraftEnded(f"the copy of the kernel can not be jailed: {refused}")
+            raise DraftEnded(f"the copy of the kernel cannot be jailed: {refused}")
 
     def _restore(self) -> bool:
         """End the process of a failed call and everything it started, and wake the fallback fork in its place.
@@ -192,7 +192,7 @@ class DraftProcess:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:
-                raise DraftEnded("it is no process of this draft")
+                raise DraftEnded("the process that it named does not belong to this draft")
             # files are not rolled back, so every later call would end as well
             if excess := excess_of_disk(self.directory):
                 raise DraftEnded(excess)
@@ -299,7 +299,7 @@ class DraftProcess:
         try:
             received = self._frames.feed(data)
         except FrameError as error:
-            raise DraftEnded(f"what it sent can not be read: {error}") from error
+            raise DraftEnded(f"what the draft sent cannot be read: {error}") from error
         for kind, bodies in itertools.groupby(received, key=operator.itemgetter(0)):
             if (stream := frames.STREAMS.get(kind)) is not None:
                 on_text(stream, b"".join(body for _, body in bodies).decode(errors="replace"))

@@ -1,4 +1,5 @@
-"""The line by which the server asks a kernel to run code in a draft, and the MIME type of the answer.
+"""The line magic that the server sends to a kernel to run code in a draft (a copy of the kernel's process), and the
+MIME type of the answer.
 
 Imports nothing of this package, because every server loads it.
 """

@@ -147,7 +147,7 @@ def _column(name: Any, column: Any) -> str:
             return ""
         try:
             values = list(itertools.islice(known.unique(), 9))
-        except TypeError:  # cells that can not be compared, lists for example
+        except TypeError:  # cells that cannot be compared, lists for example
             return ""
         if values and len(values) <= 8:
             return f"{name} values: " + ", ".join(cut(str(value)) for value in values)

@@ -30,7 +30,8 @@ TABLE_NOTE = {
 
 @dataclass(frozen=True, slots=True)
 class ResultAssignment:
-    """The variable of one turn. ``type`` is None where the user named none; the answer is then set as text."""
+    """The variable that gets the answer of one turn. ``type`` is None where the user named none; the answer is then set
+    as text."""
 
     name: str
     type: ResultType | None

@@ -33,13 +33,15 @@ class Consent:
         self._refused: dict[str, set[tuple[str, str]]] = {}
 
     def allow(self, session: str, kind: str = LIVE, tool: str = "") -> None:
-        """Allow a kind, or one tool of it, and revoke earlier refusals of it."""
+        """Allow all calls of a kind in this session, or with ``tool`` only those of one tool, and revoke earlier
+        refusals of the same calls."""
         self._allowed.setdefault(session, set()).add((kind, tool))
         refused = self._refused.get(session, set())
         self._refused[session] = {one for one in refused if one[0] != kind or (tool and one[1] not in ("", tool))}
 
     def refuse(self, session: str, kind: str, tool: str = "") -> None:
-        """Refuse a kind, or one tool of it, without asking again, and revoke earlier permissions for it."""
+        """Refuse all calls of a kind in this session, or with ``tool`` only those of one tool, without asking again,
+        and revoke earlier permissions for the same calls."""
         self._refused.setdefault(session, set()).add((kind, tool))
         allowed = self._allowed.get(session, set())
         self._allowed[session] = {one for one in allowed if one[0] != kind or (tool and one[1] not in ("", tool))}

@@ -377,7 +377,7 @@ class JailedProcess:
 
 def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
     return SandboxUnavailable(
-        f"The sandbox can not be used on this system: {reason}.",
+        f"The sandbox cannot be used on this system: {reason}.",
         hint="Run the code live in the notebook instead, or see: agent-kernel doctor",
         details={"layers": layers},
     )

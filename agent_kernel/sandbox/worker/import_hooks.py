@@ -41,7 +41,7 @@ class SyntheticLoader(importlib.abc.Loader):
 
 class HookedLoader(importlib.abc.Loader):
     """Runs the library's own loader, then the hook. If the hook fails, for example because the library has
-    changed, the code runs without the additions of the hook, and reads the reason on standard error."""
+    changed, the library is loaded without the hook's additions, and the reason is written to standard error."""
 
     def __init__(self, loader: Any, hook: Hook) -> None:
         self._loader = loader

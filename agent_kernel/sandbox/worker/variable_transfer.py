@@ -52,7 +52,7 @@ def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
     except NotCopied:
         raise
     except Exception as error:  # a user's object may raise anything when it is copied
-        raise NotCopied(f"{name} can not be copied: {type(error).__name__}: {error}") from error
+        raise NotCopied(f"{name} cannot be copied: {type(error).__name__}: {error}") from error
     if len(data) > MAX_BYTES:
         raise NotCopied(
             f"{name} has {len(data):,} bytes; at most {MAX_BYTES:,} are copied. Write it to a file instead."
@@ -133,7 +133,7 @@ def _serialize(value: Any) -> tuple[str, bytes]:
     if kind.startswith("numpy."):
         array = sys.modules["numpy"].asarray(value)
         if array.dtype.hasobject:
-            raise NotCopied("An array of Python objects can not be copied: make it a list, or give it a number type.")
+            raise NotCopied("An array of Python objects cannot be copied: make it a list, or give it a number type.")
         buffer = io.BytesIO()
         sys.modules["numpy"].save(buffer, array, allow_pickle=False)
         return "npy", buffer.getvalue()
@@ -141,7 +141,7 @@ def _serialize(value: Any) -> tuple[str, bytes]:
         _plain(value, 0)
     except TypeError as error:
         raise NotCopied(
-            f"A value of type {error} can not be copied: make it a table, an array, or plain numbers, texts, lists and "
+            f"A value of type {error} cannot be copied: make it a table, an array, or plain numbers, texts, lists and "
             "dictionaries."
         ) from None
     return "json", json.dumps(value).encode()

@@ -206,7 +206,7 @@ class CodeWorker:
         """Return the MIME type of what was displayed besides the text."""
         try:
             medium = rich_display.media_of(value)
-        except Exception as problem:  # noqa: BLE001 - a value that can not be drawn has its text
+        except Exception as problem:  # noqa: BLE001 - a value that cannot be drawn has its text
             self._complain(f"It could not be shown as a chart: {type(problem).__name__}: {problem}")
             return ""
         if medium is None:

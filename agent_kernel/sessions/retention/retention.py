@@ -202,7 +202,9 @@ class Retention:
             try:
                 await asyncio.wait_for(on_expire(session), CALLBACK_S)
             except Exception as error:  # noqa: BLE001  a failing callback must not prevent the removal
-                log.error("a callback failed before session %s went: %s", session.key.id, type(error).__name__)
+                log.error(
+                    "a callback that runs before session %s is deleted failed: %s", session.key.id, type(error).__name__
+                )
 
     # ------------------------------------------------------------------------------------------- from start to end
 

@@ -186,7 +186,7 @@ class SessionCheck:
                 yield self._fault("no_turn", f"item {seq} is of turn {turn}, which is not there", turn=turn)
                 turns[turn] = "interrupted"
             if message is None:
-                yield self._fault("body", f"item {seq} can not be read", rowids=[rowid])
+                yield self._fault("body", f"item {seq} cannot be read", rowids=[rowid])
                 continue
             self._named |= {(medium.hash, seq) for medium in message.media}
             if (role, call_id) != (message.role, message.call_id):

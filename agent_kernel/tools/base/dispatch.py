@@ -107,7 +107,7 @@ class Dispatcher:
                 pause = answer.wait if answer.status in BUSY else None
             except DispatchRefused as refused:
                 if attempt == TRIES:
-                    raise FetchFailed(f"The tool's server can not be reached: {refused}.") from None
+                    raise FetchFailed(f"The tool's server cannot be reached: {refused}.") from None
                 pause = PAUSE_S * 2 ** (attempt - 1)
             if pause is None or attempt == TRIES:
                 return answer, attempt

@@ -138,7 +138,8 @@ class ResetPython:
 
 class PythonTools:
     """Offers the ``python`` tool of a turn. The ``where`` of the turn's request selects where its code runs: in the
-    notebook's kernel (``live``), in a draft of that kernel (``draft``), or in the session's sandbox (``sandbox``)."""
+    notebook's kernel (``live``), in a draft, which is a copy of that kernel's process (``draft``), or in the session's
+    sandbox (``sandbox``)."""
 
     def __init__(self, workplaces: SandboxEnvironments, offers: ClientCallBroker, timeout_s: float) -> None:
         self._workplaces = workplaces

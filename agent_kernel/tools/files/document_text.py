@@ -88,6 +88,6 @@ class Documents:
                 hint='pip install "agent-kernel[documents]"',
             )
         if code == BROKEN:
-            raise InvalidRequest(f"This {format} can not be read: {problem}.")
+            raise InvalidRequest(f"This {format} cannot be read: {problem}.")
         if code:
-            raise InvalidRequest(f"This {format} can not be read: its reader was ended ({code}) by a limit.")
+            raise InvalidRequest(f"This {format} cannot be read: its reader was ended ({code}) by a limit.")

@@ -296,7 +296,7 @@ class McpConnection:
         elif getattr(error, "code", None) == sdk.CLOSED:
             words = "It ended before it answered"
         elif isinstance(error, OSError):
-            words = f"It can not be started ({error.strerror or error})"
+            words = f"It cannot be started ({error.strerror or error})"
         else:
             words = f"It did not connect ({type(error).__name__}: {error})"
         return self.redact(words + _last_words(life.trace.stderr))[: 2 * MAX_REASON] + "."

@@ -48,7 +48,7 @@ def main(parent: int, command: list[str]) -> int:
         try:
             os.execvp(command[0], command)
         except OSError as error:
-            os.write(2, f"{command[0]} can not be started: {error.strerror}\n".encode())
+            os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
             os._exit(CANNOT_START)
     _let_go()
     if libc is None:

@@ -195,7 +195,7 @@ class McpTools:
             text = f"MCP server {name} did not start within {self._start_s:g} s; its tools come when it has."
             self._notices.warn(occasion, text, f"{name} {attempt} late")
         elif connection.problem:
-            text = f"MCP server {name} can not be used: {connection.problem}"
+            text = f"MCP server {name} cannot be used: {connection.problem}"
             self._notices.warn(occasion, text, f"{name} {attempt}")
 
     def _add(

@@ -261,7 +261,7 @@ class RunCells:
             if cell.kind != "code" or not cell.source.strip():
                 raise InvalidRequest(f"Cell {cell.index} ({cell.id}) has no code to run.")
             if cell.source.lstrip().startswith("%%agent"):
-                raise InvalidRequest(f"Cell {cell.index} is a cell for you; it can not be run by you.")
+                raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
         code = "\n\n".join(cell.source for cell in cells)
         named = [{"cell": cell.id, "source": cell.source} for cell in cells]
         return replace(call, arguments={"cells": named, "code": code})

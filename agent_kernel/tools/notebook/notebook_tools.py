@@ -98,7 +98,7 @@ class CellMap:
         try:
             seen = await self._view.read(context)
         except AgentKernelError as error:
-            return f"The file can not be read: {error}"
+            return f"The file cannot be read: {error}"
         at = {cell.id: f"cell {cell.index} ({cell.id})" for cell in seen.cells if cell.id}
         where = f"The person is at {at[seen.active]}.\n" if seen.active in at else ""
         selected = [at[id] for id in seen.selected if id in at]
@@ -125,7 +125,7 @@ class ReadCells:
         if seen and seen.live:
             self._known.read(context.key, [(cell.id, cell.source) for cell in whole])
         if numbers and self._side is None:
-            texts.append("What ran in the kernel can not be looked up: no client of the notebook is attached.")
+            texts.append("What ran in the kernel cannot be looked up: no client of the notebook is attached.")
         elif numbers and self._side is not None:
             texts.append(await _executions(self._side, context, numbers[:MAX_NUMBERS]))
         return ToolOutput("\n\n".join(texts))
@@ -150,7 +150,7 @@ class RunCell:
         if cell.kind != "code" or not cell.source.strip():
             raise InvalidRequest(f"Cell {cell.index} has no code to run.")
         if cell.source.lstrip().startswith("%%agent"):
-            raise InvalidRequest(f"Cell {cell.index} is a cell for you; it can not be run by you.")
+            raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
         return replace(call, arguments={"cell": cell.id or str(cell.index), "code": cell.source})
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:

@@ -250,7 +250,7 @@ def _check_path(name: str) -> None:
     elif any(sign in name for sign in '\\:*?"<>|') or not name.isprintable():
         problem = "has characters that are not safe in a name"
     elif any(len(part.encode()) > PART_BYTES or part != part.rstrip(". ") or part[0] == " " for part in parts):
-        problem = "can not be written on every system"
+        problem = "cannot be written on every system"
     elif any(_is_device(part) for part in parts):
         problem = "is the name of a device"
     if problem:

@@ -29,7 +29,7 @@ PDF = "application/pdf"
 PDF_S = 30.0
 TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json", PDF)
 """Prefixes of supported content types; other pages are refused."""
-MISSING = "Pages can not be read here: {library} is missing. Install agent-kernel[web] where the server runs."
+MISSING = "Pages cannot be read here: {library} is missing. Install agent-kernel[web] where the server runs."
 PROGRAM = """
 import sys
 sys.path.append(sys.argv[1])

@@ -17,7 +17,7 @@ from agent_kernel.tools.web.providers import DuckDuckGo, provider_of
 from agent_kernel.tools.web.search import WebSearch
 
 OFF = "This server has no web search: it is off in its configuration."
-MISSING = "The web can not be read: {names} is not installed where the server runs (agent-kernel[web])."
+MISSING = "The web cannot be read: {names} is not installed where the server runs (agent-kernel[web])."
 
 
 class WebTools:

@@ -40,7 +40,9 @@ JsonSchema = Annotated[dict[str, Any], AfterValidator(_a_schema)]
 
 def _few_values(tools: Any) -> Any:
     if has_too_many_values(tools, MAX_VALUES):
-        raise ValueError(f"the tools of a request, with their schemas, can have at most {MAX_VALUES:,} values together")
+        raise ValueError(
+            f"the tools of a request, with their schemas, can have at most {MAX_VALUES:,} JSON values in total"
+        )
     return tools
 
 

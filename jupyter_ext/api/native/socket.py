@@ -219,7 +219,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     def _on_check_done(self, looking: asyncio.Task[None]) -> None:
         """Disconnect the page if the check itself failed; the page reconnects and is checked as a new one."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
-            self.log.error("the check whether a page may still read failed", exc_info=error)
+            self.log.error("could not check whether a page may still read events", exc_info=error)
             self.close(TRY_AGAIN, "The server could not check whether you may still read.")
 
     def _send_away(self) -> None:

@@ -117,7 +117,7 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
 async def _newest_response(
     responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]
 ) -> StoredResponse | None:
-    """Return the response that produced the newest of this server's items in the input. A client that keeps its own
+    """Return the response that produced the last item of the input that is of this server. A client that keeps its own
     conversation sends such items back."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
         if id and (response := await responses.find(owner, id)) is not None:

@@ -37,7 +37,7 @@ def by_model(answer: str, calls: tuple[Message, ...] | None = None) -> ReplayVer
         ("The mean is 41.3.", "text drifted"),
         ("The mean is 41.3 of 150, in 2 groups.", "text drifted"),
         ("The mean is 40.1 of 150.", "numbers changed"),
-        ("I can not tell.", "numbers changed"),
+        ("I cannot tell.", "numbers changed"),
     ],
 )
 def test_a_model_that_is_asked_again(answer: str, result: str) -> None:

@@ -78,7 +78,7 @@ def sliding(directory: Path) -> None:
 
 
 def recurrent(directory: Path) -> None:
-    """A state instead of keys and values in most layers: it can not be taken back."""
+    """A state instead of keys and values in most layers: it cannot be taken back."""
     words = tokenizer()
     config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **ids(words))
     save(directory, transformers.MambaForCausalLM(config), words)

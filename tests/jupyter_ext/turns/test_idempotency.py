@@ -238,7 +238,7 @@ async def test_a_user_has_so_many_keys_and_old_ones_go(tmp_path: Path, monkeypat
 
 
 async def test_a_start_without_a_record_is_no_start(tmp_path: Path) -> None:
-    """What can not be noted is not begun: its repetition would begin it again."""
+    """What cannot be noted is not begun: its repetition would begin it again."""
     blocked = tmp_path / "requests.db"
     blocked.mkdir()
     async with desk(tmp_path, open_server_db(blocked)) as made:

@@ -69,7 +69,7 @@ SCRIPT = [
     ),
     *python("rebuilt in the sandbox", "kept = [1, 2]\nopen('a.txt', 'w').close()"),
     *python("so `denied_one` stays", "denied_one = 1"),
-    *python("so it can not write", "open('denied.txt', 'w')"),
+    *python("so it cannot write", "open('denied.txt', 'w')"),
     *python("look around the server", LOOK),
     *python("print the town", "print(town)"),
     *python("print the town", "print(town)"),
@@ -330,7 +330,7 @@ async def test_a_result_of_the_sandbox_is_taken_as_a_copy_and_never_as_a_pickle(
     assert "numpy.ndarray, shape (2, 3)" in (await notebook.run("%agent take grid as mine")).plain
     assert (await notebook.run("mine.sum()")).plain == "np.int64(15)"
     assert "It replaces the variable of that name." in (await notebook.run("%agent take grid as mine")).plain
-    assert "can not be copied" in (await notebook.run("%agent take odd")).error
+    assert "cannot be copied" in (await notebook.run("%agent take odd")).error
     assert "not a valid variable name" in (await notebook.run("%agent take boxed as 1x")).error
     assert "Agent:" in (await notebook.run("%agent take missing")).error
 
@@ -353,7 +353,7 @@ async def test_what_live_code_may_not_do_is_not_done_by_keeping_it(notebook: Not
     assert "In a draft only: denied_one." in ran.plain
     kept = await notebook.run("%agent keep")
     assert kept.error.startswith("Agent: nothing was kept: you have denied live code in this session")
-    refused = await notebook.run("%%agent\nlive is denied, so it can not write", ["y", "y"])
+    refused = await notebook.run("%%agent\nlive is denied, so it cannot write", ["y", "y"])
     assert refused.asked == []
     assert "PermissionError" in refused.cards[0]
     await notebook.run("%agent allow live")

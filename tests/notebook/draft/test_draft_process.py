@@ -1,4 +1,4 @@
-"""What a draft can and can not do, tried in a fork of a real IPython."""
+"""What a draft can and cannot do, tried in a fork of a real IPython."""
 
 from __future__ import annotations
 
@@ -415,7 +415,7 @@ def test_a_flood_of_output_and_a_broken_frame_harm_nobody(tmp_path: Path) -> Non
     assert told["ran"][0][0] == "success"
     assert len(told["ran"][0][2]) == 300 * 100_001
     assert told["ran"][1][0] == "ended"
-    assert "can not be read" in told["ran"][1][1]
+    assert "cannot be read" in told["ran"][1][1]
     assert "42" in told["ran"][2][1]
 
 

@@ -1,4 +1,4 @@
-"""Code that can not even be read, in a real IPython."""
+"""Code that cannot even be read, in a real IPython."""
 
 from __future__ import annotations
 

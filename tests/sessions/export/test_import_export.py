@@ -279,7 +279,7 @@ HOSTILE: Mapping[str, tuple[bytes, str]] = {
     ),
     "a call without an id": (said(call("")), "an id of its own"),
     "a lone surrogate in an id": (said(call("\ud800")), "not valid Unicode"),
-    "a user who calls": (said({**call("a"), "role": "user"}), "can not call"),
+    "a user who calls": (said({**call("a"), "role": "user"}), "cannot call"),
     "more media than anybody looks at": (
         said({"role": "user", "content": picture("data:image/png;base64,")["content"] * 10_001}),
         "more than 10000 media",

@@ -63,7 +63,7 @@ HOSTILE = {
     "other plotly": ("application/vnd.plotly.v2+json", SENDS),
     "capitals": ("Application/Vnd.Plotly.v1+json", SENDS),
     "no JSON": (PLOTLY, ADDRESS.encode()),
-    "bundle that can not be read": (BUNDLE, HUGE),
+    "bundle that cannot be read": (BUNDLE, HUGE),
 }
 
 

@@ -24,7 +24,7 @@ class Noting(SessionObserver):
 
 
 class Forgetful:
-    """A store that can not tell which sessions nobody uses."""
+    """A store that cannot tell which sessions nobody uses."""
 
     def __init__(self, settings: Settings) -> None: ...
 

@@ -377,7 +377,7 @@ async def test_a_write_that_fails_changes_nothing(
 async def test_of_several_files_none_stays_as_a_failed_write_left_it(
     kept: FilesStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deleting a bound session changes two files; the second can not be changed."""
+    """Deleting a bound session changes two files; the second cannot be changed."""
     await whole_turns(kept, 1)
     await kept.bind("local", "/r", "a", "s")
 

@@ -158,7 +158,7 @@ async def test_a_server_that_is_not_there_is_said_to_be(monkeypatch: pytest.Monk
     monkeypatch.setattr(dispatch, "PAUSE_S", 0.0)
     async with served({}) as web:
         pass
-    with pytest.raises(FetchFailed, match="can not be reached"):
+    with pytest.raises(FetchFailed, match="cannot be reached"):
         await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
 
 

@@ -134,7 +134,7 @@ async def test_a_secret_in_an_error_is_not_told(made: Made) -> None:
 async def test_a_variable_that_is_not_set_is_named(made: Made) -> None:
     client = made({"mcpServers": {"p": made.plain(env={"KEY": "${NOT_SET}"})}})
     assert await client.tools() == {}
-    assert client.notices == ["MCP server p can not be used: The variable NOT_SET is not set."]
+    assert client.notices == ["MCP server p cannot be used: The variable NOT_SET is not set."]
     assert client.processes == []
 
 
@@ -160,7 +160,7 @@ async def test_a_server_that_never_answers_delays_one_turn_and_is_told_of_once(m
 async def test_a_command_that_is_not_there_is_a_notice(made: Made) -> None:
     client = made({"mcpServers": {"p": {"command": "no-such-command"}}})
     assert await client.tools() == {}
-    assert "no-such-command can not be started: No such file" in client.notices[0]
+    assert "no-such-command cannot be started: No such file" in client.notices[0]
 
 
 async def test_no_server_starts_for_a_request_that_wants_other_tools(made: Made) -> None:

@@ -128,7 +128,7 @@ async def test_the_map_is_told_with_what_ran_or_why_that_is_not_known() -> None:
     told = await called((await tools(Notebook(kernel=Side("error"))))["notebook_cells"])
     assert "What ran in the kernel is not known: executions" in told.text
     told = await called((await tools(Notebook(error=NotFound("it was never saved"), kernel=Side())))["notebook_cells"])
-    assert told.text.startswith("The file can not be read: it was never saved")
+    assert told.text.startswith("The file cannot be read: it was never saved")
     assert "Ran in this kernel" in told.text
 
 
@@ -138,7 +138,7 @@ async def test_executions_are_asked_of_whoever_runs_things_in_the_kernel() -> No
     assert told.text.endswith("[0 one code]\nx = 1\nx\n\nexecutions {'numbers': [3]}")
     assert [call.name for call in side.calls] == ["executions"]
     told = await called((await tools(Notebook()))["read_cells"], cells="In[3]")
-    assert "can not be looked up" in told.text
+    assert "cannot be looked up" in told.text
 
 
 async def test_a_function_of_the_client_is_the_persons_own_and_asks_unless_it_has_no_effects() -> None:

@@ -80,5 +80,5 @@ async def test_a_paper_as_pdf_is_read_page_by_page(reader: ArticleReader) -> Non
     found = await reader.read(paper)
     assert found.text.startswith("[page 1 of 2]\nOf sparrows.")
     assert "Their weight." in found.text
-    with pytest.raises(FetchFailed, match="can not be read"):
+    with pytest.raises(FetchFailed, match="cannot be read"):
         await reader.read(page("%PDF-1.4 broken", "application/pdf"))

@@ -116,7 +116,7 @@ export const COMMANDS: readonly Command[] = [
       const { session } = desk;
       const turns = desk.conversation.session.value?.turns ?? 0;
       desk.asking.value = {
-        text: `Delete all turns (${turns}) of this conversation? This can not be undone.`,
+        text: `Delete all turns (${turns}) of this conversation? This cannot be undone.`,
         yes: "Delete them",
         run: () => desk.sessions.clear(session),
       };
@@ -195,7 +195,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "settings",
     label: "What may run...",
-    help: "Permissions, trusted folders, keys of this panel.",
+    help: "Permissions, trusted folders, keyboard shortcuts of this panel.",
     group: "panel",
     enabled: always,
     run: (desk) => desk.open("settings"),

@@ -115,7 +115,7 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
         raise _http_error(wanted, error, token) from error
     except Exception as error:  # the library also raises errors of its HTTP library, which depends on its version
         raise PullFailed(
-            f"The hub ({endpoint_of(env)}) cannot be asked for {wanted}: {_first_line(error)}.",
+            f"The hub ({endpoint_of(env)}) did not answer the request for {wanted}: {_first_line(error)}.",
             hint="Check the network, HF_ENDPOINT and the proxy variables, or name a file of this machine.",
         ) from error
 

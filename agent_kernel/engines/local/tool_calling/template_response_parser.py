@@ -118,7 +118,8 @@ class DeclaredParser:
         return parts + list(self._content.finish(cut=cut))
 
     def _recover(self) -> list[Part | ReasoningChunk]:
-        """Handle text that does not have the form: it becomes a broken call, which the toolbox answers, or text."""
+        """Handle text that the template's grammar does not match. Text inside a call becomes an invalid call, which the
+        toolbox answers with an error for the model; all other text becomes plain text."""
         raw, field = self._raw, self._open
         self._parser, self._raw, self._open = self._new(), "", ""
         if field == CALLS:

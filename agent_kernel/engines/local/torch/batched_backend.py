@@ -252,9 +252,9 @@ class Transformers:
         return max(1, (int(self._options.cache_gb * GIB) or share) // self._block_bytes())
 
     def _check_batching(self) -> None:
-        """Test at every load the behaviour that later requests rely on. A batch must give the same result as the model
-        without batching, otherwise it raises Unbatchable. A grammar must be enforced, otherwise grammars are refused
-        and the manager is opened again without the sampler."""
+        """Test at every load the behaviour that later requests rely on. Raises Unbatchable if a batch gives another
+        result than the model without batching. If a grammar is not enforced, requests with a grammar are refused from
+        then on, and the batching manager is started again without the sampler that applies grammars."""
         prompt = self.encode(PROBE)
         try:
             alone = self._log_probabilities(prompt)

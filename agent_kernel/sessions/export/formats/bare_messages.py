@@ -89,7 +89,7 @@ def _strict(said: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
         if waiting:
             place.refuse(f"the call {next(iter(waiting))[:80]!r} before it has no result")
         if message.calls and message.role != "assistant":
-            place.refuse(f"a {message.role} message can not call tools")
+            place.refuse(f"a {message.role} message cannot call tools")
         waiting = {call.id: call.name for call in message.calls}
         if len(waiting) != len(message.calls) or "" in waiting:
             place.refuse("every call needs an id of its own")

@@ -86,7 +86,7 @@ def _tags(document: Fields) -> tuple[str, ...]:
 
 
 def _note(medium: Media) -> str:
-    """Return the text that replaces a medium whose bytes are one of the files."""
+    """Return the text that replaces a medium whose bytes are a file of their own in the export."""
     return f"[{medium.mime}: {medium.hash[:12]}]"
 
 

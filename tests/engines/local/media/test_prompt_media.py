@@ -59,7 +59,7 @@ async def test_a_model_that_does_not_see_is_told_in_words() -> None:
     messages, known = await shown(user("Look", [image(1)]), assistant("", [CALL]), result, sees=False)
 
     assert known == {}
-    assert messages[0].text == "Look\n[1 image(s) or video(s) attached; this model can not see them]"
+    assert messages[0].text == "Look\n[1 image(s) or video(s) attached; this model cannot see them]"
     assert messages[2].text == "done\n[1 image(s) shown to the person]"
     assert not any(message.media for message in messages)
 

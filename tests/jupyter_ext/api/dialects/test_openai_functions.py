@@ -130,7 +130,7 @@ def test_the_tools_of_a_request_are_bounded_together_before_any_is_looked_at(
     dialect: str, looked_at: list[Any]
 ) -> None:
     schema = {"type": "object", "enum": list(range(1_800))}
-    with pytest.raises(ValueError, match="at most 10,000 values together"):
+    with pytest.raises(ValueError, match="at most 10,000 JSON values"):
         body_of(dialect, [schema] * 6)
     assert not looked_at
     body_of(dialect, [schema] * 5)
