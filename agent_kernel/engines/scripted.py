@@ -152,7 +152,7 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
         raise InvalidRequest("A script must be a list of rounds, each an object.")
     for entry in script:
         if unknown := set(entry) - KEYS:
-            raise InvalidRequest(f"A round has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(KEYS))}.")
+            raise InvalidRequest(f"A round cannot have {', '.join(sorted(unknown))}, only {', '.join(sorted(KEYS))}.")
     return list(script)
 
 

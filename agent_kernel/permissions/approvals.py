@@ -23,7 +23,8 @@ GONE = {
 
 @dataclass(slots=True, eq=False)
 class PendingQuestion:
-    """A question that is shown as ``required``. ``grant`` converts a remembered answer into the grant to store."""
+    """A question that waits for an answer. ``required`` is the event that shows it; ``grant`` converts an answer that
+    is to be remembered into the permission to store."""
 
     question: ApprovalQuestion
     required: ApprovalRequired

@@ -77,7 +77,8 @@ class PostTurnTasks:
         return "" if self._titles == "off" else title_from_text(said)
 
     def note_begin(self, session: Session, title: str) -> None:
-        """Record that a turn of the session begins. The model may replace ``title``, since no person chose it."""
+        """Record that a turn of the session begins. If it is the first, the model may replace ``title`` afterwards,
+        because the title was made from the question and not chosen by a person."""
         if self._titles == "engine" and title and not session.turns and session.title == title:
             self._ruled[session.key] = title
 

@@ -61,7 +61,7 @@ class SidecarImport:
                 key = await self._copy(key, place)
             await self._notebooks.bind(key, place)
         except AgentKernelError as error:
-            log.warning("what lies beside %s was not taken up: %s", place, error)
+            log.warning("the conversation beside %s was not imported: %s", place, error)
             return None
         return key
 

@@ -98,7 +98,7 @@ class Sidecars:
 
     def start(self) -> None:
         if self._away:
-            log.warning("notebooks are not files of this machine: conversations are in the store only")
+            log.warning("notebooks are not files on this machine, so conversations are not written beside them")
         self._writer = asyncio.create_task(self._keep_writing(), name="sidecar writer")
 
     def on_saved(self, namespace: str, os_path: str) -> None:

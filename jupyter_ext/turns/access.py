@@ -43,7 +43,7 @@ class Access:
             raise Forbidden(CONFINED)
         if caller.kernel:
             if kernel not in ("", caller.kernel.id):
-                raise Forbidden("A kernel can only name itself.")
+                raise Forbidden("A request from a kernel can only be about that kernel.")
             return caller.kernel
         found = self.kernels.get(kernel)
         if kernel and (found is None or found.namespace != caller.namespace):
@@ -135,7 +135,7 @@ class Access:
             who, hint = (
                 ("A token", "") if caller.token else ("A notebook", "A person has to confirm the address of another.")
             )
-            raise Forbidden(f"{who} may only choose engines of the configuration.", hint=hint)
+            raise Forbidden(f"{who} may only choose engines that the server's configuration names.", hint=hint)
         try:
             self.engines.get(name)
         except UnknownModel as error:

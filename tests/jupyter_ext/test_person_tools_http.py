@@ -57,7 +57,7 @@ async def test_a_program_uses_them_where_it_asks_and_the_key_stays_inside(agent_
     assert asked.headers["authorization"] == f"Bearer {KEY}"
     assert asked.headers["x-session-id"] == first["session"]
     assert finished(plain)["double"]["text"] == "10"
-    assert "may not be fetched" in finished(inside)["fetch_page"]["text"]
+    assert "are not allowed" in finished(inside)["fetch_page"]["text"]
     assert KEY not in json.dumps([events, plain, inside]) + items + server.log.read_text()
 
 

@@ -108,7 +108,7 @@ class Guard:
         addresses = await self._addresses(host, port)
         for address in addresses:
             if problem := self._problem(address, port, listed):
-                raise Forbidden(f"{host} may not be fetched from: {problem}.", hint=_HINT, details={"host": host})
+                raise Forbidden(f"Requests to {host} are not allowed: {problem}.", hint=_HINT, details={"host": host})
         return FetchTarget(host, port, tuple(str(address) for address in addresses))
 
     def _problem(self, address: Address, port: int, listed: bool) -> str:

@@ -86,7 +86,8 @@ def _is_hidden(node: ast.NamedExpr) -> bool:
 
 
 def _with_stored_value(expression: ast.expr) -> ast.expr:
-    """Store the one value that a ``print`` or ``display`` shows beside constants, else the value of the expression."""
+    """Return the expression with code that stores its value. Of a ``print`` or ``display`` with one argument that is no
+    constant, the value of this argument is stored."""
     if not (isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name)):
         return _store(expression)
     if expression.func.id not in DISPLAYS:

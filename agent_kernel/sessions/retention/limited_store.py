@@ -216,7 +216,8 @@ class LimitedStore:
         return replace(hit, snippets=snippets) if snippets else None
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
-        """Remove an expired match and search again, since it may hide another one."""
+        """Return the longest match that has not expired. An expired session is removed, and the search repeated,
+        because the store returns only the longest match."""
         while candidate := await self._store.match(namespace, scope, chain):
             session = await self._store.info(candidate.key)
             if session is not None and not await self.retention.is_expired(session):

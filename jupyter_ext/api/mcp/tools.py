@@ -177,7 +177,9 @@ class McpTools:
             return McpOutcome(map_cells(cells, given.start), facts)
         wanted, executed = select_cells(cells, given.cells)
         if executed:
-            raise InvalidRequest("What ran is known to the kernel; ask the agent about In[...].")
+            raise InvalidRequest(
+                "Only the kernel knows which code ran as In[...]; name cells by their number, or ask the agent."
+            )
         return McpOutcome(read(wanted, READ_CHARS), facts)
 
     # ------------------------------------------------------------------------------------------------ sessions

@@ -185,7 +185,7 @@ class ToolUse(TypedDict):
 
 
 class Context(TypedDict):
-    """``window`` is 0 if unknown."""
+    """How full the model's context is: ``tokens`` in use of ``window`` tokens; ``window`` is 0 if unknown."""
 
     tokens: int
     window: int

@@ -269,7 +269,7 @@ async def test_a_turn_searches_and_goes_on_after_what_fails() -> None:
     assert (result.state, result.text) == ("committed", "39 grams.")
     results = {message.name: message for message in await stored(store) if message.role == "tool"}
     assert SPARROW in results["web_search"].text
-    assert (results["fetch_page"].status, "may not be fetched" in results["fetch_page"].text) == ("error", True)
+    assert (results["fetch_page"].status, "are not allowed" in results["fetch_page"].text) == ("error", True)
     finished = {event.name: event.details for event in events if isinstance(event, CallFinished)}
     assert finished["web_search"] == {"query": "sparrow", "results_count": 1, "sources": ["birds.example"]}
     assert [event.text for event in events if isinstance(event, CallOutput)] == ["1 results for: sparrow\n"]

@@ -102,10 +102,7 @@ class Fence:
             likely, spent = await code_margin(await self._choosing(request.messages, prompt, completer), completer)
             fits = likely <= self._margin(turns, reading)
         if fits:
-            free_to_import = bool(turns) and turns[-1].repairs_a_cell
-            regex = (
-                (None if free_to_import else CODE) if not retry else NO_READING if turns[-1].has_its_tables else None
-            )
+            regex = _code_regex(turns[-1], retry=retry) if turns else CODE
             chunks = self._code(prompt, reading, request, completer, regex)
         elif request.output is not None:
             shortened_prompt = reasoning.without_thinking(
