@@ -3,10 +3,11 @@ code.
 
 The first token decides whether the model calls: it does if the fence is at most ``margin`` (natural log) less likely
 than the best first token. The fence is then forced, and the code decoded until the fence closes. After a result the
-model answers in text; a failed call is tried once more without showing the failed code. Code for a question that names
-a file begins with the line that reads it. Two kinds of answer are written without the model, because it is unreliable
-at them (``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean. In its own
-sentences, a month or weekday that the output does not have becomes the number that the output has.
+model answers in text; a failed call is tried once more without showing the failed code, and a program that failed is
+not run again. Code for a question that names a file begins with the line that reads it. Two kinds of answer are written
+without the model, because it is unreliable at them (``code_fence_fallback_answer.py``): that the last try failed, and
+what several rows of output mean. In its own sentences, a month or weekday that the output does not have becomes the
+number that the output has.
 
 Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
 (``forced_call.py``); with ``auto`` the model does not see them.
@@ -14,6 +15,7 @@ Only the tool named ``python`` is offered. Other tools of a request are called i
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import AsyncGenerator, Sequence
@@ -43,6 +45,9 @@ FILE_MARGIN = 12.0
 MAX_CODE_TOKENS = 512
 LAST_WORD = re.compile(r"[^\W\d_]*$")
 RETRIES = 1
+RESAMPLES = 2
+RESAMPLE_TEMPERATURE = 0.7
+"""As in the samples of a vote (``turn.voting_engine``)."""
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
 CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
 """Code without a line that begins with "im" or "fr": the usual names are already imported, and after an import line a
@@ -103,7 +108,8 @@ class Fence:
             fits = likely <= self._margin(turns, reading)
         if fits:
             regex = _code_regex(turns[-1], retry=retry) if turns else CODE
-            chunks = self._code(prompt, reading, request, completer, regex)
+            failed = turns[-1].failed_programs if retry else ()
+            chunks = self._code(prompt, reading, request, completer, regex=regex, failed=failed)
         elif request.output is not None:
             shortened_prompt = reasoning.without_thinking(
                 await completer.render(with_format_instruction(chat, request.output)), self.template
@@ -133,23 +139,38 @@ class Fence:
         return self.named_margin if code_fence_prompt.leans_to_code(turns) else self.margin
 
     async def _code(
-        self, prompt: str, reading: str, request: EngineRequest, completer: Completer, regex: str | None
+        self,
+        prompt: str,
+        reading: str,
+        request: EngineRequest,
+        completer: Completer,
+        *,
+        regex: str | None,
+        failed: Sequence[str],
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one call, whose code begins with the lines of ``reading``."""
-        completion = DecodedCompletion(prompt)
+        """Yield the chunks of one call, whose code begins with the lines of ``reading``. A program that is one of the
+        ``failed`` ones is sampled anew, at most RESAMPLES times."""
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
         forced = code_fence_prompt.OPEN + reading
-        await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
+        known = {_tree_of(program) for program in failed}
+        spent = Usage()
+        for seed in range(RESAMPLES + 1):
+            completion = DecodedCompletion(prompt)
+            await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
+            spent += completion.usage
+            code = reading + completion.text
+            if completion.finish == "length" or _tree_of(code) not in known:
+                break
+            # A change of the seed alone has no effect on greedy decoding.
+            decoding = replace(decoding, temperature=max(decoding.temperature, RESAMPLE_TEMPERATURE), seed=seed + 1)
         if completion.finish == "length":  # an incomplete program must not run, but the user sees it
-            yield TextChunk(code_fence_prompt.code_block(reading + completion.text))
-            yield EndChunk("length", completion.usage)
+            yield TextChunk(code_fence_prompt.code_block(code))
+            yield EndChunk("length", spent)
             return
-        yield CallChunk(
-            ToolCall(f"call_{os.urandom(8).hex()}", code_fence_prompt.TOOL, {"code": reading + completion.text})
-        )
-        yield EndChunk("calls", completion.usage)
+        yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", code_fence_prompt.TOOL, {"code": code}))
+        yield EndChunk("calls", spent)
 
     async def _text(
         self, prompt: str, request: EngineRequest, completer: Completer, offered: bool
@@ -170,6 +191,14 @@ def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
     if retry:
         return NO_READING if turn.has_its_tables else None
     return None if turn.repairs_a_cell else CODE
+
+
+def _tree_of(code: str) -> str:
+    """Return what two programs have in common that differ in layout and comments only."""
+    try:
+        return ast.dump(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return code.strip()
 
 
 def _has_python(tools: Sequence[ToolSpec]) -> bool:

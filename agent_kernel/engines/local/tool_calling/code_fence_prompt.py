@@ -155,6 +155,13 @@ class Exchange:
         )
 
     @property
+    def failed_programs(self) -> list[str]:
+        """The code of the python calls that ended with an error."""
+        errors = {result.call_id for result in self.results if result.status == "error"}
+        calls = [call for message in self.replies for call in message.calls if call.id in errors and call.name == TOOL]
+        return [str(call.arguments.get("code", "")) for call in calls]
+
+    @property
     def failures(self) -> int:
         return sum(result.status == "error" for result in self.results)
 

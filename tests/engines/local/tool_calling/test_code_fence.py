@@ -1,0 +1,45 @@
+"""The second try of code that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
+from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, ToolSpec
+from agent_kernel.engines.local.tool_calling.code_fence import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
+from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
+from tests.engines.local.tool_calling import chat_templates
+
+PYTHON = ToolSpec("python", "Runs code.", {}, kind="test")
+FAILED = "x = a.b\nprint(x)\n"
+
+
+async def second_try(*answers: str) -> tuple[str, ScriptedBackend, EndChunk]:
+    """Return the code of the second try after FAILED, where the model writes these programs."""
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{answer}```" for answer in answers])
+    call = ToolCall("c1", "python", {"code": FAILED})
+    messages = (user("Go."), assistant("", [call]), tool_result(call, "AttributeError: b", "error"))
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(messages, (PYTHON,)))
+    (code,) = (chunk.call.arguments["code"] for chunk in chunks if isinstance(chunk, CallChunk))
+    assert isinstance(chunks[-1], EndChunk)
+    return code, backend, chunks[-1]
+
+
+@pytest.mark.parametrize("same", [FAILED, "x = a.b  # again\n\nprint( x )\n"])
+async def test_a_second_try_that_is_the_failed_program_is_sampled_anew(same: str) -> None:
+    code, backend, end = await second_try(same, "print(a)\n")
+    assert code == "print(a)\n"
+    assert [decoding.temperature for _, decoding in backend.submitted] == [0.0, RESAMPLE_TEMPERATURE]
+    assert end.usage.completion_tokens > len("print(a)\n```"), "the first sample was decoded too"
+
+
+async def test_another_program_is_taken_as_it_is() -> None:
+    code, backend, _ = await second_try("print(a)\n")
+    assert code == "print(a)\n"
+    assert len(backend.submitted) == 1
+
+
+async def test_a_model_that_only_repeats_itself_is_asked_a_few_times_with_another_seed_each() -> None:
+    code, backend, _ = await second_try(*[FAILED] * (RESAMPLES + 1))
+    assert code == FAILED
+    assert [decoding.seed for _, decoding in backend.submitted[1:]] == list(range(1, RESAMPLES + 1))
