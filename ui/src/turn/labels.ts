@@ -1,5 +1,6 @@
 /** Labels of calls and turns, and formats for sizes and times. A tool that is not known here keeps its own name. */
 import type { CallBlock, TurnView } from "./turn";
+import { codeTitle } from "./codeTitle";
 import { removeInvisible } from "./invisibleCharacters";
 
 export type Kind = "read" | "run" | "edit" | "file" | "web" | "tool";
@@ -93,7 +94,13 @@ export const stateOf = (turn: TurnView): string => STATES.get(turn.state) ?? tur
 
 export const verbOf = (name: string): string => TOOLS.get(name)?.[1] ?? name;
 
+/** What a call does. Python code is titled by what it does, but a call that waits for an answer is named by its code. */
 export function callPhrase(call: CallBlock): Phrase {
+  const code = call.arguments["code"];
+  if (call.name === "python" && typeof code === "string" && (!call.approval || call.approval.decision)) {
+    const { verb, target } = codeTitle(removeInvisible(code));
+    return { kind: "run", verb, target };
+  }
   const known = TOOLS.get(call.name);
   if (!known) return { kind: "tool", verb: call.name, target: firstOf(Object.values(call.arguments)) };
   const [kind, verb, ...names] = known;

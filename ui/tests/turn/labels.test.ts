@@ -18,11 +18,21 @@ function block(said: Said): CallBlock {
   return first;
 }
 
-test("code is named by its first line that says something", () => {
-  expect(callPhrase(block(call("c", "python", { code: "\n\nimport pandas\nx = 1" })))).toEqual({
+test("code is named by what it does", () => {
+  expect(callPhrase(block(call("c", "python", { code: "import pandas\ndf.groupby('month').sum()" })))).toEqual({
+    kind: "run",
+    verb: "Group",
+    target: "df by month",
+  });
+});
+
+test("code that waits for an answer is named by its own line", () => {
+  const waiting = block(call("c", "python", { code: "df.groupby('month').sum()" }));
+  const approval = { id: "a", decision: "" } as unknown as CallBlock["approval"];
+  expect(callPhrase({ ...waiting, approval })).toEqual({
     kind: "run",
     verb: "Run",
-    target: "import pandas",
+    target: "df.groupby('month').sum()",
   });
 });
 
@@ -35,7 +45,7 @@ test("a tool that nobody here knows is called what the server calls it", () => {
 });
 
 test("a target of one very long line is cut", () => {
-  expect(callPhrase(block(call("c", "python", { code: "x".repeat(10_000) }))).target).toHaveLength(200);
+  expect(callPhrase(block(call("c", "shell", { commands: "x".repeat(10_000) }))).target).toHaveLength(200);
 });
 
 test("a target is not turned around or hidden in", () => {

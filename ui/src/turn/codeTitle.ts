@@ -1,0 +1,268 @@
+/** Titles of Python programs, for the row of a call: "Group df by month" instead of a line of code. A title is derived
+ * from the code alone. Programs that the rules do not know are named by the line that says most. */
+
+export interface CodeTitle {
+  verb: string;
+  target: string;
+}
+
+/** `code` is the program; `masked` has the same length, with blanks for comments and the contents of strings. */
+interface Program {
+  code: string;
+  masked: string;
+}
+
+type Rule = (program: Program) => CodeTitle | null;
+
+const MAX_CODE = 20_000;
+const MAX_TARGET = 120;
+const NAME = "[A-Za-z_]\\w*";
+/** A variable, an attribute or a column of it: `df`, `self.df`, `df["a"]`. */
+const SUBJECT = `(${NAME}(?:\\.${NAME})*?(?:\\[[^\\[\\]]*\\])?)`;
+
+/** Calls that change more than variables. A program with one of them is named by that line. */
+const EFFECT =
+  /(?:^|[^\w.])(?:os\.(?!path\b|getcwd\b|listdir\b|environ\b|sep\b)\w+|shutil\.\w+|subprocess\.\w+|sys\.exit|exec|eval|__import__|requests\.\w+|httpx\.\w+|urllib[\w.]*|socket\.\w+|get_ipython)\s*\(|^\s*[!%]|\.(?:unlink|rmdir|rename|write_text|write_bytes)\(/m;
+const CHARTS = new Map([
+  ["line", "a line chart"],
+  ["plot", "a line chart"],
+  ["lineplot", "a line chart"],
+  ["bar", "a bar chart"],
+  ["barh", "a bar chart"],
+  ["barplot", "a bar chart"],
+  ["countplot", "a bar chart"],
+  ["hist", "a histogram"],
+  ["histplot", "a histogram"],
+  ["histogram", "a histogram"],
+  ["box", "a box plot"],
+  ["boxplot", "a box plot"],
+  ["scatter", "a scatter plot"],
+  ["scatterplot", "a scatter plot"],
+  ["regplot", "a scatter plot"],
+  ["pie", "a pie chart"],
+  ["heatmap", "a heat map"],
+  ["imshow", "an image"],
+  ["area", "an area chart"],
+  ["kde", "a density plot"],
+  ["density", "a density plot"],
+  ["kdeplot", "a density plot"],
+  ["violinplot", "a violin plot"],
+  ["violin", "a violin plot"],
+  ["pairplot", "a pair plot"],
+  ["step", "a step chart"],
+  ["errorbar", "a chart with error bars"],
+]);
+
+/** The first rule that knows the program names it: what it leaves behind comes before how it got there. */
+const RULES: readonly Rule[] = [
+  written,
+  drawn,
+  trained,
+  called(`${SUBJECT}\\.predict\\(`, "Predict", (_, subject) => `with ${subject}`),
+  called("pd\\.crosstab\\(", "Cross-tabulate", () => "columns"),
+  called(`${SUBJECT}\\.pivot(?:_table)?\\(`, "Pivot", (_, subject) => subject),
+  grouped,
+  called(`${SUBJECT}\\.value_counts\\(`, "Count values", (_, subject) => `of ${subject}`),
+  joined,
+  called(`${SUBJECT}\\.nlargest\\(`, "Find the largest", (_, subject) => `of ${subject}`),
+  called(`${SUBJECT}\\.nsmallest\\(`, "Find the smallest", (_, subject) => `of ${subject}`),
+  called(`${SUBJECT}\\.describe\\(`, "Describe", (_, subject) => subject),
+  called(`${SUBJECT}\\.corr\\(`, "Correlate", (_, subject) => subject),
+  called(`${SUBJECT}\\.resample\\(`, "Resample", (_, subject) => subject),
+  called(`${SUBJECT}\\.sort_values\\(`, "Sort", (args, subject) => by(subject, args)),
+  called(`${SUBJECT}\\.drop_duplicates\\(`, "Drop duplicates", (_, subject) => `of ${subject}`),
+  called(`${SUBJECT}\\.fillna\\(`, "Fill missing values", (_, subject) => `of ${subject}`),
+  called(`${SUBJECT}\\.dropna\\(`, "Drop missing values", (_, subject) => `of ${subject}`),
+  read,
+  called(`${SUBJECT}\\.(?:head|tail|sample)\\(`, "Show rows", (_, subject) => `of ${subject}`),
+  called(`${SUBJECT}\\.info\\(`, "Look at", (_, subject) => subject),
+  defined,
+  imported,
+];
+
+/** Return what a program does in a few words. */
+export function codeTitle(source: string): CodeTitle {
+  const code = source.slice(0, MAX_CODE);
+  const program = { code, masked: mask(code) };
+  const effect = EFFECT.exec(program.masked);
+  const title = effect ? null : firstTitle(program);
+  const target = title?.target ?? (effect ? lineAt(code, effect.index + effect[0].search(/\S/)) : tellingLine(program));
+  return { verb: title?.verb ?? "Run", target: target.replace(/\s+/g, " ").trim().slice(0, MAX_TARGET) };
+}
+
+function firstTitle(program: Program): CodeTitle | null {
+  for (const rule of RULES) {
+    const title = rule(program);
+    if (title) return title;
+  }
+  return null;
+}
+
+/** Blank comments and the contents of strings, so that rules see code only. Positions stay the same. */
+function mask(code: string): string {
+  return code.replace(
+    /("""|''')[\s\S]*?(?:\1|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|#[^\n]*/g,
+    (text: string, triple?: string) => {
+      if (text.startsWith("#")) return " ".repeat(text.length);
+      const edge = triple?.length ?? 1;
+      if (text.length < 2 * edge) return text;
+      const inside = text.slice(edge, -edge).replace(/[^\n]/g, " ");
+      return text.slice(0, edge) + inside + text.slice(-edge);
+    },
+  );
+}
+
+/** The arguments of the call whose bracket opens before `start`, as written; the rest of the program if it is open. */
+function argumentsAt({ code, masked }: Program, start: number): string {
+  let depth = 1;
+  for (let at = start; at < masked.length; at += 1) {
+    const char = masked[at] ?? "";
+    if ("([{".includes(char)) depth += 1;
+    if (")]}".includes(char)) depth -= 1;
+    if (depth === 0) return code.slice(start, at);
+  }
+  return code.slice(start);
+}
+
+/** A rule for one call. `target` gets the arguments and the subject, both as written. */
+function called(pattern: string, verb: string, target: (args: string, subject: string) => string): Rule {
+  const expression = new RegExp(`(?<![\\w.])${pattern}`);
+  return (program) => {
+    const found = expression.exec(program.masked);
+    if (!found) return null;
+    const subject = found[1] ? program.code.slice(found.index, found.index + found[1].length) : "";
+    return { verb, target: target(argumentsAt(program, found.index + found[0].length), subject) };
+  };
+}
+
+const strings = (text: string): string[] => [...text.matchAll(/(["'])(.*?)\1/g)].map((found) => found[2] ?? "");
+
+/** "df by month, year" if the columns are given as texts, else "df". */
+function by(subject: string, args: string): string {
+  const first = /^\s*(?:by\s*=\s*)?(\[[^\]]*\]|"[^"]*"|'[^']*')/.exec(args)?.[1];
+  const columns = first ? strings(first) : [];
+  return columns.length > 0 ? `${subject} by ${columns.join(", ")}` : subject;
+}
+
+function grouped(program: Program): CodeTitle | null {
+  return called(`${SUBJECT}\\.groupby\\(`, "Group", (args, subject) => {
+    const part = /\[\s*["']([^"']+)["']\s*\]\.dt\.(\w+)/.exec(args);
+    return part ? `${subject} by ${part[2] ?? ""} of ${part[1] ?? ""}` : by(subject, args);
+  })(program);
+}
+
+function joined(program: Program): CodeTitle | null {
+  const merge = called("pd\\.(?:merge|concat)\\(", "Combine", (args) => {
+    const names = [...args.slice(0, 200).matchAll(/^[\s[]*([A-Za-z_]\w*)\s*,\s*([A-Za-z_]\w*)/g)][0];
+    return names ? `${names[1] ?? ""} and ${names[2] ?? ""}` : "tables";
+  })(program);
+  return (
+    merge ??
+    called(`${SUBJECT}\\.merge\\(`, "Combine", (args, subject) => {
+      const other = /^\s*([A-Za-z_]\w*)/.exec(args)?.[1];
+      return other ? `${subject} and ${other}` : subject;
+    })(program)
+  );
+}
+
+function drawn(program: Program): CodeTitle | null {
+  const own =
+    /(?<![\w.])([A-Za-z_][\w.]*(?:\[[^[\]]*\])?(?:\.groupby\([^()]*\))?(?:\[[^[\]]*\])?(?:\.\w+\(\))?)\.(plot|hist|boxplot)(?:\.(\w+))?\(/;
+  const library = /(?<![\w.])(?:plt|ax\w*(?:\[[^\]]*\])?|sns|px)\.(\w+)\(/g;
+  let kind = "";
+  let subject = "";
+  for (const found of program.masked.matchAll(library)) kind ||= CHARTS.get(found[1] ?? "") ?? "";
+  const found = own.exec(program.masked);
+  if (!kind && found) {
+    const args = argumentsAt(program, found.index + found[0].length);
+    const named = found[3] ?? /kind\s*=\s*["'](\w+)["']/.exec(args)?.[1] ?? found[2] ?? "";
+    kind = CHARTS.get(named) ?? "a chart";
+    const name = program.code.slice(found.index, found.index + (found[1]?.length ?? 0));
+    if (/^\w+(\[["'][^"']*["']\])?$/.test(name)) subject = name;
+  }
+  if (!kind) return null;
+  const title = /(?:\.title|\.set_title|title\s*=)\s*\(?\s*(["'])([^"'\n]{3,80})\1/.exec(program.code)?.[2];
+  const rest = title ? `: ${title}` : subject && ` of ${subject}`;
+  return { verb: "Draw", target: `${kind}${rest}` };
+}
+
+function trained(program: Program): CodeTitle | null {
+  const found = new RegExp(`(?<![\\w.])(${NAME})(\\([^()]*\\))?\\.fit(?:_transform)?\\(`).exec(program.masked);
+  if (!found) return /np\.polyfit\(/.test(program.masked) ? { verb: "Fit", target: "a polynomial" } : null;
+  const name = found[1] ?? "";
+  const made = new RegExp(`(?<![\\w.])${name}\\s*=\\s*(?:\\w+\\.)*([A-Z]\\w*)\\(`).exec(program.masked)?.[1];
+  return { verb: "Fit", target: made ?? name };
+}
+
+function written(program: Program): CodeTitle | null {
+  const table = called(`${SUBJECT}\\.to_(?:csv|excel|json|parquet|feather|pickle)\\(`, "Write", (args, subject) =>
+    fileOf(args) ? fileOf(args) : subject,
+  );
+  const picture = called(
+    "(?:plt|fig\\w*)\\.savefig\\(",
+    "Save the figure",
+    (args) => fileOf(args) && `as ${fileOf(args)}`,
+  );
+  const handle = /(?<![\w.])open\(/.exec(program.masked);
+  const args = handle ? argumentsAt(program, handle.index + handle[0].length) : "";
+  if (/["'][wax]b?\+?t?["']/.test(args.split(",").slice(1).join(","))) {
+    return { verb: "Write", target: fileOf(args) || "a file" };
+  }
+  return inFile(table(program)) ?? picture(program);
+}
+
+/** `to_json()` without a file returns a text. */
+const inFile = (title: CodeTitle | null): CodeTitle | null => (title && /\.\w+$/.test(title.target) ? title : null);
+
+/** Only where the rest of the program shows what was read: otherwise reading is not what it is about. */
+function read(program: Program): CodeTitle | null {
+  if (
+    !/\.(?:head|tail|info|shape|columns|dtypes|read|readlines)\b|open\(|read_\w+\(|^\s*(?:print|display)\(\w+\)/.test(
+      tellingLine(program),
+    )
+  ) {
+    return null;
+  }
+  const table = called("pd\\.read_\\w+\\(", "Read", (args) => fileOf(args) || argumentOf(args))(program);
+  return table ?? called("(?:open|Path)\\(", "Read", (args) => fileOf(args) || argumentOf(args))(program);
+}
+
+function defined(program: Program): CodeTitle | null {
+  const found = [...program.masked.matchAll(/^(?:async\s+)?(def|class)\s+(\w+)/gm)];
+  const rest = program.masked.replace(/^(?:(?:async\s+)?def|class|@|[ \t]|import|from|[)\]}]).*$/gm, "").trim();
+  if (found.length === 0 || rest) return null;
+  return { verb: "Define", target: found.map((one) => one[2] ?? "").join(", ") };
+}
+
+function imported(program: Program): CodeTitle | null {
+  const lines = program.masked.split("\n").filter((line) => line.trim());
+  const names = lines.map((line) => /^(?:import|from)\s+([\w.]+)/.exec(line)?.[1]);
+  if (names.length === 0 || names.some((name) => name === undefined)) return null;
+  return { verb: "Import", target: [...new Set(names)].join(", ") };
+}
+
+/** The name of the file that the first text of the arguments names, without its folders; empty if there is none. */
+function fileOf(args: string): string {
+  const path = /^\s*(?:\w+\s*=\s*)?[rf]?(["'])(.*?)\1/.exec(args)?.[2] ?? "";
+  return path.split(/[\\/]/).pop() ?? "";
+}
+
+const argumentOf = (args: string): string => /^\s*([A-Za-z_][\w.]*)/.exec(args)?.[1] ?? "a file";
+
+/** The first line that is no import, comment, definition or assignment; else the first that is no import or comment. */
+function tellingLine({ code, masked }: Program): string {
+  const lines = code.split("\n");
+  const plain = masked.split("\n");
+  const says = lines.filter((line, at) => line.trim() && !/^\s*(?:#|$)/.test(plain[at] ?? ""));
+  const works = says.filter((line) => !/^\s*(?:import|from)\s/.test(line));
+  const shows = works.filter((line) => /^\s*(?:print|display)\s*\(/.test(line) || /^[A-Za-z_][\w.]*\(/.test(line));
+  return works.length > 1 && shows.length > 0
+    ? (shows[0] ?? "")
+    : (works[0] ?? says[0] ?? lines.find((line) => line.trim()) ?? "");
+}
+
+function lineAt(code: string, at: number): string {
+  const start = code.lastIndexOf("\n", at) + 1;
+  const end = code.indexOf("\n", at);
+  return code.slice(start, end < 0 ? undefined : end);
+}
