@@ -215,7 +215,7 @@ class Transformers:
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise load_error(Path("the model's cache"), error) from error
         except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-            raise Unbatchable(f"the library cannot run it in batches ({error})", self._model) from error
+            raise Unbatchable(f"the library's batching cannot run it ({error})", self._model) from error
         if self._options.prefixes and not self._cache.shares_prefixes:
             raise Unbatchable("its attention slides, and the library keeps no prefixes of such models", self._model)
         self._manager.start()
