@@ -12,7 +12,7 @@ from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.thread_offload import run_in_own_thread
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 log = logging.getLogger(__name__)
 FAILED = "The program that was to decide failed."
@@ -68,7 +68,7 @@ async def decide(connection: ServerConnection, asked: ApprovalRequired, decision
         "shown": asked.shown,
     }
     try:  # the first decision counts, so the request may be repeated
-        await connection.call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body, repeatable=True)
+        await connection.call("POST", route("agent", "approvals", asked.approval), body, repeatable=True)
     except NotFound:
         return False
     return True

@@ -27,7 +27,7 @@ from agent_kernel.client.turn_options import TurnOptions, body_of, check_options
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.session import new_id
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 PRIVATE = "private:"
 """Prefix of the ids of sessions that the server keeps only in memory."""
@@ -125,7 +125,7 @@ class Client:
 
     async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
         """Stop a turn and return its state. Raises TurnNotFound."""
-        reply = await self._connection.call("POST", f"turns/{quote_segment(turn)}/cancel", {"reason": reason})
+        reply = await self._connection.call("POST", route("turns", turn, "cancel"), {"reason": reason})
         return str(reply["state"])
 
     async def approvals(self) -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ class Client:
         session = self._session(options)
         if files := options.get("files"):
             body["inputs"] = [await self._file(file, session) for file in files]
-        path = f"sessions/{quote_segment(session)}/turns" if session else "turns"
+        path = route("sessions", session, "turns") if session else "turns"
         key = {"Idempotency-Key": f"turn-{secrets.token_hex(16)}"}
         reply = await self._connection.call("POST", path, body, headers=key, repeatable=True)
         return StartedTurn(str(reply["turn"]), str(reply["session"]))

@@ -20,7 +20,7 @@ from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 from agent_kernel.tools.base.functions import as_tool
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ClientFunctions:
     async def run(self, connection: ServerConnection, event: Event, offered: CallOffered) -> None:
         """Claim, run and answer a call; an exception becomes an error result. Does nothing if another client has
         claimed it."""
-        turn = f"turns/{quote_segment(event.turn)}/claims"
+        turn = route("turns", event.turn, "claims")
         try:
             claim = await connection.call("POST", turn, {"call": offered.call, "client": self._client})
         except (NotFound, Conflict):
@@ -65,7 +65,7 @@ class ClientFunctions:
         except AgentKernelError as error:
             log.warning("a call was not claimed: %s", error)
             return
-        held = ClaimedCall(connection, f"{turn}/{quote_segment(offered.call)}", str(claim["token"]), event.session)
+        held = ClaimedCall(connection, f"{turn}/{route(offered.call)}", str(claim["token"]), event.session)
         beat = asyncio.create_task(held.renew(float(claim["renew_s"])))
         try:
             await held.finish(await self._output(event, offered, held))

@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.files import NOT_PRODUCED, PREVIEW_CHARS, is_text
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class File:
             raise self.error
         if self.connection is None:
             raise FileGone("The content of this file was not included, and there is no connection to fetch it.")
-        return self.connection, f"files/{quote_segment(self.id)}/content", {"session": self.session or None}
+        return self.connection, route("files", self.id, "content"), {"session": self.session or None}
 
 
 def _missing(code: str, message: str) -> AgentKernelError:

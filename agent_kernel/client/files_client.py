@@ -9,7 +9,7 @@ from agent_kernel.client.client_functions import upload_file
 from agent_kernel.client.file import File
 from agent_kernel.client.http import ServerConnection
 from agent_kernel.client.input_file import Given, input_file
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 USER_DATA = "user_data"
 
@@ -37,15 +37,11 @@ class FilesClient:
         return [self._file(one) for one in reply["data"]]
 
     async def get(self, id: str, session: str = "") -> File:
-        return self._file(await self._connection.call("GET", _path(id), query={"session": session or None}))
+        return self._file(await self._connection.call("GET", route("files", id), query={"session": session or None}))
 
     async def delete(self, id: str, session: str = "") -> None:
         """Delete the file from this session, or from all sessions that have it."""
-        await self._connection.call("DELETE", _path(id), query={"session": session or None})
+        await self._connection.call("DELETE", route("files", id), query={"session": session or None})
 
     def _file(self, wire: dict[str, Any]) -> File:
         return File.from_json(wire, connection=self._connection)
-
-
-def _path(id: str) -> str:
-    return f"files/{quote_segment(id)}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.client.http import ServerConnection, json_of
+from agent_kernel.client.http import Query, ServerConnection, json_of
 from agent_kernel.client.session import Branch, Found, Line, Session
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 MOST = 1_000
 
@@ -36,72 +36,71 @@ class SessionsClient:
         return Session.from_json(await self._connection.call("POST", "sessions", body))
 
     async def get(self, id: str) -> Session:
-        return Session.from_json(await self._connection.call("GET", _path(id), query={"format": "facts"}))
+        return Session.from_json(await self._call("GET", id, query={"format": "facts"}))
 
     async def rename(self, id: str, title: str, *, seen: int | None = None) -> Session:
-        reply = await self._connection.call("PATCH", _path(id), {"title": title}, headers=_match(seen))
-        return Session.from_json(reply)
+        return await self.describe(id, seen=seen, title=title)
 
     async def describe(self, id: str, *, seen: int | None = None, **what: Any) -> Session:
         """Change ``tags``, ``metadata``, ``context`` or ``title``."""
-        return Session.from_json(await self._connection.call("PATCH", _path(id), what, headers=_match(seen)))
+        return Session.from_json(await self._call("PATCH", id, body=what, seen=seen))
 
     async def delete(self, id: str) -> bool:
         """Delete the session; return False if it did not exist."""
-        return bool((await self._connection.call("DELETE", _path(id))).get("deleted"))
+        return bool((await self._call("DELETE", id)).get("deleted"))
 
     async def clear(self, id: str) -> Session:
-        return Session.from_json(await self._connection.call("POST", _path(id, "clear"), {}))
+        """Delete all turns of the session, on every branch."""
+        return Session.from_json(await self._call("POST", id, "clear", body={}))
 
     async def items(self, id: str, limit: int | None = None, branch: str | None = None) -> Sequence[Line]:
         """Return the newest ``limit`` messages, oldest first."""
-        reply = await self._connection.call("GET", _path(id, "items"), query={"limit": limit, "branch": branch})
+        reply = await self._call("GET", id, "items", query={"limit": limit, "branch": branch})
         return [Line.from_json(one) for one in reply["items"]]
 
     async def turns(self, id: str, limit: int | None = None, before: str = "") -> Sequence[dict[str, Any]]:
-        """Return the turns as ``sessions/{id}/turns`` does."""
-        reply = await self._connection.call("GET", _path(id, "turns"), query={"limit": limit, "before": before or None})
+        """Return the turns as the route ``sessions/{id}/turns`` does: the newest ``limit`` ones, or those before the
+        turn ``before``."""
+        reply = await self._call("GET", id, "turns", query={"limit": limit, "before": before or None})
         return [dict(one) for one in reply["turns"]]
 
     async def usage(self, id: str) -> dict[str, Any]:
-        """Return what its turns cost, and how full the model's context is."""
-        return await self._connection.call("GET", _path(id, "usage"))
+        """Return the tokens and seconds that the turns used, and how full the model's context is."""
+        return await self._call("GET", id, "usage")
 
     async def permissions(self, id: str) -> dict[str, Any]:
         """Return the server's policy and the decisions for the rest of this session (``grants``)."""
-        return await self._connection.call("GET", _path(id, "permissions"))
+        return await self._call("GET", id, "permissions")
 
     async def revoke(self, id: str, kind: str | None = None, tool: str | None = None) -> int:
         """Delete the decisions about a kind or a tool, or all of them, and return how many there were."""
-        query = {"kind": kind, "tool": tool}
-        return int((await self._connection.call("DELETE", _path(id, "permissions"), query=query))["revoked"])
+        return int((await self._call("DELETE", id, "permissions", query={"kind": kind, "tool": tool}))["revoked"])
 
     async def fork(self, id: str, turns: int | None = None, into: str | None = None) -> Session:
         """Copy the first ``turns`` turns to a new session; None copies all."""
         body = {**({} if turns is None else {"turns": turns}), **({"id": into} if into else {})}
-        return Session.from_json(await self._connection.call("POST", _path(id, "fork"), body))
+        return Session.from_json(await self._call("POST", id, "fork", body=body))
 
     async def undo(self, id: str) -> dict[str, Any] | None:
         """Remove the newest turn and return it with the code it ran, whose effects cannot be undone; None if there is
         no turn."""
-        reply = await self._connection.call("POST", _path(id, "undo"), {})
+        reply = await self._call("POST", id, "undo", body={})
         return reply["undone"] and dict(reply["undone"])
 
     async def branches(self, id: str) -> Sequence[Branch]:
-        return [
-            Branch.from_json(one) for one in (await self._connection.call("GET", _path(id, "branches")))["branches"]
-        ]
+        return [Branch.from_json(one) for one in (await self._call("GET", id, "branches"))["branches"]]
 
     async def branch(self, id: str, before: str | None = None, name: str = "") -> Branch:
         """Create a branch and make it the current one. It ends before the turn ``before``, or has all turns."""
         body = {"name": name, **({"before": before} if before else {})}
-        return Branch.from_json(await self._connection.call("POST", _path(id, "branches"), body))
+        return Branch.from_json(await self._call("POST", id, "branches", body=body))
 
     async def switch(self, id: str, name: str) -> Branch:
-        return Branch.from_json(await self._connection.call("PUT", _path(id, "branch"), {"name": name}))
+        """Make an existing branch the current one."""
+        return Branch.from_json(await self._call("PUT", id, "branch", body={"name": name}))
 
     async def drop_branch(self, id: str, name: str) -> None:
-        await self._connection.call("DELETE", _path(id, "branches", name))
+        await self._call("DELETE", id, "branches", name)
 
     async def search(self, words: str, limit: int = 5, role: str = "") -> Sequence[Found]:
         """Return the sessions that contain any of the words, best first."""
@@ -110,9 +109,8 @@ class SessionsClient:
 
     async def export(self, id: str, format: str = "agent-kernel", branch: str | None = None) -> bytes:
         """Return the session as a document: agent-kernel (lossless), mistralrs, openai, markdown, notebook, ..."""
-        query = {"format": format, "branch": branch}
-        response = await self._connection.send("GET", _path(id, "export"), query=query, headers={"Accept": "*/*"})
-        return response.content
+        path, query = route("sessions", id, "export"), {"format": format, "branch": branch}
+        return (await self._connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
 
     async def import_document(self, document: bytes | str, format: str | None = None) -> Session:
         """Create a session from a document, with its text and without permissions. Raises InvalidRequest for an invalid
@@ -129,12 +127,17 @@ class SessionsClient:
             body = document.encode() if isinstance(document, str) else document
         if not body.strip():
             raise InvalidRequest("The document is empty.")
-        await self._connection.send("PUT", _path(id), body, headers={"Content-Type": "application/json"})
+        await self._connection.send("PUT", route("sessions", id), body, headers={"Content-Type": "application/json"})
 
-
-def _path(id: str, *more: str) -> str:
-    return "/".join(["sessions", *(quote_segment(part) for part in (id, *more))])
-
-
-def _match(seen: int | None) -> dict[str, str]:
-    return {} if seen is None else {"If-Match": f'"{seen}"'}
+    async def _call(
+        self,
+        method: str,
+        id: str,
+        *more: str,
+        body: Mapping[str, Any] | None = None,
+        query: Query | None = None,
+        seen: int | None = None,
+    ) -> dict[str, Any]:
+        """Send a request about a session. With ``seen``, the server refuses it if the session has another revision."""
+        headers = {} if seen is None else {"If-Match": f'"{seen}"'}
+        return await self._connection.call(method, route("sessions", id, *more), body, query=query, headers=headers)

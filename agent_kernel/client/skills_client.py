@@ -15,7 +15,7 @@ from agent_kernel.client.http import ServerConnection, json_of
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.multipart_form import MultipartForm
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class SkillsClient:
         QuotaExceeded."""
         with tempfile.TemporaryFile() as packed:
             form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")
-            route = f"skills/{quote_segment(version_of)}/versions" if version_of else "skills"
-            response = await self._connection.send("POST", route, form.pieces(), headers=form.headers)
+            target = route("skills", version_of, "versions") if version_of else "skills"
+            response = await self._connection.send("POST", target, form.pieces(), headers=form.headers)
         reply = json_of(response)
         return await self.get(version_of) if version_of else Skill.from_json(reply)
 
@@ -59,10 +59,10 @@ class SkillsClient:
         return [Skill.from_json(one) for one in (await self._connection.call("GET", "skills"))["data"]]
 
     async def get(self, id: str) -> Skill:
-        return Skill.from_json(await self._connection.call("GET", f"skills/{quote_segment(id)}"))
+        return Skill.from_json(await self._connection.call("GET", route("skills", id)))
 
     async def delete(self, id: str) -> None:
-        await self._connection.call("DELETE", f"skills/{quote_segment(id)}")
+        await self._connection.call("DELETE", route("skills", id))
 
 
 def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:

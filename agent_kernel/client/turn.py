@@ -20,7 +20,7 @@ from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
 from agent_kernel.core.wire.turn_follower import TurnFollower
-from agent_kernel.notebook.server_client import quote_segment
+from agent_kernel.notebook.server_client import route
 
 T = TypeVar("T")
 CANCEL_S = 10.0
@@ -166,7 +166,7 @@ class Turn:
         if self._starting is None:
             return ""
         started = await asyncio.shield(self._starting)
-        reply = await self._connection.call("POST", f"turns/{quote_segment(started.turn)}/cancel", {"reason": reason})
+        reply = await self._connection.call("POST", route("turns", started.turn, "cancel"), {"reason": reason})
         return str(reply["state"])
 
     def _may_run(self) -> bool:
@@ -221,7 +221,7 @@ class CallbackRunner:
         """Ask about an approval. Following a turn from its beginning also yields old approvals; those are skipped."""
         if self._attached:
             try:
-                await self._connection.call("GET", f"agent/approvals/{quote_segment(asked.approval)}")
+                await self._connection.call("GET", route("agent", "approvals", asked.approval))
             except AgentKernelError:
                 return
         await ask(self._connection, asked, approve)

@@ -21,7 +21,7 @@ from agent_kernel.evaluation.answer_check import Observation, reason_wrong
 from agent_kernel.evaluation.task import CHECKS, Task
 from agent_kernel.evaluation.task_result import SUCCESS, CallResult, Program, TaskResult, TaskTurn
 from agent_kernel.evaluation.tool_servers import PageServer
-from agent_kernel.notebook.draft.server_request import OUTCOME, draft_request
+from agent_kernel.notebook.draft.draft_request import OUTCOME, draft_request
 
 CELL_S = 600.0
 YES = "y"

@@ -61,46 +61,42 @@ class ServerClient:
     ) -> dict[str, Any]:
         """Send a request and return the JSON answer. A bytes body is sent unchanged. ``seen`` is the session
         revision that the change is based on. Raises the error named by the server, or ServerUnreachable."""
-        connection = self._connection(timeout)
         more = {} if seen is None else {"If-Match": f'"{seen}"'}
+        raw, _ = self._exchange(method, path, body, more, timeout=timeout)
         try:
-            raw = self._send(connection, method, path, body, more).read()
             return dict(json.loads(raw)) if raw else {}
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except ValueError as error:
             raise describe_unreachable(error) from error
-        finally:
-            connection.close()
 
-    def raw(self, path: str, *, most: int, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, http.client.HTTPMessage]:
+    def raw(
+        self, path: str, *, most: int | None = None, timeout: float = CALL_TIMEOUT_S
+    ) -> tuple[bytes, http.client.HTTPMessage]:
         """Return (body, headers) of a GET request. Raises the same errors as ``call``, and AgentKernelError for a body
         of more than ``most`` bytes."""
+        return self._exchange("GET", path, None, {"Accept": "*/*"}, timeout=timeout, most=most)
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | bytes | None,
+        more: Mapping[str, str],
+        *,
+        timeout: float,
+        most: int | None = None,
+    ) -> tuple[bytes, http.client.HTTPMessage]:
+        """Send a request, with the headers ``more``, on a connection of its own and return (body, headers)."""
         connection = self._connection(timeout)
         try:
-            response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
-            data = response.read(most + 1)
-            if len(data) > most:
-                raise AgentKernelError(f"The response is larger than {most >> 20} MB.")
-            return data, response.headers
+            response = self._send(connection, method, path, body, more)
+            data = response.read(None if most is None else most + 1)
         except (OSError, http.client.HTTPException) as error:
             raise describe_unreachable(error) from error
         finally:
             connection.close()
-
-    def fetch(self, path: str, *, timeout: float = CALL_TIMEOUT_S) -> tuple[bytes, str, dict[str, int]]:
-        """Return (document, file suffix, counts of omitted items). Raises as ``call`` does."""
-        connection = self._connection(timeout)
-        try:
-            response = self._send(connection, "GET", path, None, {"Accept": "*/*"})
-            name = str(response.headers.get_filename("session.json"))
-            return (
-                response.read(),
-                os.path.splitext(name)[1],
-                json.loads(response.headers.get("X-Agent-Left-Out", "{}")),
-            )
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise describe_unreachable(error) from error
-        finally:
-            connection.close()
+        if most is not None and len(data) > most:
+            raise AgentKernelError(f"The response is larger than {most >> 20} MB.")
+        return data, response.headers
 
     @contextmanager
     def stream(
@@ -156,6 +152,11 @@ def server_of_this_kernel() -> ServerClient | None:
 def quote_segment(value: str) -> str:
     """Percent-encode an id as one path segment."""
     return urllib.parse.quote(value, safe="")
+
+
+def route(*segments: str) -> str:
+    """Join path segments. Each is percent-encoded, so that an id cannot add a segment."""
+    return "/".join(map(quote_segment, segments))
 
 
 def _tls(host: str) -> ssl.SSLContext:

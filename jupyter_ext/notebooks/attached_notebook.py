@@ -18,9 +18,9 @@ from tornado.web import HTTPError
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
 from agent_kernel.core.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
-from agent_kernel.notebook.draft.server_request import draft_request, trial_request
+from agent_kernel.notebook.draft.draft_request import draft_request, trial_request
 from agent_kernel.notebook.kernel import inspection, variable_summary
-from agent_kernel.notebook.kernel.changed_names import modified_in_place
+from agent_kernel.notebook.kernel.python_syntax import modified_in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs

@@ -23,7 +23,7 @@ from agent_kernel.core.events import CallOutput, Notice
 from agent_kernel.core.messages import Media, Status, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
-from agent_kernel.notebook.draft.server_request import OUTCOME
+from agent_kernel.notebook.draft.draft_request import OUTCOME
 from agent_kernel.sandbox.worker.bounded_output import BoundedOutput
 from jupyter_ext.notebooks.kernel_shell_client import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
 

@@ -20,7 +20,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks
-from agent_kernel.notebook.draft import child, fork_safety
+from agent_kernel.notebook.draft import child_process, fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftProcess
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
@@ -125,11 +125,11 @@ def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
     fill(shell, megabytes)
     code = "seen = [*globals().get('seen', []), sum(map(len, lines[:1000]))]\nlen(seen)"
     found: dict[str, Any] = {"rss_mb": int(private_mb(os.getpid()))}
-    may_fork = child._may_fork
+    may_fork = child_process._may_fork
     forking = DraftProcess.start(shell)
-    child._may_fork = lambda call: False
+    child_process._may_fork = lambda call: False
     plain = DraftProcess.start(shell)
-    child._may_fork = may_fork
+    child_process._may_fork = may_fork
     times: dict[str, list[float]] = {"plain_ms": [], "call_ms": [], "failed_ms": []}
     for _ in range(calls):
         times["plain_ms"].append(call_ms(plain, code))

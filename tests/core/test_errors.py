@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from agent_kernel.core import errors
-from agent_kernel.notebook.kernel.short_errors import to_short_error
+from agent_kernel.notebook.kernel.one_line_errors import to_short_error
 
 
 def test_a_code_is_the_name_of_its_class() -> None:

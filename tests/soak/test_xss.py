@@ -15,6 +15,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 from agent_kernel.notebook.display import render
+from agent_kernel.notebook.display.media_bundle import media_bundle
 from tests.browser.lab import Lab, browser, document
 from tests.browser.watch import Watch, notices
 from tests.conftest import chromium
@@ -47,7 +48,7 @@ def bundles(words: str, chance: random.Random) -> Iterator[render.Bundle]:
     yield summary.bundle()
     yield render.line_bundle(words)
     yield render.table_bundle([words, "b"], [[words, words]])
-    yield render.image_bundle("image/png", "iVBORw0KGgo=", words)
+    yield media_bundle("image/png", "iVBORw0KGgo=", words)
 
 
 def notebook_of(texts: list[str], chance: random.Random) -> Json:

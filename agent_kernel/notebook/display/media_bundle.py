@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.notebook.display.render import QUIET, Bundle, image_bundle, table_bundle
+from agent_kernel.notebook.display.render import QUIET, Bundle, table_bundle
 from agent_kernel.notebook.display.safe_output import safe_bundle
 from agent_kernel.notebook.kernel.capture import IMAGES
 
@@ -46,7 +46,7 @@ def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
 def media_bundle(mime: str, data: str, alt: str) -> Bundle:
     """Render a medium. ``data`` is base64: a picture, a chart for a renderer of its type, a bundle, or a table."""
     if not mime.endswith("+json"):
-        return image_bundle(mime, data, alt)
+        return {mime: data, "text/plain": f"[{alt}]"}
     try:
         content = json.loads(base64.b64decode(data))
         if mime == BUNDLE:

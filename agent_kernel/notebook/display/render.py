@@ -27,8 +27,18 @@ PLACES = {
     "server": "on the server",
     "client": "in the notebook",
 }
+STATES = {
+    "success": "done",
+    "error": "failed",
+    "denied": "not run",
+    "timeout": "out of time",
+    "interrupted": "stopped",
+}
+"""The state that a card shows for the status of a call that has ended."""
 WAITING = "waiting for your answer"
 """The state of a call whose cell waits for the user."""
+RECORDED = ("turn", "session", "state", "model", "local", "host", "where", "cell", "stored", "private")
+"""The fields of a summary that programs read in the output of TURN_MIME."""
 QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
 BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
 PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"
@@ -91,7 +101,8 @@ class AnswerVersion:
     later: int = 0
 
     @property
-    def words(self) -> list[str]:
+    def labels(self) -> list[str]:
+        """The parts of the status line that say which version of the answer this is."""
         if self.count < 2:
             return []
         return [f"version {self.number} of {self.count}", f"branch {self.branch}", "%agent versions shows the others"]
@@ -142,29 +153,21 @@ class TurnSummary:
             parts.append(f"first after {_seconds(usage['first_token_s'])}")
         if (took := usage.get("turn_s") or usage.get("seconds", 0)) >= 0.005:
             parts.append(f"{_seconds(took)} in all")
-        return " · ".join([*parts, *self.version.words])
+        return " · ".join([*parts, *self.version.labels])
 
     def bundle(self) -> Bundle:
-        record = {
-            "version": 1,
-            "turn": self.turn,
-            "session": self.session,
-            "state": self.state,
-            "model": self.model,
-            "local": self.local,
-            "host": self.host,
-            "where": self.where,
-            "cell": self.cell,
-            "usage": dict(self.usage),
-            "stored": self.stored,
-            "private": self.private,
-            **self.version.record,
-        }
+        record = {name: getattr(self, name) for name in RECORDED}
+        record |= {"usage": dict(self.usage), **self.version.record}
         return {
             "text/html": f"<div style='{QUIET}'>{html.escape(self.line)}</div>",
             "text/plain": self.line,
             TURN_MIME: record,
         }
+
+
+def format_arguments(arguments: Mapping[str, object]) -> str:
+    """Return the arguments of a call without code, one in each line."""
+    return "\n".join(f"{name} = {value!r}" for name, value in arguments.items())
 
 
 def moment(seconds: float) -> str:
@@ -192,11 +195,6 @@ def line_bundle(text: str, details: str = "") -> Bundle:
         body = f"<pre style='{PRE}'>{html.escape(mark_invisible(details))}</pre>"
         return {"text/html": _details(text, body, is_open=False), "text/plain": plain}
     return {"text/html": f"<div style='{QUIET}'>{html.escape(text)}</div>", "text/plain": plain}
-
-
-def image_bundle(mime: str, data: str, alt: str) -> Bundle:
-    """Render an image; ``data`` is base64."""
-    return {mime: data, "text/plain": f"[{alt}]"}
 
 
 def table_bundle(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Bundle:

@@ -81,8 +81,13 @@ def _blocks(text: str) -> Iterator[MarkdownBlock]:
 
 def _code(block: MarkdownBlock) -> str:
     code = "\n".join(_outdent(line, block.indent) for line in block.lines)
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", code)), default=0))
-    return f"\n{ticks}{block.info}\n{code}\n{ticks}\n"
+    return f"\n{fenced(code, block.info)}\n"
+
+
+def fenced(text: str, info: str = "") -> str:
+    """Return ``text`` as a fenced block of Markdown, with a fence longer than every run of backticks in the text."""
+    ticks = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return f"{ticks}{info}\n{text}\n{ticks}"
 
 
 def _outdent(line: str, width: int) -> str:

@@ -103,22 +103,22 @@ class OutputSegment:
 
 
 class CellScreen:
-    """The outputs of one cell. ``words`` is the function that renders the text received so far as a bundle."""
+    """The outputs of one cell. ``render`` returns the answer received so far as an output."""
 
-    def __init__(self, publisher: Any, words: Callable[[str], Bundle] = text_bundle) -> None:
+    def __init__(self, publisher: Any, render: Callable[[str], Bundle] = text_bundle) -> None:
         self._publisher = publisher
-        self._bundle = words
+        self._render = render
         self._kind = ""
-        self._words: list[str] = []
+        self._received: list[str] = []
         self._current: OutputSegment | None = None
         self._cards: dict[str, OutputSegment] = {}
         self._waiting: OutputSegment | None = None
 
     def text(self, delta: str) -> None:
-        self._grow("text", delta, lambda: self._bundle("".join(self._words)))
+        self._grow("text", delta, lambda: self._render("".join(self._received)))
 
     def reasoning(self, delta: str) -> None:
-        self._grow("reasoning", delta, lambda: reasoning_bundle("".join(self._words), is_open=True))
+        self._grow("reasoning", delta, lambda: reasoning_bundle("".join(self._received), is_open=True))
 
     def card(self, card: Card) -> None:
         segment = self._cards.get(card.call)
@@ -162,9 +162,9 @@ class CellScreen:
     def _grow(self, kind: str, delta: str, bundle: Callable[[], Bundle]) -> None:
         if self._kind != kind or self._current is None:
             self._end()
-            self._kind, self._words = kind, []
+            self._kind, self._received = kind, []
             self._current = self._segment(bundle)
-        self._words.append(delta)
+        self._received.append(delta)
         self._current.touch()
 
     def _once(self, bundle: Bundle) -> None:
@@ -179,11 +179,11 @@ class CellScreen:
     def _end(self) -> None:
         """Send the rest of the open segment and collapse reasoning."""
         if self._current is not None:
-            words = "".join(self._words)
-            final = reasoning_bundle(words, is_open=False) if self._kind == "reasoning" else self._bundle(words)
+            text = "".join(self._received)
+            final = reasoning_bundle(text, is_open=False) if self._kind == "reasoning" else self._render(text)
             self._current.bundle = lambda: final
             self._current.touch(force=True)
-        self._kind, self._current, self._words = "", None, []
+        self._kind, self._current, self._received = "", None, []
 
 
 class TerminalScreen:
@@ -251,9 +251,9 @@ class TerminalScreen:
         self._out.write(printable(text))
 
 
-def screen_for(shell: Any, words: Callable[[str], Bundle] = text_bundle) -> Screen:
+def screen_for(shell: Any, render: Callable[[str], Bundle] = text_bundle) -> Screen:
     """Return the screen of the running cell. The screen keeps the current publisher, because the shell's publisher is
     replaced while the model's code runs."""
     if getattr(shell, "kernel", None) is not None:
-        return CellScreen(shell.display_pub, words)
-    return rich_screen(markdown=words is text_bundle) or TerminalScreen()
+        return CellScreen(shell.display_pub, render)
+    return rich_screen(markdown=render is text_bundle) or TerminalScreen()

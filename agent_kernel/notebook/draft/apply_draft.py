@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.notebook.display.render import Card
+from agent_kernel.notebook.display.render import STATES, WAITING, Card
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.draft.draft import DraftedCall, Drafts
 from agent_kernel.notebook.kernel.capture import Show
-from agent_kernel.notebook.kernel.changed_names import loop_names, to_plain_python
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import ProgramValue
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.python_syntax import loop_names, to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.kernel.variable_summary import ONE_LETTER_WORDS
 
-QUESTION = "Keep {names} in your kernel? It runs the same code for real. [y]es / [n]o: "
-SET = "Set {name} in your kernel? It runs the same code for real. [y]es / [n]o: "
-FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "
+QUESTION = "Keep {names} in your kernel? It runs the same code for real."
+SET = "Set {name} in your kernel? It runs the same code for real."
+FOR_REAL = "A draft may not do this. Run it in your kernel for real?"
 LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
 NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."
 FIGURES = frozenset({"fig", "ax", "axes", "axs"})
@@ -126,9 +126,9 @@ class DraftApplier:
         code = card.code
         before = self.drafts.find_calls(self.drafts.names(code))
         card.code = "\n\n".join([*(call.code for call in before), code])
-        card.where, card.state = "live", "waiting for your answer"
+        card.where, card.state = "live", WAITING
         screen.card(card)
-        if self.person.choose(FOR_REAL, {"yes": "yes", "no": "no"}, "no") != "yes":
+        if not self.person.agrees(FOR_REAL):
             card.where, card.code, card.state = "draft", code, "running"
             return None
         return self._run(before, card, screen, turn=turn, show=screen.show, returns_value=returns_value)
@@ -147,9 +147,9 @@ class DraftApplier:
         self, calls: Sequence[DraftedCall], question: str, turn: str, screen: Screen, *, returns_value: bool = False
     ) -> ExecutionOutcome | None:
         card = _card(calls, turn)
-        card.state = "waiting for your answer"
+        card.state = WAITING
         screen.card(card)
-        if self.person.choose(question, {"yes": "yes", "no": "no"}, "no") != "yes":
+        if not self.person.agrees(question):
             card.close("not run")
             screen.card(card)
             return None
@@ -181,8 +181,8 @@ class DraftApplier:
         for each in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
             self.touched.ran(each, card.code)
         card.add(outcome.traceback)
-        words = {"success": "done: your kernel has it now", "interrupted": "stopped"}
-        card.close(words.get(outcome.status, "failed"), time.monotonic() - started)
+        state = "done: your kernel has it now" if outcome.status == "success" else STATES[outcome.status]
+        card.close(state, time.monotonic() - started)
         screen.card(card)
         self.drafts.forget_calls(calls)
         return outcome

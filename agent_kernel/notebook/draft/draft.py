@@ -22,10 +22,11 @@ from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, saf
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
 from agent_kernel.notebook.kernel.capture import Listener, Show
-from agent_kernel.notebook.kernel.changed_names import NameChanges, loop_names, names_in, to_plain_python
+from agent_kernel.notebook.kernel.changed_names import NameChanges
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.notebook.kernel.python_syntax import loop_names, names_in, to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
 from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value
 

@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 from agent_kernel.core.wire.framing import FrameDecoder, FrameError, parse_object
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.notebook.draft import jail
-from agent_kernel.notebook.draft.child import become_draft
-from agent_kernel.notebook.draft.draft_supervisor import ChildEnds, close, fork
+from agent_kernel.notebook.draft.child_process import become_draft
+from agent_kernel.notebook.draft.draft_keeper import ChildEnds, close, fork
 from agent_kernel.notebook.draft.fork_safety import ThreadFacts
 from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, in_group, parent_of
 

@@ -60,7 +60,7 @@ def _thread_problem() -> str:
         return "your kernel is being debugged"
     if threading.active_count() > MAX_THREADS:
         return f"your kernel runs {threading.active_count()} threads"
-    if library := _unsafe_pool(ThreadFacts.of(os.getpid())):
+    if library := unsafe_pool(ThreadFacts.of(os.getpid())):
         return f"your kernel has used {library}, which does not work in a copy"
     return ""
 
@@ -82,13 +82,9 @@ class ThreadFacts:
         return cls(names, sorted(libraries))
 
 
-def unsafe_to_fork_again(threads: ThreadFacts) -> str:
-    """Return the library that makes it unsafe to fork this process (a draft), or "" if there is none. ``threads`` are
-    those of this process, which cannot read them itself in its jail."""
-    return _unsafe_pool(threads)
-
-
-def _unsafe_pool(threads: ThreadFacts) -> str:
+def unsafe_pool(threads: ThreadFacts) -> str:
+    """Return the library whose threads make it unsafe to fork this process, or "" if there is none. ``threads`` are
+    those of this process: a draft cannot read them itself in its jail."""
     for library, begins in POOLS.items():
         if library in sys.modules and any(name.startswith(begins) for name in threads.names):
             return library
@@ -110,7 +106,7 @@ def _unsafe_openmp(paths: Iterable[str]) -> str:
 def _memory_problem() -> str:
     """Return why there is too little memory for a fork, or "" if there is enough. A fork shares memory with the kernel
     until one of them writes to it."""
-    used, free = _kib("/proc/self/status", "VmRSS:"), _kib("/proc/meminfo", "MemAvailable:")
+    used, free = read_kib("/proc/self/status", "VmRSS:"), read_kib("/proc/meminfo", "MemAvailable:")
     if (limit := _cgroup_free()) is not None:
         free = min(free, limit)
     if used and free < max(used // 4, RESERVE_MB << 10):
@@ -135,8 +131,12 @@ def _thread_names(pid: int) -> list[str]:
     return names
 
 
-def _kib(path: str, name: str) -> int:
-    return next((int(line.split()[1]) for line in _lines(path) if line.startswith(name)), 0)
+def read_kib(path: str, *names: str) -> int:
+    """Return the sum of the lines of a file in /proc that begin with one of ``names``, in KiB; 0 if it cannot be
+    read."""
+    with contextlib.suppress(IndexError, ValueError):
+        return sum(int(line.split()[1]) for line in _lines(path) if line.startswith(names))
+    return 0
 
 
 def _lines(path: str) -> list[str]:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent_kernel.notebook.draft.fork_safety import read_kib
+
 HANG_S = 10.0
 FUTEX = {"x86_64": "202", "aarch64": "98"}
 """Number of the system call ``futex``, in which locks wait. Sleeping and waiting for a program use other system
@@ -106,20 +108,13 @@ def _memory_mb(pids: Sequence[int], most_mb: int) -> int:
     """Return the memory of the draft's processes that they do not share with this process, their kernel. The first
     estimate counts shared memory once per process, so it is never too low, and is cheap. Only if it exceeds
     ``most_mb`` the exact figure is read, which takes some milliseconds per gigabyte."""
-    roughly = sum(_kib(f"/proc/{pid}/status", ("RssAnon:", "VmSwap:")) for pid in pids) >> 10
+    roughly = sum(read_kib(f"/proc/{pid}/status", "RssAnon:", "VmSwap:") for pid in pids) >> 10
     if roughly <= most_mb:
         return roughly
     # The proportional set size (PSS) divides each shared page among its users. So the PSS of the kernel and the draft
     # together, less the kernel's own anonymous memory, is what only the draft has.
-    shares = [_kib(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "SwapPss:")) for pid in (os.getpid(), *pids)]
-    return max(0, sum(shares) - _kib("/proc/self/smaps_rollup", ("Anonymous:", "Swap:"))) >> 10
-
-
-def _kib(path: str, names: tuple[str, ...]) -> int:
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        lines = Path(path).read_text(errors="replace").splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith(names))
-    return 0
+    shares = [read_kib(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "SwapPss:") for pid in (os.getpid(), *pids)]
+    return max(0, sum(shares) - read_kib("/proc/self/smaps_rollup", "Anonymous:", "Swap:")) >> 10
 
 
 def _disk_usage(directory: str) -> int:

@@ -4,21 +4,15 @@ in full.
 
 from __future__ import annotations
 
-import ast
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.notebook.kernel.python_syntax import modified_in_place
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 
-MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
-MUTATORS |= {"setdefault", "sort", "update"}
-"""Methods of lists, dictionaries, sets and arrays that modify the object in place."""
 MAX_NAMES = 200
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""The exceptions that Python and IPython raise for code that they cannot parse, because of its grammar, characters or
-nesting depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,67 +84,3 @@ def cheap_facts(value: Any) -> object:
     except Exception:  # noqa: BLE001  a person's object may raise anything
         return None
     return None
-
-
-def to_plain_python(shell: Any, code: str) -> str:
-    """Transform IPython syntax to plain Python. Code IPython cannot parse is returned unchanged; running it raises
-    the error."""
-    try:
-        return str(shell.transform_cell(code))
-    except UNREADABLE:
-        return code
-
-
-def names_in(code: str) -> set[str]:
-    """Return every name that plain Python reads or binds; empty if it cannot be parsed."""
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return set()
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def loop_names(code: str) -> set[str]:
-    """Return names that plain Python binds only as loop variables."""
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return set()
-    loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor)]
-    targets = [node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Name)]
-    others = {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in targets
-    }
-    return {node.id for node in targets} - others
-
-
-def modified_in_place(code: str) -> set[str]:
-    """Return names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
-    ``inplace=True``."""
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return set()
-    return {name for node in ast.walk(tree) for target in _targets(node) if (name := _root(target))}
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    match node:
-        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
-            return [target for target in targets if isinstance(target, ast.Subscript | ast.Attribute)]
-        case ast.AugAssign(target=target):
-            return [target]
-        case ast.AnnAssign(target=ast.Subscript() | ast.Attribute() as target):
-            return [target]
-        case ast.Call(func=ast.Attribute(value=owner, attr=attr), keywords=keywords):
-            kept = any(word.arg == "inplace" and getattr(word.value, "value", False) is True for word in keywords)
-            return [owner] if attr in MUTATORS or kept else []
-    return []
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""

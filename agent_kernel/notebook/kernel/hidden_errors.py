@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from agent_kernel.notebook.kernel.changed_names import UNREADABLE, modified_in_place
+from agent_kernel.notebook.kernel.python_syntax import UNREADABLE, modified_in_place, smallest_statement
 
 CATCHES = "HiddenError: the code catches {error} at the statement that failed. Correct the cause of the error."
 LEAVES_OUT = "HiddenError: the code leaves out the statement that failed. Correct it."
@@ -31,7 +31,7 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
     except UNREADABLE:
         return ""
     known = {one.key for one in _statements(before)}
-    failing = [one for line in lines for one in _at_line(before, line)]
+    failing = [Statement.of(node) for line in lines if (node := smallest_statement(before, line))]
     added = [one for one in _statements(after) if one.key not in known and not one.is_message]
     kept = {one.key for one in _statements(after)}
     classes = _class_names(error)
@@ -111,17 +111,6 @@ class Suppressor:
 
 def _statements(tree: ast.Module) -> Iterator[Statement]:
     return (Statement.of(node) for node in ast.walk(tree) if isinstance(node, ast.stmt))
-
-
-def _at_line(tree: ast.Module, line: int) -> list[Statement]:
-    """Return the smallest statement around ``line``, or nothing."""
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    smallest = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)
-    return [] if smallest is None else [Statement.of(smallest)]
 
 
 def _computes(value: ast.expr) -> bool:

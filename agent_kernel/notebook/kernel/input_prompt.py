@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from IPython.core.error import StdinNotImplementedError
@@ -30,9 +30,9 @@ class Person:
             return sys.stdin is not None and sys.stdin.isatty()
         return bool(parent_request(self._shell).get("content", {}).get("allow_stdin"))
 
-    def choose(self, question: str, answers: Mapping[str, str], otherwise: str) -> str:
-        """Ask ``question``. ``answers`` maps the accepted words to their meaning; the user can type a prefix of a word,
-        in any case. Returns ``otherwise`` when there is no input or after TRIES invalid answers."""
+    def choose(self, question: str, words: Sequence[str], otherwise: str) -> str:
+        """Ask ``question`` and return one of ``words``, of which the user can type the beginning, in any case. Returns
+        ``otherwise`` when there is no input or after TRIES invalid answers."""
         for _ in range(TRIES):
             started = time.monotonic()
             try:
@@ -41,11 +41,10 @@ class Person:
                 return otherwise
             finally:
                 self.waited_s += time.monotonic() - started
-            meanings = [meaning for word, meaning in answers.items() if typed and word.startswith(typed)]
-            if meanings:
-                return meanings[0]
+            if typed and (chosen := next((word for word in words if word.startswith(typed)), "")):
+                return chosen
         return otherwise
 
     def agrees(self, question: str) -> bool:
         """Ask a yes/no question. False if no user is there."""
-        return self.is_there and self.choose(f"{question} [y]es / [n]o: ", {"yes": "yes", "no": "no"}, "no") == "yes"
+        return self.is_there and self.choose(f"{question} [y]es / [n]o: ", ("yes", "no"), "no") == "yes"

@@ -58,13 +58,22 @@ def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
         if name not in namespace:
             return f"There is no variable {cut(name)!r} in this kernel."
         return _at_most("\n".join(_patiently(lambda: _closely(name, namespace[name]), name, namespace[name])), chars)
-    hidden = getattr(shell, "user_ns_hidden", {})
-    names = [name for name in reversed(list(namespace)) if _is_mine(name, namespace[name], hidden)]
+    names = user_variables(shell)[::-1]
     modules = [name for name in names if issubclass(type(namespace[name]), types.ModuleType)]
     lines = _lines([name for name in names if name not in modules], namespace, chars)
     if modules:
         lines.append(_at_most(f"modules: {', '.join(modules)}", LINE))
     return "\n".join(lines) or "There are no variables yet."
+
+
+def user_variables(shell: Any) -> list[str]:
+    """Return the names of the user's variables, oldest first, without those of IPython and the private ones."""
+    hidden = getattr(shell, "user_ns_hidden", {})
+    return [
+        name
+        for name, value in list(shell.user_ns.items())
+        if not name.startswith("_") and name not in OWN and not (name in hidden and hidden[name] is value)
+    ]
 
 
 def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
@@ -184,10 +193,6 @@ def _memory(value: Any) -> str:
     else:
         return ""
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else ""
-
-
-def _is_mine(name: str, value: Any, hidden: Mapping[str, Any]) -> bool:
-    return not name.startswith("_") and name not in OWN and not (name in hidden and hidden[name] is value)
 
 
 def _ran_line(number: int, source: str, ran: Any) -> str:

@@ -17,9 +17,10 @@ from typing import Any
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.kernel.capture import CapturedOutput, Listener, Show, capturing
-from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot, StrongMark, to_plain_python
+from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot, StrongMark
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
+from agent_kernel.notebook.kernel.python_syntax import to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 from agent_kernel.sandbox.worker.error_facts import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text

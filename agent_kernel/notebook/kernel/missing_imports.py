@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
+
 KNOWN: Mapping[str, str] = MappingProxyType(
     {
         "np": "import numpy as np",
@@ -35,7 +37,7 @@ def missing_imports(source: str, namespace: Mapping[str, Any]) -> list[str]:
     """Return import lines to put before ``source``, which must be plain Python."""
     try:
         used = _unbound(symtable.symtable(source, "<agent>", "exec"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return []
     lines = [
         FROM_DATETIME if name == "datetime" and _means_the_class(source) else line

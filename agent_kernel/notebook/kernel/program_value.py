@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
+
 HIDDEN = "__agent_kernel_value__"
 """The variable that holds the value during the run; removed afterwards."""
 DISPLAYS = ("print", "display")
@@ -61,7 +63,7 @@ def with_assignment(code: str, name: str) -> str:
     Python or has no such value. A value that ``print`` shows is computed a second time."""
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return ""
     last = tree.body[-1] if tree.body else None
     match last:

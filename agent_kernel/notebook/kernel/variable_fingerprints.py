@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.notebook.kernel.content_digest import content_digest
+from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
 
 KEPT = 200
 """Number of turns remembered; older ones count as changed."""
@@ -78,7 +79,7 @@ class VariableTracker:
         """Return the names in the code, or only those it reads from outside. None if it cannot be parsed."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except UNREADABLE:
             return None
         bound = _bound_first(tree) if read_only else set()
         return {name for node in ast.walk(tree) for name in _list_names(node)} - bound - {"get_ipython"}

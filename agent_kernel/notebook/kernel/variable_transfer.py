@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import ProgramValue
-from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.sandbox.worker import variable_transfer
 
 MAX_BYTES = 32 << 20

@@ -10,7 +10,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.magic.commands import HELP
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
+from agent_kernel.notebook.server_client import ServerClient, route
 from agent_kernel.notebook.turn.cell_options import BY_FLAG, TO_VARIABLE
 from agent_kernel.notebook.turn.execution_target import CHOICES
 from agent_kernel.notebook.turn.result_type import PLAIN
@@ -92,18 +92,14 @@ class MagicCompleter:
         return self._names_from("sessions", "sessions", "id")
 
     def _branches(self) -> list[str]:
-        session = self._answer("binding").get("session")
-        return (
-            self._names_from(f"sessions/{quote_segment(session['id'])}/branches", "branches", "name") if session else []
-        )
+        return self._names_of_session("branches")
 
     def _variables(self) -> list[str]:
+        return self._names_of_session("variables")
+
+    def _names_of_session(self, what: str) -> list[str]:
         session = self._answer("binding").get("session")
-        return (
-            self._names_from(f"sessions/{quote_segment(session['id'])}/variables", "variables", "name")
-            if session
-            else []
-        )
+        return self._names_from(route("sessions", session["id"], what), what, "name") if session else []
 
     def _models(self) -> list[str]:
         return self._names_from("models", "models", "name")

@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreachable
-from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.conversation_commands import Say
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.server_client import ServerClient
 
 HELP = "start a server for this kernel alone, where no Jupyter server has agent-kernel; stop server stops it"
@@ -42,13 +40,10 @@ STARTED = (
 
 
 class EmbeddedServer:
-    """Runs at most one server. ``adopted`` is called with the environment that a started server sends to its
-    kernels."""
+    """Runs at most one server for this kernel."""
 
-    def __init__(self, shell: Any, say: Say, adopted: Callable[[dict[str, str]], None]) -> None:
+    def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._say = say
-        self._adopted = adopted
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._server: ServerClient | None = None
@@ -58,14 +53,12 @@ class EmbeddedServer:
         """The running server, or None."""
         return self._server if self._process is not None and self._process.poll() is None else None
 
-    def start(self) -> None:
-        """Start the server and wait until it answers. Raises AgentError when it does not start."""
-        if server := self.server:
-            self._tell(f"The server of this kernel is already running at {server.url}.")
-            return
+    def start(self, print_line: Callable[[str], None]) -> dict[str, str]:
+        """Start the server, wait until it answers, and return the environment variables that it sets for its kernels.
+        Raises AgentError when it does not start."""
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             raise AgentError(f"{sys.executable} has no {missing[0]}: install agent-kernel in that environment.")
-        self._tell("Starting a server for this kernel ...")
+        print_line("Starting a server for this kernel ...")
         try:
             server = self._begin()
             environment = self._wait_until_ready(server)
@@ -73,17 +66,8 @@ class EmbeddedServer:
             self.close()
             raise
         self._server = server
-        self._adopted(environment)
-        self._tell(STARTED.format(process=self._describe_process(), address=server.url))
-
-    def stop(self) -> None:
-        was_running = self.server is not None
-        self.close()
-        self._tell(
-            "The server of this kernel is stopped; its conversations are kept."
-            if was_running
-            else "This kernel has no server."
-        )
+        print_line(STARTED.format(process=self._describe_process(), address=server.url))
+        return environment
 
     def close(self) -> None:
         """Stop the server and wait until it has saved its state."""
@@ -157,9 +141,6 @@ class EmbeddedServer:
             if kb:
                 return f"process {self._process.pid}, {kb[0] / 1000:,.0f} MB now"
         return f"process {self._process.pid}"
-
-    def _tell(self, text: str) -> None:
-        self._say(line_bundle(text))
 
 
 def _command(port: int, root: Path) -> list[str]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.kernel.changed_names import to_plain_python
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.kernel.python_syntax import to_plain_python
+from agent_kernel.notebook.magic.command_arguments import CommandArguments
+from agent_kernel.notebook.magic.command_context import CommandContext, session_path
 from agent_kernel.notebook.magic.embedded_server import front_end_notebook
 from agent_kernel.notebook.magic.notebook_freezer import FrozenNotebook, FrozenTurn, freeze_notebook
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
+from agent_kernel.notebook.server_client import quote_segment
 
 HELP = (
     "[NOTEBOOK] [--in-place] [--yes]: the code that ran as plain cells, in NAME.frozen.ipynb; --in-place: in the file "
@@ -36,40 +36,34 @@ PYTHON = ("python", "run_cell")
 
 
 class FreezeCommand:
-    """Freezes the notebook of this kernel or another file. ``bound`` returns the session of this notebook, or raises
-    AgentError if it has none."""
+    """Freezes the notebook of this kernel or another file."""
 
-    def __init__(
-        self, shell: Any, server: Callable[[], ServerClient], bound: Callable[[], Mapping[str, Any]], say: Say
-    ) -> None:
-        self._shell = shell
-        self._server = server
-        self._bound = bound
-        self._say = say
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     def freeze(self, rest: str) -> None:
         """Freeze the notebook as last saved. An existing file is replaced only with --yes."""
-        in_place = "--in-place" in rest.split()
-        words = CommandArguments(" ".join(word for word in rest.split() if word != "--in-place"))
-        binding = self._server().call("GET", "binding")
-        path = self._file(words.text, binding)
+        arguments = CommandArguments(rest, more=("--in-place",))
+        in_place, replace = "--in-place" in arguments.flags, "--yes" in arguments.flags
+        binding = self._context.call("GET", "binding")
+        path = self._file(arguments.text, binding)
         frozen_path = path.with_suffix(".frozen.ipynb")
         is_ours = self._is_ours(path, binding)
         if in_place and not is_ours:
             raise AgentError(NOT_OURS.format(path=path.absolute(), frozen=frozen_path.name))
         if in_place and binding.get("open"):
             raise AgentError(OPEN.format(name=path.name, frozen=frozen_path.name))
-        made = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._shell))
+        made = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._context.shell))
         backup_note = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")
-            _write(backup, path.read_bytes(), like=path, over="--yes" in words.flags)
+            _write(backup, path.read_bytes(), like=path, over=replace)
             backup_note = f" The original is in {backup.name}."
         text = json.dumps(made.document, ensure_ascii=False, indent=1) + "\n"
         target = path if in_place else frozen_path
         data = text.encode("utf-8", "surrogatepass")
-        _write(target, data, like=path, over=in_place or "--yes" in words.flags)
-        self._say(line_bundle(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}"))
+        _write(target, data, like=path, over=in_place or replace)
+        self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, named: str, binding: Mapping[str, Any]) -> Path:
         path = Path(named).expanduser() if named else self._own(binding)
@@ -83,10 +77,10 @@ class FreezeCommand:
         """Return the path of this kernel's notebook. Jupyter starts a kernel in the notebook's folder; code may
         change the current directory later, so the starting directory counts. Other front ends send the path."""
         name = PurePosixPath(binding["notebook"] or "").name
-        path = front_end_notebook(self._shell)
+        path = front_end_notebook(self._context.shell)
         if path and path.name == name:
             return path
-        return Path(os.path.relpath(Path(self._shell.starting_dir, name))) if name else None
+        return Path(os.path.relpath(Path(self._context.shell.starting_dir, name))) if name else None
 
     def _is_ours(self, path: Path, binding: Mapping[str, Any]) -> bool:
         own = self._own(binding)
@@ -94,11 +88,11 @@ class FreezeCommand:
 
     def _turns(self) -> Iterator[FrozenTurn]:
         """Yield the turns of the current branch, oldest first."""
-        path = f"sessions/{quote_segment(str(self._bound()['id']))}/turns?limit={AT_ONCE}"
+        path = f"{session_path(self._context.require_session(), 'turns')}?limit={AT_ONCE}"
         pages: list[list[Mapping[str, Any]]] = []
         before = ""
         while True:
-            answer = self._server().call("GET", path + before)
+            answer = self._context.call("GET", path + before)
             pages.append(answer["turns"])
             if not answer["older"] or not answer["turns"]:
                 break

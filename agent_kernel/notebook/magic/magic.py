@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -18,26 +18,26 @@ from agent_kernel.notebook.draft.draft import NO_REVIEW, Drafts
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.live_execution import LiveCode
-from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
+from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.magic.cell_requests import NOT_TRIED, SAME, CellTask, diff_bundle, is_same_code
-from agent_kernel.notebook.magic.commands import Commands, Table, interruption_error
+from agent_kernel.notebook.magic.command_context import CommandContext
+from agent_kernel.notebook.magic.commands import Commands
 from agent_kernel.notebook.magic.completion import MagicCompleter
-from agent_kernel.notebook.magic.context_preview import ContextPreview
-from agent_kernel.notebook.magic.conversation_commands import Say
-from agent_kernel.notebook.magic.freeze_command import FreezeCommand
+from agent_kernel.notebook.magic.embedded_server import EmbeddedServer
+from agent_kernel.notebook.magic.fix_explain_improve import NOT_TRIED, SAME, CellTask, diff_bundle, is_same_code
 from agent_kernel.notebook.magic.missing_model_download import ModelDownload, missing_model
 from agent_kernel.notebook.magic.python_commands import PythonCommands
-from agent_kernel.notebook.magic.turn_commands import KernelContext, TurnCommands
+from agent_kernel.notebook.magic.turn_commands import TurnCommands
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
-from agent_kernel.notebook.turn.answer_format import FORMS, extract_code
+from agent_kernel.notebook.turn.answer_format import FORMS, AnswerFormat, extract_code
 from agent_kernel.notebook.turn.background_turns import BackgroundTurns, CellPublisher
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
 from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
 from agent_kernel.notebook.turn.client_tool_registry import ClientTools
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import run_request
-from agent_kernel.notebook.turn.request_builder import Note, RequestBuilder, session_id
+from agent_kernel.notebook.turn.kernel_parts import KernelParts
+from agent_kernel.notebook.turn.request_builder import RequestBuilder
 from agent_kernel.notebook.turn.result_assignment import ResultAssignment
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 from agent_kernel.notebook.turn.stored_answers import StoredAnswers
@@ -47,6 +47,23 @@ NOT_BEGUN = "(new)"
 """Placeholder for a session that does not exist yet. No consent is stored for it."""
 BRANCH_ELSEWHERE = "--branch names a branch of this notebook's conversation; it does not combine with -s or --new."
 CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer."
+PLAIN_CELL = CellOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class CellPrompt:
+    """The prompt of a turn, with the options and the id of its cell. ``task`` is set if the turn is about another cell
+    that ran, ``result`` if a variable gets the answer."""
+
+    options: CellOptions
+    text: str
+    cell: str
+    task: CellTask | None
+    result: ResultAssignment | None
+
+    @property
+    def form(self) -> AnswerFormat:
+        return self.result.format(self.options.form) if self.result else FORMS[self.options.form]
 
 
 @magics_class
@@ -56,42 +73,33 @@ class AgentMagics(Magics):
     def __init__(self, shell: Any, server: ServerClient | None) -> None:
         super().__init__(shell)
         self._shell = shell
-        self._person = Person(shell)
-        self._consent = Consent()
         self._code = LiveCode(shell)
-        self.executions = ExecutionHistory(shell)
-        self.functions = UserFunctions(shell.user_ns)
-        self._abilities = ClientTools(shell, self._code, self.executions, self.functions)
+        self._parts = self._build_parts()
+        self.executions, self.functions = self._parts.executions, self._parts.functions
+        self._drafts = self._parts.drafts
         self._in_turn = False
         self._cells = CellIdentity(shell)
-        self._touched = VariableTracker(shell)
-        self._drafts = Drafts(shell)
-        self._keep = DraftApplier(shell, self._drafts, self._person, self._code, self._touched, self._live_is_denied)
         self._background = BackgroundTurns()
-        self._orders = RequestBuilder(
-            shell,
-            person=self._person,
-            consent=self._consent,
-            abilities=self._abilities,
-            functions=self.functions,
-            executions=self.executions,
-            drafts=self._drafts,
-            touched=self._touched,
-            bound=self._session_id,
+        self._requests = RequestBuilder(self._parts, self._session_id)
+        self._context = CommandContext(
+            shell, self._parts.person, self._parts.consent, server, EmbeddedServer(shell), self._show_stored
         )
         self._commands = Commands(
-            shell,
-            server,
-            self._person,
-            self._consent,
-            self._show,
-            python=self._python,
-            turns=self._turn_commands,
-            declared=self._orders.build_tool_fields,
+            self._context,
+            self._requests,
+            PythonCommands(self._context, self._requests.target, self._parts.applier),
+            TurnCommands(self._context, self._parts, self._cells, self._background.waiting, self._one_turn),
             running=lambda: self._background.running,
         )
         self._stored = StoredAnswers(shell)
-        self.completion = MagicCompleter(lambda: self._commands.known)
+        self.completion = MagicCompleter(lambda: self.server)
+
+    def _build_parts(self) -> KernelParts:
+        shell, person, drafts = self._shell, Person(self._shell), Drafts(self._shell)
+        executions, functions, variables = ExecutionHistory(shell), UserFunctions(shell.user_ns), VariableTracker(shell)
+        tools = ClientTools(shell, self._code, executions, functions)
+        applier = DraftApplier(shell, drafts, person, self._code, variables, self._live_is_denied)
+        return KernelParts(shell, person, Consent(), executions, functions, tools, variables, drafts, applier)
 
     @line_magic("agent")  # type: ignore[arg-type]  # IPython annotates the decorator without a name
     def command(self, line: str) -> None:
@@ -103,7 +111,7 @@ class AgentMagics(Magics):
             except AgentInterrupted:
                 raise
             except KeyboardInterrupt:
-                raise interruption_error() from None
+                raise AgentInterrupted("stopped; nothing changed.") from None
 
     @line_magic("agent_draft")  # type: ignore[arg-type]
     def draft(self, line: str) -> None:
@@ -144,201 +152,160 @@ class AgentMagics(Magics):
         finally:
             self._in_turn = False
 
-    def _one_turn(
-        self, request: CellOptions, prompt: str, cell: str, notes: Sequence[Note] = (), about: CellTask | None = None
-    ) -> None:
+    def _one_turn(self, options: CellOptions, text: str, cell: str, task: CellTask | None = None) -> None:
+        """Run one turn for the cell that is being executed, or show its stored answer where no model is asked."""
         with self._one_at_a_time():
-            result = ResultAssignment.of(request, self._shell.user_ns)
+            result = ResultAssignment.of(options, self._shell.user_ns)
             if self._stored.is_on:
                 screen = screen_for(self._shell)
-                answer = self._stored.show(prompt, cell, screen)
+                answer = self._stored.show(text, cell, screen)
                 if result is not None and answer is not None:
                     result.set(self._shell, *result.find_value(answer, None, lambda: None), screen)
                 return
-            self._turn(request, prompt, cell, notes, about, result=result)
+            self._run_turn(CellPrompt(options, text, cell, task, result))
 
     @property
     def server(self) -> ServerClient | None:
         """The server that started this kernel, or that this kernel started."""
-        return self._commands.known
+        return self._context.known_server
 
     def close(self) -> None:
-        self._orders.arrivals.close()
+        self._requests.arrivals.close()
         self.executions.close()
         self._drafts.close()
         self._code.close()
-        self._commands.close()
+        self._context.embedded.close()
 
-    def _turn(
-        self,
-        request: CellOptions,
-        prompt: str,
-        cell: str,
-        notes: Sequence[Note],
-        about: CellTask | None,
-        *,
-        result: ResultAssignment | None,
-    ) -> None:
+    def _run_turn(self, prompt: CellPrompt) -> None:
         """Run the turn of a cell. If its model is missing, offer the download and try once more."""
-        server = self._commands.server
-        if request.branch and (request.session or request.new):
+        server, options = self._context.server, prompt.options
+        if options.branch and (options.session or options.new):
             raise AgentError(BRANCH_ELSEWHERE)
-        publisher = CellPublisher(self._shell) if request.background else None
-        session = request.session or (NOT_BEGUN if request.new else "")
-        body = self._orders.body(request, prompt, cell, session, notes, result=result)
-        if request.branch:  # The branch is switched last, because the switch stays even if the turn fails.
-            self._commands.go_on(request.branch)
+        publisher = CellPublisher(self._shell) if options.background else None
+        session = options.session or (NOT_BEGUN if options.new else "")
+        notes = prompt.task.notes if prompt.task else ()
+        body = self._requests.body(options, prompt.text, prompt.cell, session, notes, result=prompt.result)
+        if options.branch:  # The branch is switched last, because the switch stays even if the turn fails.
+            self._commands.conversation.go_on(options.branch)
         if session == NOT_BEGUN:
-            body["session"] = self._commands.begin()
+            body["session"] = self._context.begin_session()
         if publisher is not None:
-            self._go_on_aside(request, body, cell, publisher)
+            self._run_in_background(prompt, body, publisher)
             return
-        end = self._follow_turn(request, prompt, body, cell, about, result=result)
+        end = self._follow_turn(prompt, body)
         error = from_json(end.error) if end.error else None
         offer = missing_model(error) if error else None
-        if offer and ModelDownload(server, self._shell, offer).offer_download(self._person):
+        if offer and ModelDownload(server, self._shell, offer).offer_download(self._parts.person):
             body |= {"rerun": "append"}  # the failed first try is not a version of the answer
-            end = self._follow_turn(request, prompt, body, cell, about, result=result)
+            end = self._follow_turn(prompt, body)
             error = from_json(end.error) if end.error else None
         if error is not None:
             raise error
         if end.state != "committed":
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
-    def _follow_turn(
-        self,
-        request: CellOptions,
-        prompt: str,
-        body: Mapping[str, Any],
-        cell: str,
-        about: CellTask | None,
-        *,
-        result: ResultAssignment | None,
-    ) -> TurnFinished:
-        form = result.format(request.form) if result else FORMS[request.form]
-        screen = screen_for(self._shell, form.words)
+    def _follow_turn(self, prompt: CellPrompt, body: Mapping[str, Any]) -> TurnFinished:
+        """Start the turn, display it to its end, and do what its options want done with the answer."""
+        result, task, form = prompt.result, prompt.task, prompt.options.form
+        screen = screen_for(self._shell, prompt.form.render)
         started = self._start_turn(body, screen)
-        around = self._around(screen, self._orders.list_allowed_kinds(request), ask=request.permission == "ask")
-        around = replace(around, returns_value=bool(result and result.type))
-        turn = CellTurn(around, _summary(started, cell))
-        with self._drafts.reviewing(about.review if about else NO_REVIEW):
+        around = self._around(screen, prompt.options, returns_value=bool(result and result.type))
+        turn = CellTurn(around, _summary(started, prompt.cell))
+        with self._drafts.reviewing(task.review if task else NO_REVIEW):
             end = turn.follow()
-        if result is not None and end.state == "committed":
+        if end.state != "committed":
+            return end
+        if result is not None:
             self._set_result(result, started["turn"], turn, screen)
-        if end.state == "committed" and not started["stored"]:
-            if request.form == "fix" and about:
-                self._propose_tried(started["turn"], screen, about)
-                return end
-            self._keep.after(started["turn"], prompt, screen, result.name if result else "")
-            if request.form == "code":
-                self._propose(extract_code(turn.answer), screen, about)
+        if started["stored"]:
+            return end
+        if form == "fix" and task:
+            self._propose_tried(started["turn"], screen, task)
+            return end
+        self._parts.applier.after(started["turn"], prompt.text, screen, result.name if result else "")
+        if form == "code":
+            self._propose(extract_code(turn.answer), screen, task)
         return end
 
     def _set_result(self, result: ResultAssignment, turn: str, followed: CellTurn, screen: Screen) -> None:
         """Set the variable of the turn. The next draft is forked afterwards, so that its code sees the variable."""
         value, how = result.find_value(
-            followed.answer, followed.value, lambda: self._keep.value(turn, result.name, screen)
+            followed.answer, followed.value, lambda: self._parts.applier.value(turn, result.name, screen)
         )
         result.set(self._shell, value, how, screen)
         self._drafts.drop()
 
     def _start_turn(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
         """Start the turn. Under Run All, tell the user why a cell with a stored answer is asked again."""
-        started: Mapping[str, Any] = self._commands.server.call("POST", "turns", body)
-        self._commands.last_turn = started["turn"]
+        started: Mapping[str, Any] = self._context.call("POST", "turns", body)
+        self._context.last_turn = started["turn"]
         if again := started.get("asked_again"):
-            screen.line(self._orders.why_again(str(again["reason"]), str(again["turn"])))
+            screen.line(self._requests.why_again(str(again["reason"]), str(again["turn"])))
         return started
 
-    def _go_on_aside(self, request: CellOptions, body: dict[str, Any], cell: str, publisher: CellPublisher) -> None:
-        screen = CellScreen(publisher, FORMS[request.form].words)
+    def _run_in_background(self, prompt: CellPrompt, body: Mapping[str, Any], publisher: CellPublisher) -> None:
+        screen = CellScreen(publisher, FORMS[prompt.options.form].render)
         started = self._start_turn(body, screen)
-        if request.form == "code":
+        if prompt.options.form == "code":
             screen.line(CODE_STAYS)
-        around = self._around(screen, self._orders.list_allowed_kinds(request), ask=request.permission == "ask")
-        around = replace(around, waiting=self._background.waiting)
-        self._background.follow(started["turn"], CellTurn(around, _summary(started, cell)), screen)
+        around = self._around(screen, prompt.options, waiting=self._background.waiting)
+        self._background.follow(started["turn"], CellTurn(around, _summary(started, prompt.cell)), screen)
 
-    def _propose_tried(self, turn: str, screen: Screen, about: CellTask) -> None:
+    def _propose_tried(self, turn: str, screen: Screen, task: CellTask) -> None:
         """Propose the last code of the turn that ran in the draft, if the review of the request lets it count."""
         code = next((call.code for call in reversed(self._drafts.done) if call.turn == turn), "")
-        if not code or (about.review.reference and not self._drafts.has_equal_outcome(about.source, code)):
-            screen.line(about.none)
+        if not code or (task.review.reference and not self._drafts.has_equal_outcome(task.source, code)):
+            screen.line(task.none)
             return
-        screen.show(diff_bundle(about.source, code), {}, {}, False)
-        self._propose(code, screen, about, tried=True)
+        screen.show(diff_bundle(task.source, code), {}, {}, False)
+        self._propose(code, screen, task, tried=True)
 
-    def _propose(self, code: str, screen: Screen, about: CellTask | None, *, tried: bool = False) -> None:
+    def _propose(self, code: str, screen: Screen, task: CellTask | None, *, tried: bool = False) -> None:
         """Insert a cell with the code below this one. Without a front end that edits cells, the answer alone shows
         the code. Code equal to the cell that it should replace is not proposed, nor code that the request refuses."""
-        refused = about.review.refuse(code) if about and code else ""
+        refused = task.review.refuse(code) if task and code else ""
         if not code:
             screen.line("There is no code in this answer, so there is no cell to propose.")
-        elif about and about.source and is_same_code(self._shell, code, about.source):
+        elif task and task.source and is_same_code(self._shell, code, task.source):
             screen.line(SAME)
         elif refused:
             screen.line(f"The proposed cell is not proposed: {refused.partition(': ')[2]}")
-        elif self._person.is_there:
-            if about and about.source and not tried:
+        elif self._parts.person.is_there:
+            if task and task.source and not tried:
                 screen.line(NOT_TRIED)
             self._shell.set_next_input(code, replace=False)
 
-    def _around(self, screen: Screen, allowed: frozenset[str] = frozenset(), *, ask: bool = False) -> CellTurnContext:
+    def _around(self, screen: Screen, options: CellOptions = PLAIN_CELL, **more: Any) -> CellTurnContext:
         return CellTurnContext(
-            self._commands.server,
+            self._context.server,
             screen,
-            self._person,
-            self._consent,
-            self._abilities,
-            self._touched,
-            self._keep,
-            allowed,
-            ask,
+            self._parts,
+            self._requests.list_allowed_kinds(options),
+            options.permission == "ask",
+            **more,
         )
 
-    def _show(self, version: Mapping[str, Any]) -> None:
+    def _show_stored(self, version: Mapping[str, Any]) -> None:
         """Show a stored answer."""
         summary = TurnSummary(
             version["turn"], version["session"], stored=version["answered"], version=_version(version)
         )
         CellTurn(self._around(screen_for(self._shell)), summary).follow()
 
-    def _python(self, server: Callable[[], ServerClient], say: Say) -> PythonCommands:
-        return PythonCommands(self._shell, self._orders.place, self._keep, server, say)
-
-    def _turn_commands(self, commands: Commands) -> Table:
-        here = KernelContext(
-            shell=self._shell,
-            server=lambda: commands.server,
-            bound=commands.require_session,
-            person=self._person,
-            consent=self._consent,
-            executions=self.executions,
-            cells=self._cells,
-            background=self._background,
-            unfit=self._drafts.unfit,
-            turn=self._one_turn,
-            show=self._show,
-            last_turn=lambda: commands.last_turn,
-        )
-        freeze = FreezeCommand(self._shell, here.server, commands.require_session, commands.say)
-        following = ContextPreview(
-            self._shell, here.server, commands.require_session, self._orders.build_tool_fields, commands.say
-        )
-        return {**TurnCommands(here).table, "freeze": freeze.freeze, "context": following.tell}
-
     def _live_is_denied(self) -> str:
         """Return why the code of a draft may not run in the kernel now, or "" if it may."""
-        if self._consent and self._consent.refuses(self._session_id(), LIVE):
+        if self._parts.consent and self._parts.consent.refuses(self._session_id(), LIVE):
             return "you have denied live code in this session, and %agent allow live takes that back"
         try:
-            rule = self._commands.server.call("GET", "agent/permissions")["policy"].get(LIVE, {})
+            rule = self._context.call("GET", "agent/permissions")["policy"].get(LIVE, {})
         except AgentKernelError as error:
             return str(error)
         return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
 
     def _session_id(self) -> str:
-        return session_id(self._commands.find_session())
+        """Return the id of this notebook's session, or "" if it has none yet."""
+        session = self._context.find_session()
+        return str(session["id"]) if session else ""
 
 
 def _summary(started: Mapping[str, Any], cell: str) -> TurnSummary:

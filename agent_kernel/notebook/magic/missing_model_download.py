@@ -11,8 +11,9 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError, PullFailed, from_json
 from agent_kernel.notebook.display.render import QUIET, Bundle
 from agent_kernel.notebook.display.screen import OutputSegment
+from agent_kernel.notebook.display.terminal_escape import printable
 from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
+from agent_kernel.notebook.server_client import ServerClient, route
 
 MB = 1_000_000
 
@@ -34,13 +35,13 @@ class ModelDownload:
         first, *others = offer.get("sources") or [offer]
         lines = [
             f"The model {self.name} ({offer.get('title') or self.name}) is not on this machine yet: "
-            f"{_describe_source(first)}, licence {offer.get('licence', 'unknown')}.",
-            *(
-                f"If this source cannot be reached: {_describe_source(other)}. {other.get('why', '')}".rstrip()
-                for other in others
-            ),
+            f"{_describe_source(first)}, licence {offer.get('licence', 'unknown')}."
         ]
-        return "\n".join(lines)
+        for other in others:
+            lines.append(
+                f"If this source cannot be reached: {_describe_source(other)}. {other.get('why', '')}".rstrip()
+            )
+        return printable("\n".join(lines))
 
     def offer_download(self, person: Person) -> bool:
         """Ask the user and download. Returns True when the model is now on this machine. Raises PullFailed."""
@@ -57,7 +58,7 @@ class ModelDownload:
         AgentKernelError."""
         segment = OutputSegment(self._shell.display_pub, lambda: _bar(self.name, {"stage": "starting"}))
         segment.touch()
-        path = f"models/{quote_segment(self.name)}/pull"
+        path = route("models", self.name, "pull")
         try:
             with self._server.stream("POST", path, {"consent": True}) as (_, events):
                 for event in events:
@@ -92,4 +93,5 @@ def _bar(name: str, line: Mapping[str, Any]) -> Bundle:
         bar = f"<progress max='1' value='{share:.4f}' style='width:24em;max-width:60%'></progress> "
     else:
         text, bar = f"{name}: {stage} {words}".rstrip(), ""
+    text = printable(text)
     return {"text/html": f"<div style='{QUIET}'>{bar}{html.escape(text)}</div>", "text/plain": text}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.notebook.display.render import line_bundle, place, table_bundle
-from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.conversation_commands import Say
+from agent_kernel.notebook.display.render import place, table_bundle
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.magic.command_context import CommandContext
 from agent_kernel.notebook.magic.missing_model_download import MB, ModelDownload
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
+from agent_kernel.notebook.server_client import route
 
 HELP = {
     "model": "list models and servers, and show the one in use; NAME|URL: use that one; pull NAME: download it",
@@ -19,23 +18,12 @@ HELP = {
 
 
 class ModelCommands:
-    """One method for each command; ``table`` maps names to methods. ``confirm`` waits until the user confirms in the
-    browser."""
+    """One method for each command."""
 
-    def __init__(
-        self,
-        shell: Any,
-        server: Callable[[], ServerClient],
-        person: Person,
-        say: Say,
-        confirm: Callable[[Mapping[str, Any], str, str], None],
-    ) -> None:
-        self._shell = shell
-        self._server = server
-        self._person = person
-        self._say = say
-        self._confirm = confirm
-        self.table: dict[str, Callable[[str], None]] = {"model": self.model, "unload": self.unload}
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._call = context.call
+        self._print_line = context.print_line
 
     def model(self, rest: str) -> None:
         verb, _, name = rest.partition(" ")
@@ -51,77 +39,66 @@ class ModelCommands:
             self._list_models()
 
     def unload(self, rest: str) -> None:
-        answer = self._server().call("POST", "engine/unload", {})
+        answer = self._call("POST", "engine/unload", {})
         engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
         gave = f" and freed {freed:,.0f} MB" if freed else ""
-        self._say(line_bundle(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again."))
+        self._print_line(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again.")
 
     def _choose(self, name: str) -> None:
         """Set the model of this notebook's session from its next turn on."""
-        answer = self._server().call("PUT", "engine", {"model": name})
+        answer = self._call("PUT", "engine", {"model": name})
         engine = answer["engine"]
-        where = place(engine["local"], engine["host"])
-        if "pending" in answer:
-            self._confirm(
-                answer,
-                f"{engine['host']} is not in the configuration of the server. It would receive the "
-                "conversation of this notebook and all later turns.",
-                "Let this notebook send its conversation there",
-            )
-        notice = (
-            "" if engine["local"] else f" From the next turn on, the whole conversation is sent to {engine['host']}."
+        self._context.await_confirmation(
+            answer,
+            f"{engine['host']} is not in the configuration of the server. It would receive the conversation of this "
+            "notebook and all later turns.",
+            "Let this notebook send its conversation there",
         )
-        self._say(line_bundle(f"This notebook talks to {engine['model']} ({where}).{notice}"))
+        sent = f" From the next turn on, the whole conversation is sent to {engine['host']}."
+        self._print_line(
+            f"This notebook talks to {engine['model']} ({_where(engine)}).{'' if engine['local'] else sent}"
+        )
 
     def _list_models(self) -> None:
-        answer = self._server().call("GET", "models")
+        answer = self._call("GET", "models")
         rows = [
             (
-                model["name"],
-                model["description"],
-                model["state"],
+                *(model[key] for key in ("name", "description", "state")),
                 f"{model['download_bytes'] / MB:,.0f} MB",
-                model["licence"],
-                model["publisher"],
+                *(model[key] for key in ("licence", "publisher")),
             )
             for model in answer["models"]
         ]
-        self._say(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
+        self._context.publish(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
         if answer["engines"]:
             servers = [
-                (entry["name"], entry["model"], place(entry["local"], entry["host"]), "refused" * entry["refused"])
+                (entry["name"], entry["model"], _where(entry), "refused" * entry["refused"])
                 for entry in answer["engines"]
             ]
-            self._say(table_bundle(("engine", "model", "where", ""), servers))
+            self._context.publish(table_bundle(("engine", "model", "where", ""), servers))
         engine = answer["current"]
-        where = place(engine["local"], engine["host"])
-        current = f"This notebook talks to {engine['model']} ({where}, {engine['state']})."
-        self._say(line_bundle(f"{current} {engine['problem']}".strip()))
+        current = f"This notebook talks to {engine['model']} ({_where(engine)}, {engine['state']})."
+        self._print_line(f"{current} {engine['problem']}".strip())
 
     def _pull(self, name: str) -> None:
-        models = {model["name"]: model for model in self._server().call("GET", "models")["models"]}
+        """Download a model after the user agreed: one of the catalog, or ``org/name`` of a model hub."""
         if "/" in name:
-            self._pull_from_hub(name)
-            return
-        if name not in models:
-            raise AgentError(f"There is no model {name!r}. Models: {', '.join(models)}, or org/name of a model hub.")
-        pull = ModelDownload(self._server(), self._shell, models[name])
-        self._say(
-            line_bundle(pull.described if models[name]["state"] != "ready" else f"{name} is already on this machine.")
-        )
-        if models[name]["state"] == "ready":
-            return
-        if not self._person.agrees("Download it now?"):
-            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
-        pull.run()
-
-    def _pull_from_hub(self, name: str) -> None:
-        """Download a model of a hub. Its size and source are shown first, as for every model outside the catalog."""
-        offer = self._server().call("GET", f"models/{quote_segment(name)}")
-        pull = ModelDownload(self._server(), self._shell, offer)
-        if offer["state"] == "ready":
-            self._say(line_bundle(f"{name} is already on this machine."))
-        elif pull.offer_download(self._person):
-            return
+            offer = self._call("GET", route("models", name))
         else:
+            models = {model["name"]: model for model in self._call("GET", "models")["models"]}
+            if name not in models:
+                known = ", ".join(models)
+                raise AgentError(f"There is no model {name!r}. Models: {known}, or org/name of a model hub.")
+            offer = models[name]
+        if offer["state"] == "ready":
+            self._print_line(f"{name} is already on this machine.")
+            return
+        download = ModelDownload(self._context.server, self._context.shell, offer)
+        if not self._context.person.is_there:
+            self._print_line(download.described)
+        if not download.offer_download(self._context.person):
             raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
+
+
+def _where(engine: Mapping[str, Any]) -> str:
+    return place(engine["local"], engine["host"])

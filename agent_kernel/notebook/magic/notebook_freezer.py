@@ -10,16 +10,17 @@ import copy
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
-from agent_kernel.notebook.display.safe_markdown import safe_markdown
+from agent_kernel.notebook.display.safe_markdown import fenced, safe_markdown
 from agent_kernel.notebook.display.terminal_escape import printable
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import with_assignment
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.python_syntax import parse_or_empty
 from agent_kernel.notebook.turn.cell_options import CellOptions, ResultVariable, parse_options
 from agent_kernel.notebook.turn.result_assignment import COMPUTED
 
@@ -224,8 +225,7 @@ def _output_markdown(output: Any) -> str:
     if "text/markdown" in data:
         return safe_markdown(data["text/markdown"].strip())
     text = "" if _is_picture(output) else printable(data.get("text/plain", "")).strip("\n")
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    return f"{ticks}\n{text}\n{ticks}" if text.strip() else ""
+    return fenced(text) if text.strip() else ""
 
 
 def _answer(output: Any) -> str:
@@ -266,12 +266,8 @@ def _is_picture(output: Any) -> bool:
 def _bound_names(code: str) -> set[str]:
     """Return names the code binds, in any scope. If this returns a name too many, the frozen notebook
     may lack an import, which its reader can add."""
-    try:
-        nodes: Iterable[ast.AST] = ast.walk(ast.parse(code))
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
     names: set[str] = set()
-    for node in nodes:
+    for node in ast.walk(parse_or_empty(code)):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)

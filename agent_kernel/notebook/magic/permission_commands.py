@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.notebook.display.render import json_bundle, line_bundle, table_bundle
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
-from agent_kernel.notebook.turn.session_permissions import KINDS, Consent
+from agent_kernel.notebook.display.render import json_bundle, table_bundle
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.magic.command_arguments import CommandArguments
+from agent_kernel.notebook.magic.command_context import CommandContext, session_path
+from agent_kernel.notebook.server_client import route
+from agent_kernel.notebook.turn.session_permissions import KINDS
 
 HELP = {
     "allow": "live|shell|web|mcp|...: run this kind of call without asking in this session; allow ask: ask again",
@@ -20,27 +21,12 @@ WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
 class PermissionCommands:
-    """One method for each command. ``bound`` returns the session of this notebook or None; ``begin`` creates a session
-    and returns its id."""
+    """One method for each command."""
 
-    def __init__(
-        self,
-        server: Callable[[], ServerClient],
-        consent: Consent,
-        say: Say,
-        bound: Callable[[], Mapping[str, Any] | None],
-        begin: Callable[[], str],
-    ) -> None:
-        self._server = server
-        self._consent = consent
-        self._say = say
-        self._bound = bound
-        self._begin = begin
-        self.table: dict[str, Callable[[str], None]] = {
-            "allow": self.allow,
-            "deny": self.deny,
-            "permissions": self.permissions,
-        }
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._consent = context.consent
+        self._print_line = context.print_line
 
     def allow(self, rest: str) -> None:
         if rest != "ask" and rest not in KINDS:
@@ -52,7 +38,7 @@ class PermissionCommands:
         for kind in KINDS[rest]:
             self._consent.allow(session, kind)
         what = "Python of this session runs in this kernel" if rest == "live" else f"Each {rest} call runs"
-        self._say(line_bundle(f"{what} without asking until the kernel restarts; %agent deny revokes it."))
+        self._print_line(f"{what} without asking until the kernel restarts; %agent deny revokes it.")
 
     def deny(self, rest: str) -> None:
         if rest and rest not in KINDS:
@@ -63,49 +49,38 @@ class PermissionCommands:
             return
         for kind in KINDS[rest]:
             self._consent.refuse(session, kind)
-        self._say(line_bundle(f"No {rest} call runs in this session; %agent allow {rest} revokes that."))
+        self._print_line(f"No {rest} call runs in this session; %agent allow {rest} revokes that.")
 
     def permissions(self, rest: str) -> None:
-        words, session = CommandArguments(rest), self._bound()
-        where = f"sessions/{quote_segment(session['id'])}/permissions" if session else "agent/permissions"
-        answer = self._server().call("GET", where)
+        arguments, session = CommandArguments(rest), self._context.find_session()
+        answer = self._context.call("GET", session_path(session, "permissions") if session else "agent/permissions")
         mine = self._consent.rows(session["id"]) if session else []
-        if "--json" in words.flags:
-            self._say(json_bundle({**answer, "kernel": [list(row) for row in mine]}))
+        if "--json" in arguments.flags:
+            self._context.publish(json_bundle({**answer, "kernel": [list(row) for row in mine]}))
             return
         rows = [(name, WORDS[rule["permission"]], _because(rule)) for name, rule in answer["policy"].items()]
-        rows += [
-            (
-                _grant_name(grant["kind"], grant["tool"]),
-                _decision(grant["decision"] == "approve"),
-                "you, for this session",
-            )
-            for grant in answer.get("grants", ())
-        ]
-        rows += [
-            (_grant_name(kind, tool), _decision(decision == "allowed"), "you, until this kernel restarts")
-            for kind, tool, decision in mine
-        ]
-        self._say(table_bundle(("what", "", "because of"), rows))
+        for grant in answer.get("grants", ()):
+            rows.append(_decision_row(grant["kind"], grant["tool"], grant["decision"] == "approve", "for this session"))
+        for kind, tool, decision in mine:
+            rows.append(_decision_row(kind, tool, decision == "allowed", "until this kernel restarts"))
+        self._context.publish(table_bundle(("what", "", "because of"), rows))
 
     def _forget(self, session: str) -> None:
         """Remove the permissions given in this kernel and those the server stores from the browser."""
         self._consent.withdraw(session)
-        self._server().call("DELETE", f"sessions/{quote_segment(session)}/permissions")
-        self._say(line_bundle("Each call is shown, and you are asked again."))
+        self._context.call("DELETE", route("sessions", session, "permissions"))
+        self._print_line("Each call is shown, and you are asked again.")
 
     def _session(self) -> str:
-        session = self._bound()
-        return str(session["id"]) if session else self._begin()
+        """Return the id of this notebook's session, which is created if there is none yet."""
+        session = self._context.find_session()
+        return str(session["id"]) if session else self._context.begin_session()
 
 
 def _because(rule: Mapping[str, Any]) -> str:
     return f"{rule['because']}{', each time' if rule['firm'] and rule['permission'] == 'ask' else ''}"
 
 
-def _grant_name(kind: str, tool: str) -> str:
-    return f"{kind}: {tool}" if tool else kind
-
-
-def _decision(allowed: bool) -> str:
-    return WORDS["auto" if allowed else "deny"]
+def _decision_row(kind: str, tool: str, allowed: bool, until: str) -> tuple[str, str, str]:
+    """Return the table row of a decision of the user about a kind of calls, or about one tool of that kind."""
+    return f"{kind}: {tool}" if tool else kind, WORDS["auto" if allowed else "deny"], f"you, {until}"

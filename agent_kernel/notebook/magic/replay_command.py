@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from agent_kernel.notebook.display.terminal_escape import printable
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.magic.command_arguments import split_words
 
 SUFFIXES = (".agent.json", ".ipynb")
 STOP_S = 5.0
@@ -26,11 +26,7 @@ def names_a_file(rest: str) -> bool:
 def replay(rest: str) -> None:
     """Print the output of the command. Raises AgentError if the command fails or an answer no longer holds, so that
     Run All stops at this cell. An interrupt ends the process."""
-    try:
-        words = shlex.split(rest)
-    except ValueError as error:
-        raise AgentError(f"{rest!r} cannot be read: {error}.") from None
-    words = [os.path.expanduser(word) for word in words]  # harmless for words that are not paths
+    words = [os.path.expanduser(word) for word in split_words(rest)]  # harmless for words that are not paths
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
         raise AgentError(f"{Path(missing[0]).absolute()} does not exist.")

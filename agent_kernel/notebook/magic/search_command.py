@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.server_client import ServerClient
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.magic.command_context import CommandContext, Json
 
 HELP = (
     "WORDS: find conversations with any of these words; --here: in this session; --all: in all, after you agree; --json"
@@ -20,7 +19,13 @@ FLAGS = frozenset({"--here", "--all", "--json"})
 ASKED = ("A notebook may search its own conversations only.", "Let this notebook search all of yours")
 OWN = "Only conversations of this notebook were searched; %agent search --all WORDS searches all, after you agree."
 
-Json = Mapping[str, Any]
+
+def search(rest: str, context: CommandContext) -> None:
+    """Display the result of a search. With ``--all``, first wait until the user confirms it in the browser."""
+    query = SearchQuery.of(rest)
+    if "--all" in query.flags:
+        context.await_confirmation(context.call("POST", "search/access", {}), *ASKED)
+    context.publish(query.bundle(context.call("GET", query.path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,10 @@ class SearchQuery:
             raise AgentError("the words to search for are missing: %agent search WORDS")
         return cls(wanted, flags)
 
-    def run(self, server: ServerClient) -> Json:
+    @property
+    def path(self) -> str:
         where = {"here": "1"} if "--here" in self.flags else {}
-        query = urllib.parse.urlencode({"q": " ".join(self.words), **where})
-        return server.call("GET", f"search?{query}")
+        return f"search?{urllib.parse.urlencode({'q': ' '.join(self.words), **where})}"
 
     def bundle(self, answer: Json) -> Bundle:
         hits: Sequence[Json] = answer["hits"]

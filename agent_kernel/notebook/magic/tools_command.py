@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.notebook.display.render import PLACES, json_bundle, line_bundle, table_bundle
-from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient
+from agent_kernel.notebook.display.render import PLACES
+from agent_kernel.notebook.magic.command_arguments import CommandArguments
+from agent_kernel.notebook.magic.command_context import CommandContext
 
 HELP = "[--json]: list the tools the model can call here, where each runs, and whether it asks first"
 ASKS = {"auto": "no", "ask": "yes", "deny": "is denied"}
@@ -16,12 +16,10 @@ TIMEOUT_S = 60.0
 """MCP servers are connected to list their tools, which may take a while."""
 
 
-def show_tools(rest: str, server: ServerClient, declared: Callable[[], Mapping[str, Any]], say: Say) -> None:
-    """Show the tools of the next turn. ``declared`` returns the abilities that a turn of this notebook declares."""
-    answer = server.call("POST", "tools", declared(), timeout=TIMEOUT_S)
-    if "--json" in CommandArguments(rest).flags:
-        say(json_bundle(answer))
-        return
+def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
+    """Show the tools of the next turn. ``tool_fields`` are the fields of a turn's body that determine its tools."""
+    arguments = CommandArguments(rest)
+    answer = context.call("POST", "tools", tool_fields, timeout=TIMEOUT_S)
     rows = [
         (
             tool["name"],
@@ -32,13 +30,9 @@ def show_tools(rest: str, server: ServerClient, declared: Callable[[], Mapping[s
         )
         for tool in answer["tools"]
     ]
-    say(
-        table_bundle(("tool", "", "runs", "asks", ""), rows)
-        if rows
-        else line_bundle("The model can call nothing here.")
-    )
-    for note in answer["notes"]:
-        say(line_bundle(note))
+    context.list(arguments, answer, ("tool", "", "runs", "asks", ""), rows, "The model can call nothing here.")
+    for note in answer["notes"] if "--json" not in arguments.flags else ():
+        context.print_line(note)
 
 
 def _first_sentence(text: str) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import Conflict, NotFound
-from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
-from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.magic import cell_requests, replay_command
-from agent_kernel.notebook.magic.conversation_commands import Show
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
-from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
-from agent_kernel.notebook.turn.background_turns import BackgroundTurns
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.magic import fix_explain_improve, replay_command
+from agent_kernel.notebook.magic.command_context import CommandContext
+from agent_kernel.notebook.server_client import route
+from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt, post_decision
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
-from agent_kernel.notebook.turn.pending_approvals import PendingApproval
-from agent_kernel.notebook.turn.session_permissions import Consent
+from agent_kernel.notebook.turn.kernel_parts import KernelParts
+from agent_kernel.notebook.turn.pending_approvals import PendingApproval, PendingApprovals
 
 HELP = {
     "ask": "[options] [-> NAME: TYPE] WORDS: run a turn in one line; it takes the options of %%agent",
@@ -32,43 +29,28 @@ HELP = {
 }
 QUOTES = "\"'"
 
-RunTurn: TypeAlias = Callable[[CellOptions, str, str, Sequence[dict[str, str]], cell_requests.CellTask | None], None]
-"""Called with (options, prompt, cell, notes, about): runs one turn in the current cell, about a cell that ran."""
-BuildCellTask: TypeAlias = Callable[[Any, ExecutionHistory, str], cell_requests.CellTask]
-
-
-@dataclass(frozen=True, slots=True)
-class KernelContext:
-    """The parts of the kernel that these commands use. ``unfit`` returns why no draft can be made, or ""."""
-
-    shell: Any
-    server: Callable[[], ServerClient]
-    bound: Callable[[], Mapping[str, Any]]
-    person: Person
-    consent: Consent
-    executions: ExecutionHistory
-    cells: CellIdentity
-    background: BackgroundTurns
-    unfit: Callable[[], str]
-    turn: RunTurn
-    show: Show
-    last_turn: Callable[[], str]
+RunTurn: TypeAlias = Callable[[CellOptions, str, str, fix_explain_improve.CellTask | None], None]
+"""Called with (options, prompt, cell, task) to run one turn in the current cell. ``task`` is set for a request about a
+cell that ran."""
+BuildCellTask: TypeAlias = Callable[[Any, ExecutionHistory, str], fix_explain_improve.CellTask]
 
 
 class TurnCommands:
-    """One method for each command; ``table`` maps names to methods."""
+    """One method for each command. ``waiting`` are the approval requests of background turns."""
 
-    def __init__(self, here: KernelContext) -> None:
-        self._here = here
-        self.table: dict[str, Callable[[str], None]] = {
-            "ask": self.ask,
-            "fix": self.fix,
-            "explain": self.explain,
-            "improve": self.improve,
-            "show": self.show,
-            "replay": self.replay,
-            "approve": self.approve,
-        }
+    def __init__(
+        self,
+        context: CommandContext,
+        parts: KernelParts,
+        cells: CellIdentity,
+        waiting: PendingApprovals,
+        run_turn: RunTurn,
+    ) -> None:
+        self._context = context
+        self._parts = parts
+        self._cells = cells
+        self._waiting = waiting
+        self._run_turn = run_turn
 
     def ask(self, rest: str) -> None:
         request = parse_options(rest)
@@ -78,16 +60,16 @@ class TurnCommands:
         words = _unquote(request.words)
         if not words:
             raise AgentError('the question is missing: %agent ask "QUESTION"')
-        self._here.turn(request, words, self._here.cells.id_of_line(rest), (), None)
+        self._run_turn(request, words, self._cells.id_of_line(rest), None)
 
     def fix(self, rest: str) -> None:
-        self._ask_about_cell("fix", rest, cell_requests.build_fix_request)
+        self._ask_about_cell("fix", rest, fix_explain_improve.build_fix_request)
 
     def explain(self, rest: str) -> None:
-        self._ask_about_cell("explain", rest, cell_requests.build_explain_request)
+        self._ask_about_cell("explain", rest, fix_explain_improve.build_explain_request)
 
     def improve(self, rest: str) -> None:
-        self._ask_about_cell("improve", rest, cell_requests.build_improve_request)
+        self._ask_about_cell("improve", rest, fix_explain_improve.build_improve_request)
 
     def _ask_about_cell(self, name: str, rest: str, build: BuildCellTask) -> None:
         options = parse_options(rest)
@@ -96,33 +78,33 @@ class TurnCommands:
             return
         if options.result:
             raise AgentError(f"%agent {name} is about a cell and sets no variable. Leave out ->.")
-        request = build(self._here.shell, self._here.executions, _unquote(options.words))
-        cell = self._here.cells.id_of_line(f"{name} {request.prompt}")
+        request = build(self._context.shell, self._parts.executions, _unquote(options.words))
+        cell = self._cells.id_of_line(f"{name} {request.prompt}")
         if request.form == "fix":
-            reason = self._draft_problem(options)
+            reason = self._why_untried(options)
             if reason and request.review.reference:
-                raise AgentError(cell_requests.NO_DRAFT.format(reason=reason))
+                raise AgentError(fix_explain_improve.NO_DRAFT.format(reason=reason))
             options = replace(options, form="code") if reason else replace(options, form="fix", where="draft")
         elif options.form == "md":
             options = replace(options, form=request.form)
-        self._here.turn(options, request.prompt, cell, request.notes, request)
+        self._run_turn(options, request.prompt, cell, request)
 
-    def _draft_problem(self, options: CellOptions) -> str:
+    def _why_untried(self, options: CellOptions) -> str:
         """Return why a proposed cell cannot be tried in a draft, or ""."""
         if options.background:
             return "a background turn has no draft"
         if options.where not in ("", "draft"):
             return f"you chose --in {options.where}"
-        return self._here.unfit() if options.form == "md" else f"you chose the format {options.form}"
+        return self._parts.drafts.unfit() if options.form == "md" else f"you chose the format {options.form}"
 
     def show(self, rest: str) -> None:
-        turn = self._find_turn(rest.strip())
-        answer = self._here.server().call("GET", f"turns/{quote_segment(turn)}/versions")
-        versions = answer["versions"]
-        version = next(each for each in versions if each["turn"] == turn)
-        position = {"number": version["version"], "count": len(versions), "replaces": ""}
-        answered = version["closed"] or version["opened"]
-        self._here.show({**version, **position, "session": answer["session"], "answered": answered})
+        """Show the answer of turn number N of this conversation, of the turn with this id, or the last one."""
+        if rest.isdecimal():
+            turn = self._context.find_turn(int(rest))
+        else:
+            turn = rest or self._context.last_turn or self._context.find_turn()
+        answer = self._context.call("GET", route("turns", turn, "versions"))
+        self._context.show_version(answer, next(each for each in answer["versions"] if each["turn"] == turn))
 
     def replay(self, rest: str) -> None:
         if replay_command.names_a_file(rest):
@@ -133,44 +115,24 @@ class TurnCommands:
     def approve(self, rest: str) -> None:
         if rest:
             raise AgentError("%agent approve takes no arguments; it asks about each waiting call in turn.")
-        questions = self._here.background.waiting.questions
-        if not questions:
-            self._tell("Nothing waits for your answer.")
-        for question in questions:
+        if not self._waiting.questions:
+            self._context.print_line("Nothing waits for your answer.")
+        for question in self._waiting.questions:
             self._answer(question)
 
     def _answer(self, question: PendingApproval) -> None:
-        here, asked = self._here, question.asked
-        here.shell.display_pub.publish(question.card.bundle())
-        asking = ApprovalPrompt(here.person, here.consent, question.session, remembered=False)
-        decision, reason = asking.decision(asked, lambda state: None)
-        body = {"decision": decision, "message": reason, "shown": asked.shown}
+        context, asked = self._context, question.asked
+        context.publish(question.card.bundle())
+        prompt = ApprovalPrompt(context.person, context.consent, question.session, remembered=False)
+        decision, reason = prompt.decision(asked, lambda state: None)
         try:
-            here.server().call("POST", f"agent/approvals/{quote_segment(asked.approval)}", body)
+            post_decision(context.server, asked, decision, reason)
         except (Conflict, NotFound) as elsewhere:
-            self._tell(elsewhere.message)
-        here.background.waiting.remove(asked.approval)
-
-    def _find_turn(self, name: str) -> str:
-        """Return a turn's id: ``name`` itself, the N-th turn of this conversation, or the last turn."""
-        if name and not name.isdecimal():
-            return name
-        if not name and (last := self._here.last_turn()):
-            return last
-        session = self._here.bound()
-        turns = self._here.server().call("GET", f"sessions/{quote_segment(str(session['id']))}/items?limit=0")["turns"]
-        if not turns:
-            raise AgentError("this session has no turn yet.")
-        if name and not 1 <= int(name) <= len(turns):
-            raise AgentError(f"there is no turn {name}; there are 1 to {len(turns)}.")
-        return str(turns[int(name) - 1 if name else -1]["id"])
+            context.print_line(elsewhere.message)
+        self._waiting.remove(asked.approval)
 
     def _usage(self, name: str) -> None:
-        text = f"%agent {name} {HELP[name]}\n\n{usage()}"
-        self._here.shell.display_pub.publish({"text/plain": text})
-
-    def _tell(self, text: str) -> None:
-        self._here.shell.display_pub.publish(line_bundle(text))
+        self._context.publish({"text/plain": f"%agent {name} {HELP[name]}\n\n{usage()}"})
 
 
 def _unquote(words: str) -> str:

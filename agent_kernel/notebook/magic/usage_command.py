@@ -6,30 +6,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.notebook.display.render import json_bundle, table_bundle
-from agent_kernel.notebook.magic.conversation_commands import CommandArguments, Say
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
+from agent_kernel.notebook.magic.command_arguments import CommandArguments
+from agent_kernel.notebook.magic.command_context import CommandContext, session_path
 
 HELP = "show tokens and seconds of this session by model and day, and its tool calls; --json"
 
 
-def show_usage(rest: str, server: ServerClient, session: Mapping[str, Any], say: Say) -> None:
-    """Show what ``session`` has used, or return it as JSON with ``--json``."""
-    usage = server.call("GET", f"sessions/{quote_segment(session['id'])}/usage")
+def show_usage(rest: str, context: CommandContext) -> None:
+    """Show what the session of this notebook has used, or the same as JSON with ``--json``."""
+    usage = context.call("GET", session_path(context.require_session(), "usage"))
     if "--json" in CommandArguments(rest).flags:
-        say(json_bundle(usage))
+        context.publish(json_bundle(usage))
         return
     rows = [("all", *_cost(usage["total"]))]
     for part in ("models", "days", "branches"):
         rows += [
             (f"{part.removesuffix('es').removesuffix('s')} {name}", *_cost(cost)) for name, cost in usage[part].items()
         ]
-    say(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
+    context.publish(table_bundle(("", "turns", "tokens read", "of them reused", "tokens written", "seconds"), rows))
     tools = [
         (name, tool["count"], ", ".join(f"{n} {status}" for status, n in tool["outcomes"].items()), tool["seconds"])
         for name, tool in usage["tools"].items()
     ]
     if tools:
-        say(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
+        context.publish(table_bundle(("tool", "calls", "outcomes", "seconds"), tools))
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.notebook.display.render import PRE, Bundle, text_bundle
+from agent_kernel.notebook.display.safe_markdown import fenced
 
 FIX_ROUNDS = 2
 CODE = {
@@ -30,10 +31,10 @@ PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
     """One answer format. ``output`` constrains what the engine generates; ``rounds`` is the default limit of tool
-    rounds (None: the server's default); ``words`` renders the text received so far; ``fields`` are further fields of
-    the turn's body."""
+    rounds (None: the server's default); ``render`` makes an output of the text received so far; ``fields`` are
+    further fields of the turn's body."""
 
-    words: Callable[[str], Bundle] = text_bundle
+    render: Callable[[str], Bundle] = text_bundle
     notes: tuple[dict[str, str], ...] = ()
     output: Mapping[str, Any] = field(default_factory=dict)
     rounds: int | None = None
@@ -46,8 +47,7 @@ def plain_bundle(text: str) -> Bundle:
 
 def json_text_bundle(text: str) -> Bundle:
     """Render JSON that is still growing and may be incomplete."""
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    return {"text/markdown": f"{ticks}json\n{text}\n{ticks}", "text/plain": text}
+    return {"text/markdown": fenced(text, "json"), "text/plain": text}
 
 
 def json_value_bundle(text: str) -> Bundle:

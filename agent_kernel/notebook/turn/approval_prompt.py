@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.server_client import ServerClient, route
 from agent_kernel.notebook.turn.session_permissions import LIVE, Consent
 
 IN_KERNEL = "Run this in your kernel?"
@@ -56,7 +57,7 @@ class ApprovalPrompt:
     def _ask_user(self, asked: ApprovalRequired, tool: str) -> tuple[str, str]:
         can = [word for word in WORDS if word in ("yes", "no", *asked.remember)]
         question = f"{IN_KERNEL if asked.kind == LIVE else ANYTHING} {' / '.join(WORDS[word] for word in can)}: "
-        answer = self.person.choose(question, {word: word for word in can}, "no")
+        answer = self.person.choose(question, can, "no")
         match answer:
             case "session":
                 self.consent.allow(self.session, asked.kind, tool)
@@ -66,6 +67,13 @@ class ApprovalPrompt:
             case "never":
                 self.consent.refuse(self.session, asked.kind, tool)
         return ("deny", "the person said no") if answer in ("no", "never") else ("approve", "the person said yes")
+
+
+def post_decision(server: ServerClient, asked: ApprovalRequired, decision: str, reason: str) -> None:
+    """Send the decision about a request, for the call exactly as it was shown. Raises Conflict if another client has
+    decided already."""
+    body = {"decision": decision, "message": reason, "shown": asked.shown}
+    server.call("POST", route("agent", "approvals", asked.approval), body)
 
 
 def _tool(asked: ApprovalRequired) -> str:

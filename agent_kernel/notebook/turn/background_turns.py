@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.kernel.cell_identity import parent_request
-from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted, to_short_error
+from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.turn.cell_turn import CellTurn
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 

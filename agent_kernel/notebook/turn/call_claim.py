@@ -75,28 +75,23 @@ class Claim:
         text: str,
         media: Sequence[Mapping[str, str]],
         *,
-        variables: Sequence[str] = (),
-        where: str = "",
-        waited_s: float = 0.0,
+        details: Mapping[str, Any] | None = None,
         patient: bool = True,
-        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer the call. ``facts`` are for the tool that offered it. ``variables`` are the names it created or
-        changed; ``where`` is set if it ran elsewhere than it started; ``waited_s`` is the time spent waiting for the
-        user, which does not count as run time. It is no error if the turn no longer waits for the answer. With
-        ``patient`` False, try once for at most half a second, because the user has pressed stop."""
+        """Send the result of the call. ``details`` are for the tool that offered the call: ``variables`` that it
+        created or changed, ``where`` it ran if not where it started, ``waited_s``, the seconds spent waiting for the
+        user, which do not count as run time, and what that tool defines; empty details are not sent. It is no error if
+        the turn no longer waits for the result. With ``patient`` False, try once for at most half a second, because the
+        user has pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)
         kept = _fitting(media)
         if len(kept) < len(media):
             text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
-        details: dict[str, Any] = dict(facts or {})
-        details |= {"variables": list(variables)} if variables else {}
-        details |= {"where": where} if where else {}
-        details |= {"waited_s": round(waited_s, 3)} if waited_s else {}
-        body = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
-        body |= {"details": details} if details else {}
+        body: dict[str, Any] = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
+        if known := {name: value for name, value in (details or {}).items() if value}:
+            body["details"] = known
         for attempt in range(TRIES if patient else 1):
             try:
                 self._post(body, 30.0 if patient else 0.4)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.turn.execution_target import CHOICES
 from agent_kernel.notebook.turn.result_type import EXAMPLES, check_name
 

@@ -30,46 +30,31 @@ from agent_kernel.core.events import (
 )
 from agent_kernel.core.program_outcome import TRIAL_TOOL
 from agent_kernel.notebook.display.file_bundle import files_bundle
-from agent_kernel.notebook.display.render import AnswerVersion, Card, TurnSummary, moment
+from agent_kernel.notebook.display.render import STATES, AnswerVersion, Card, TurnSummary, format_arguments, moment
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.draft.apply_draft import DraftApplier
-from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.one_line_errors import AgentInterrupted
 from agent_kernel.notebook.kernel.program_value import ProgramValue
-from agent_kernel.notebook.kernel.short_errors import AgentInterrupted
-from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
-from agent_kernel.notebook.server_client import ServerClient, quote_segment
-from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt
+from agent_kernel.notebook.server_client import ServerClient
+from agent_kernel.notebook.turn.approval_prompt import ApprovalPrompt, post_decision
 from agent_kernel.notebook.turn.client_calls import ClientCalls
-from agent_kernel.notebook.turn.client_tool_registry import ClientTools
 from agent_kernel.notebook.turn.event_reader_thread import FollowedStream
+from agent_kernel.notebook.turn.kernel_parts import KernelParts
 from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
-from agent_kernel.notebook.turn.session_permissions import Consent
 
 STOP_S = 0.4
 """Longest wait in seconds, after an interrupt, for the server to report how the turn ended."""
-WORDS = {
-    "success": "done",
-    "error": "failed",
-    "denied": "not run",
-    "timeout": "out of time",
-    "interrupted": "stopped",
-}
 STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks again."
 
 
 @dataclass(frozen=True, slots=True)
 class CellTurnContext:
-    """What a cell provides to its turn. ``allowed`` are kinds of calls approved for this turn only; with ``ask``,
-    stored permissions do not count. With ``returns_value`` the turn records the value of its last program. ``waiting``
-    collects approval requests of a background turn, which has no cell to ask in."""
+    """Where a turn is displayed, and what it may do. ``allowed`` are kinds of calls approved for this turn only; with
+    ``ask``, stored permissions do not count. With ``returns_value`` the turn records the value of its last program.
+    ``waiting`` collects the approval requests of a background turn, which has no cell to ask in."""
 
     server: ServerClient
     screen: Screen
-    person: Person
-    consent: Consent
-    abilities: ClientTools
-    touched: VariableTracker
-    keep: DraftApplier
+    parts: KernelParts
     allowed: frozenset[str] = frozenset()
     ask: bool = False
     returns_value: bool = False
@@ -83,9 +68,7 @@ class CellTurn:
         self._around = around
         self._screen = around.screen
         self._summary = summary
-        self._running = ClientCalls(
-            around.server, around.screen, around.abilities, around.touched, around.keep, around.returns_value
-        )
+        self._calls = ClientCalls(around.server, around.screen, around.parts, around.returns_value)
         self.value: ProgramValue | None = None
         """The value of the last program of the turn, if it ran here and the turn records values."""
         self._cards: dict[str, Card] = {}
@@ -202,11 +185,11 @@ class CellTurn:
     def _displayed_code(self, name: str, where: str, arguments: Mapping[str, Any]) -> str:
         code = arguments.get("code")
         if not isinstance(code, str):
-            return "\n".join(f"{key} = {value!r}" for key, value in arguments.items())
+            return format_arguments(arguments)
         if (name, where) == ("python", "draft"):
-            return self._around.keep.drafts.prepare_code(code)
-        ability = self._around.abilities.find(name) if where == "live" else None
-        return ability.code(arguments) if ability else code
+            return self._around.parts.drafts.prepare_code(code)
+        tool = self._around.parts.tools.find(name) if where == "live" else None
+        return tool.code(arguments) if tool else code
 
     def _ask(self, request: ApprovalRequired) -> None:
         """Decide an approval request. The card must show exactly the code that will run, even where the call only
@@ -217,7 +200,9 @@ class CellTurn:
             elif "diff" in request.arguments:
                 card.code = request.code
         around = self._around
-        prompt = ApprovalPrompt(around.person, around.consent, self._summary.session, around.allowed, not around.ask)
+        prompt = ApprovalPrompt(
+            around.parts.person, around.parts.consent, self._summary.session, around.allowed, not around.ask
+        )
         if around.waiting is None:
             decision, reason = prompt.decision(request, lambda state: self._state(request.call, state))
         elif decided := prompt.find_decision(request):
@@ -226,9 +211,8 @@ class CellTurn:
             around.waiting.add(request, self._summary.session, self._cards.get(request.call))
             self._state(request.call, "waiting for you: %agent approve, or the panel")
             return
-        body = {"decision": decision, "message": reason, "shown": request.shown}
         try:
-            around.server.call("POST", f"agent/approvals/{quote_segment(request.approval)}", body)
+            post_decision(around.server, request, decision, reason)
         except Conflict as elsewhere:
             self._screen.line(elsewhere.message)
 
@@ -241,20 +225,20 @@ class CellTurn:
         """Run an offered call, if this kernel can. While it runs, the card displays its output; the text of a read-only
         call is displayed at its end."""
         if name == TRIAL_TOOL:
-            self._running.try_programs(self._summary.turn, call, arguments["programs"], arguments["names"])
+            self._calls.try_programs(self._summary.turn, call, arguments["programs"], arguments["names"])
             return
         if call not in self._cards:  # a request that a page of the notebook answers before the first round
             return
-        ability = self._around.abilities.find(name)
-        if ability and not ability.looks:
+        tool = self._around.parts.tools.find(name)
+        if tool and not tool.looks:
             self._mine.add(call)
-        outcome = self._running.run(self._summary.turn, self._cards[call], name, arguments)
-        if ability is None or not ability.looks:
+        outcome = self._calls.run(self._summary.turn, self._cards[call], name, arguments)
+        if tool is None or not tool.looks:
             self.value = outcome.value if outcome else None
         if outcome is None:
             self._mine.discard(call)
         elif outcome.interrupted:
-            self._cards[call].close(WORDS["interrupted"], self._cards[call].seconds)
+            self._cards[call].close(STATES["interrupted"], self._cards[call].seconds)
             raise KeyboardInterrupt
 
     def _on_finished(self, body: CallFinished) -> None:
@@ -262,7 +246,7 @@ class CellTurn:
         if body.call not in self._mine and len(body.text) >= len(card.output):
             card.output = body.text  # includes the value and the error, which are not streamed
         took = None if self._summary.stored else body.seconds  # stored turns have no times
-        card.close(WORDS.get(body.status, body.status), took)
+        card.close(STATES.get(body.status, body.status), took)
         self._screen.card(card)
         for number, media in enumerate(body.media, 1):
             if media.get("data") and body.call not in self._mine:
@@ -300,7 +284,7 @@ class CellTurn:
     def _close(self, state: str) -> None:
         for card in self._cards.values():
             if card.open:
-                card.close(WORDS["interrupted"], card.seconds)
+                card.close(STATES["interrupted"], card.seconds)
                 self._screen.card(card)
         if self._words and state in ("cancelled", "stopped", "failed", "lost"):
             self._screen.text(" *(cut short)*")

@@ -12,46 +12,41 @@ from typing import Any, TypeAlias
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.notebook.display.render import WAITING, Card
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.kernel.capture import Listener, Show
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome
-from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.call_claim import Claim
-from agent_kernel.notebook.turn.client_tool_registry import ClientTool, ClientTools
+from agent_kernel.notebook.turn.client_tool_registry import ClientTool
+from agent_kernel.notebook.turn.kernel_parts import KernelParts
 
 Bundle: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCalls:
-    """Runs calls that the server offers. ``touched`` records which code ran for which turn in the user's namespace or
-    in a draft. With ``returns_value`` the outcome of a program has the value that it ends with."""
+    """Runs calls that the server offers. With ``returns_value`` the outcome of a program has the value that it ends
+    with."""
 
     server: ServerClient
     screen: Screen
-    abilities: ClientTools
-    touched: VariableTracker
-    keep: DraftApplier
+    parts: KernelParts
     returns_value: bool = False
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> ExecutionOutcome | None:
         """Run a call in this thread, the kernel's main thread, where an interrupt reaches the code. Returns None
         when another client runs the call or this kernel cannot."""
         in_draft = card.where == "draft"
-        found = None if in_draft else self.abilities.find(name, returns_value=self.returns_value)
-        ability = self._draft_ability(turn, card) if in_draft else found
-        if ability is None:
-            if not self.abilities.knows(name):
+        found = None if in_draft else self.parts.tools.find(name, returns_value=self.returns_value)
+        tool = self._draft_tool(turn, card) if in_draft else found
+        if tool is None:
+            if not self.parts.tools.knows(name):
                 return None
             Claim.decline(self.server, turn, card.call, f"this kernel has no {name}")
             return None
         claim = Claim.take(self.server, turn, card.call)
         if claim is None:
             return None
-        return (
-            self._look(claim, ability, arguments) if ability.looks else self._do(claim, turn, card, ability, arguments)
-        )
+        return self._look(claim, tool, arguments) if tool.looks else self._do(claim, turn, card, tool, arguments)
 
     def try_programs(self, turn: str, call: str, programs: Sequence[str], names: Sequence[str]) -> None:
         """Run each program in the draft and send the outcomes to the server as the result of ``call``. The cell
@@ -61,39 +56,41 @@ class ClientCalls:
             return
         with claim:
             try:
-                outcomes = self.keep.drafts.try_programs(programs, names)
+                outcomes = self.parts.drafts.try_programs(programs, names)
             except KeyboardInterrupt:
                 claim.finish("interrupted", "", (), patient=False)
                 raise
-            claim.finish("success", "", (), facts={"tried": [outcome.to_json() for outcome in outcomes]})
+            claim.finish("success", "", (), details={"tried": [outcome.to_json() for outcome in outcomes]})
 
-    def _draft_ability(self, turn: str, card: Card) -> ClientTool:
-        """Return the ability to run Python in a draft. Code that a draft may not run is offered to the user for the
+    def _draft_tool(self, turn: str, card: Card) -> ClientTool:
+        """Return the tool that runs Python in a draft. Code that a draft may not run is offered to the user for the
         kernel."""
 
         def prepare_code(arguments: Mapping[str, Any]) -> str:
-            return self.keep.drafts.prepare_code(str(arguments.get("code", "")))
+            return self.parts.drafts.prepare_code(str(arguments.get("code", "")))
 
         def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
             returns_value = self.returns_value
-            drafted = self.keep.drafts.run(turn, card.code, listener, show, returns_value=returns_value)
-            if drafted.refused and (real := self.keep.for_real(turn, card, self.screen, returns_value=returns_value)):
+            drafted = self.parts.drafts.run(turn, card.code, listener, show, returns_value=returns_value)
+            if drafted.refused and (
+                real := self.parts.applier.for_real(turn, card, self.screen, returns_value=returns_value)
+            ):
                 return real
             return drafted.outcome
 
         return ClientTool(run, code=prepare_code)
 
-    def _look(self, claim: Claim, ability: ClientTool, arguments: Mapping[str, Any]) -> ExecutionOutcome:
+    def _look(self, claim: Claim, tool: ClientTool, arguments: Mapping[str, Any]) -> ExecutionOutcome:
         with claim:
-            outcome = ability.run(arguments, lambda stream, text: None, self.screen.show)
+            outcome = tool.run(arguments, lambda stream, text: None, self.screen.show)
             claim.finish(outcome.status, outcome.text, outcome.media)
         return outcome
 
     def _do(
-        self, claim: Claim, turn: str, card: Card, ability: ClientTool, arguments: Mapping[str, Any]
+        self, claim: Claim, turn: str, card: Card, tool: ClientTool, arguments: Mapping[str, Any]
     ) -> ExecutionOutcome:
         """Run the call with its output forwarded to the server and displayed in the card."""
-        card.code = ability.code(arguments) or card.code
+        card.code = tool.code(arguments) or card.code
 
         def listen(stream: str, text: str) -> None:
             claim.output("stderr" if stream == "stderr" else "stdout", text)
@@ -114,21 +111,19 @@ class ClientCalls:
             "state": "waiting" if card.state == WAITING else "running",
         }
         claim.tick = lambda: self.screen.flush_from_aside(card)
-        started, waited = time.monotonic(), self.keep.person.waited_s
+        started, waited = time.monotonic(), self.parts.person.waited_s
         with claim:
-            outcome = ability.run(arguments, listen, show)
-            self.touched.ran(turn, card.code, drafted=card.where == "draft")
-            waited = self.keep.person.waited_s - waited
+            outcome = tool.run(arguments, listen, show)
+            self.parts.variables.ran(turn, card.code, drafted=card.where == "draft")
+            waited = self.parts.person.waited_s - waited
             card.seconds = time.monotonic() - started - waited
             card.add(outcome.traceback)
             self.screen.card(card)
-            claim.finish(
-                outcome.status,
-                outcome.text,
-                (*outcome.media, *bundles),
-                variables=outcome.variables,
-                where=card.where if card.where != began else "",
-                waited_s=waited,
-                patient=not outcome.interrupted,
-            )
+            details = {
+                "variables": list(outcome.variables),
+                "where": card.where if card.where != began else "",
+                "waited_s": round(waited, 3),
+            }
+            media = (*outcome.media, *bundles)
+            claim.finish(outcome.status, outcome.text, media, details=details, patient=not outcome.interrupted)
         return outcome

@@ -31,18 +31,20 @@ class ClientTools:
     outlives the cell and an interrupt reaches every call."""
 
     def __init__(self, shell: Any, code: LiveCode, executions: ExecutionHistory, functions: UserFunctions) -> None:
-        self._shell = shell
         self._live = code
-        self._executions = executions
         self._functions = functions
         self._declared: set[str] = set()
         runs_code = ClientTool(self._run, code=self._prepare_code)
         self._table: dict[str, ClientTool] = {
             "python": runs_code,
             "run_cell": runs_code,
-            "variables": ClientTool(self._looking(self._variables), looks=True),
-            "last_error": ClientTool(self._looking(self._last_error), looks=True),
-            "executions": ClientTool(self._looking(self._ran), looks=True),
+            "variables": _reader(lambda arguments: inspection.variables(shell, str(arguments.get("name", "")))),
+            "last_error": _reader(lambda arguments: inspection.last_error(shell, executions)),
+            "executions": _reader(
+                lambda arguments: inspection.executions(
+                    shell, executions, tuple(map(int, arguments.get("numbers") or ()))
+                )
+            ),
         }
 
     def declare(self) -> list[str]:
@@ -78,17 +80,11 @@ class ClientTools:
     ) -> ExecutionOutcome:
         return self._live.run(self._prepare_code(arguments), listener, show, returns_value=returns_value)
 
-    def _looking(self, look: Callable[[Mapping[str, Any]], str]) -> Run:
-        def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
-            return ExecutionOutcome("success", look(arguments), "", (), interrupted=False)
 
-        return run
+def _reader(read: Callable[[Mapping[str, Any]], str]) -> ClientTool:
+    """Return a tool that only reads: ``read`` makes its result from the arguments."""
 
-    def _variables(self, arguments: Mapping[str, Any]) -> str:
-        return inspection.variables(self._shell, str(arguments.get("name", "")))
+    def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
+        return ExecutionOutcome("success", read(arguments), "", (), interrupted=False)
 
-    def _last_error(self, arguments: Mapping[str, Any]) -> str:
-        return inspection.last_error(self._shell, self._executions)
-
-    def _ran(self, arguments: Mapping[str, Any]) -> str:
-        return inspection.executions(self._shell, self._executions, tuple(map(int, arguments.get("numbers") or ())))
+    return ClientTool(run, looks=True)

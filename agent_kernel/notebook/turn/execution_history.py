@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_kernel.notebook.kernel.cell_identity import parent_request
 from agent_kernel.notebook.kernel.inspection import format_traceback
-from agent_kernel.notebook.kernel.short_errors import AgentError, AgentInterrupted
+from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted
 
 KEPT = 500
 KEPT_FAILURES = 20

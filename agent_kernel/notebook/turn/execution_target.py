@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.draft.draft import Drafts
-from agent_kernel.notebook.draft.server_request import OUTCOME, read_request
+from agent_kernel.notebook.draft.draft_request import OUTCOME, read_request
 
 CHOICES = ("live", "draft", "sandbox")
 VARIABLE = "AGENT_KERNEL_PYTHON_IN"
@@ -46,8 +46,12 @@ class ExecutionTarget:
         self._shell = shell
         self._drafts = drafts
         self._announced: set[str] = set()
-        chosen = os.environ.get(VARIABLE, "")
-        self.default = chosen if chosen in CHOICES else ""
+        self.set_default(os.environ.get(VARIABLE, ""))
+
+    def set_default(self, choice: str) -> None:
+        """Set where Python runs in cells that do not choose. Any other value than one of CHOICES restores the built-in
+        default."""
+        self.default = choice if choice in CHOICES else ""
 
     def of(self, asked: str, *, live_is_allowed: bool = False) -> str:
         """Return where the Python of one turn runs. With ``live_is_allowed`` the user lets code run in the kernel

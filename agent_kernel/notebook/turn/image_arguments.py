@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 
 MAX_BYTES = 20 * 2**20
 """Limit for all images of a turn together, as on the server."""

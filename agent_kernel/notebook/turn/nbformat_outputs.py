@@ -6,20 +6,15 @@ Uses the rendering of an agent cell, but needs no user and no kernel, and runs n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 from agent_kernel.core.events import Event
 from agent_kernel.notebook.display.render import TurnSummary
 from agent_kernel.notebook.display.screen import CellScreen
-from agent_kernel.notebook.draft.apply_draft import DraftApplier
-from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn.cell_turn import CellTurn, CellTurnContext
-from agent_kernel.notebook.turn.client_tool_registry import ClientTools
-from agent_kernel.notebook.turn.session_permissions import Consent
+from agent_kernel.notebook.turn.kernel_parts import KernelParts
 
 Output = dict[str, Any]
 
@@ -44,25 +39,16 @@ class _Cell:
             self._by_id[id] = shown
 
 
-@dataclass(frozen=True, slots=True)
-class _NoAbilities:
-    def find(self, name: str) -> None:
-        """Return None: displaying a finished turn runs no calls."""
-
-
 def render_outputs(events: Iterable[Event], summary: TurnSummary, server: str) -> list[Output]:
     """Return the nbformat outputs of a turn from all its events, including media. Links to files are relative to the
     URL ``server``."""
     cell = _Cell()
-    drafts = SimpleNamespace(prepared=lambda code: code)
+    # A finished turn asks nobody and runs nothing. Its code is displayed as it was stored.
+    parts = SimpleNamespace(
+        tools=SimpleNamespace(find=lambda name: None), drafts=SimpleNamespace(prepare_code=lambda code: code)
+    )
     around = CellTurnContext(
-        server=cast(ServerClient, SimpleNamespace(url=server)),
-        screen=CellScreen(cell),
-        person=cast(Person, None),  # a finished turn asks nobody
-        consent=cast(Consent, None),
-        abilities=cast(ClientTools, _NoAbilities()),
-        touched=cast(VariableTracker, SimpleNamespace(ran=None)),
-        keep=cast(DraftApplier, SimpleNamespace(drafts=drafts)),
+        cast(ServerClient, SimpleNamespace(url=server)), CellScreen(cell), cast(KernelParts, parts)
     )
     CellTurn(around, summary).show(events)
     return cell.outputs

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent_kernel.core.events import ApprovalRequired
-from agent_kernel.notebook.display.render import Card
+from agent_kernel.notebook.display.render import WAITING, Card, format_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,9 @@ class PendingApprovals:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, asked: ApprovalRequired, session: str, card: Card | None) -> None:
-        code = card.code if card else _format_arguments(asked.arguments)
+        code = card.code if card else format_arguments(asked.arguments)
         with self._lock:
-            shown = Card(asked.call, asked.name, asked.target, code, "waiting for your answer")
+            shown = Card(asked.call, asked.name, asked.target, code, WAITING)
             self._questions[asked.approval] = PendingApproval(asked, session, shown)
 
     def remove(self, approval: str) -> None:
@@ -46,7 +45,3 @@ class PendingApprovals:
     def questions(self) -> list[PendingApproval]:
         with self._lock:
             return list(self._questions.values())
-
-
-def _format_arguments(arguments: Mapping[str, object]) -> str:
-    return "\n".join(f"{name} = {value!r}" for name, value in arguments.items())

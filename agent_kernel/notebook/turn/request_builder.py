@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_kernel.notebook.display.render import line_bundle
-from agent_kernel.notebook.draft.draft import Drafts
-from agent_kernel.notebook.kernel.input_prompt import Person
-from agent_kernel.notebook.kernel.short_errors import AgentError
-from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.variable_summary import (
     EARLIER,
     data_mentioned,
@@ -21,15 +18,13 @@ from agent_kernel.notebook.kernel.variable_summary import (
 from agent_kernel.notebook.kernel.variable_transfer import CopiedVariables, copy_variables
 from agent_kernel.notebook.turn.answer_format import FORMS
 from agent_kernel.notebook.turn.cell_options import CellOptions
-from agent_kernel.notebook.turn.client_tool_registry import ClientTools
-from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 from agent_kernel.notebook.turn.execution_target import ExecutionTarget
 from agent_kernel.notebook.turn.file_previews import describe_files
 from agent_kernel.notebook.turn.image_arguments import read_images
+from agent_kernel.notebook.turn.kernel_parts import KernelParts
 from agent_kernel.notebook.turn.result_assignment import ResultAssignment
 from agent_kernel.notebook.turn.run_all_detector import RunAllDetector
-from agent_kernel.notebook.turn.session_permissions import LIVE, Consent, answerable_kinds
-from agent_kernel.notebook.turn.user_functions import UserFunctions
+from agent_kernel.notebook.turn.session_permissions import LIVE, answerable_kinds
 
 Note = dict[str, str]
 MAX_EARLIER = 2_000
@@ -41,33 +36,16 @@ NOT_IN_BACKGROUND = (
 
 
 class RequestBuilder:
-    """``bound`` returns the id of this notebook's session, or "" if it has none yet."""
+    """``find_session_id`` returns the id of this notebook's session, or "" if it has none yet."""
 
-    def __init__(
-        self,
-        shell: Any,
-        *,
-        person: Person,
-        consent: Consent,
-        abilities: ClientTools,
-        functions: UserFunctions,
-        executions: ExecutionHistory,
-        drafts: Drafts,
-        touched: VariableTracker,
-        bound: Callable[[], str],
-    ) -> None:
-        self._shell = shell
-        self._person = person
-        self._consent = consent
-        self._abilities = abilities
-        self._functions = functions
-        self._executions = executions
-        self._drafts = drafts
-        self._touched = touched
-        self._bound = bound
+    def __init__(self, parts: KernelParts, find_session_id: Callable[[], str]) -> None:
+        self._parts = parts
+        self._shell = parts.shell
+        self._consent = parts.consent
+        self._find_session_id = find_session_id
         self._earlier = ("", "")
-        self.arrivals = RunAllDetector(shell)
-        self.place = ExecutionTarget(shell, drafts)
+        self.arrivals = RunAllDetector(parts.shell)
+        self.target = ExecutionTarget(parts.shell, parts.drafts)
 
     def body(
         self,
@@ -96,11 +74,11 @@ class RequestBuilder:
             "context": context,
             "cell": cell,
             "rerun": "show" if may_show_stored else "ask",
-            "alive": self._touched.intact() if may_show_stored else [],
+            "alive": self._parts.variables.intact() if may_show_stored else [],
             "answers": self._answers(request, session),
             **self._runs(request),
             "remembered": request.permission != "ask",
-            "denied": sorted(self._consent.list_refused(session or self._bound())) if self._consent else [],
+            "denied": sorted(self._consent.list_refused(session or self._find_session_id())) if self._consent else [],
             "sampling": request.sampling,
             **form.fields,
         }
@@ -116,14 +94,14 @@ class RequestBuilder:
             "skills": list(request.skills),
             "output": dict(form.output),
             "page": request.page,
-            "ran": self._executions.cells if request.page else [],
+            "ran": self._parts.executions.cells if request.page else [],
         }
         body |= {name: value for name, value in optional.items() if value}
         return body if rounds is None else {**body, "max_tool_rounds": rounds}
 
     def build_tool_fields(self) -> dict[str, Any]:
         """Return the fields of a turn's body that determine which tools it has."""
-        place = self.place.of("", live_is_allowed=self._is_allowed(""))
+        place = self.target.of("", live_is_allowed=self._is_allowed(""))
         return {**self._runs(CellOptions()), **({"where": place} if place else {})}
 
     def why_again(self, reason: str, turn: str) -> str:
@@ -131,7 +109,7 @@ class RequestBuilder:
         changed variables."""
         if reason != "variables":
             return f"Asked again: {reason}."
-        changed = self._touched.find_changed(turn)
+        changed = self._parts.variables.find_changed(turn)
         if not changed:
             return "Asked again: the kernel no longer has the variables of that time."
         names = ", ".join(changed[:5]) + (" and others" if len(changed) > 5 else "")
@@ -148,16 +126,16 @@ class RequestBuilder:
             if request.where in ("live", "draft") or LIVE in request.allows:
                 raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))
             return "sandbox"
-        self._drafts.begin()
+        self._parts.drafts.begin()
         asked = request.where or ("live" if LIVE in request.allows else "")
-        return self.place.of(asked, live_is_allowed=self._is_allowed(session))
+        return self.target.of(asked, live_is_allowed=self._is_allowed(session))
 
     def _runs(self, request: CellOptions) -> dict[str, Any]:
         """Return the tools and functions that this kernel offers. A background turn gets none, because its cell ends
         before the turn."""
         if request.background:
             return {"client_tools": [], "functions": []}
-        return {"client_tools": self._abilities.declare(), "functions": self._functions.to_json()}
+        return {"client_tools": self._parts.tools.declare(), "functions": self._parts.functions.to_json()}
 
     def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> CopiedVariables:
         """Return copies of the named variables for the sandbox. Where the sandbox replaces a draft, tables in the
@@ -197,16 +175,16 @@ class RequestBuilder:
 
     def _is_allowed(self, session: str) -> bool:
         """True if the user lets code of this session run in the kernel without asking."""
-        return bool(self._consent) and self._consent.allows(session or self._bound())
+        return bool(self._consent) and self._consent.allows(session or self._find_session_id())
 
     def _answers(self, request: CellOptions, session: str) -> list[str]:
         """Return the kinds of approvals that this turn can answer: if no user is present, only those allowed in
         advance."""
-        if self._person.is_there or request.permission == "ask":
-            return answerable_kinds(self._person.is_there, ())
+        if self._parts.person.is_there or request.permission == "ask":
+            return answerable_kinds(self._parts.person.is_there, ())
         kinds: set[str] = set(self.list_allowed_kinds(request))
         if self._consent:
-            kinds |= self._consent.kinds(session or self._bound())
+            kinds |= self._consent.kinds(session or self._find_session_id())
         return answerable_kinds(False, kinds)
 
 
@@ -214,7 +192,3 @@ def _files(prompt: str, place: str) -> list[Note]:
     """Describe the files named in the prompt. Skipped for the sandbox, whose working directory is another one."""
     facts = describe_files(prompt) if place != "sandbox" else ""
     return [{"title": "Files", "text": facts}] if facts else []
-
-
-def session_id(bound: Mapping[str, Any] | None) -> str:
-    return str((bound or {}).get("id", ""))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.display.screen import Screen
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import ProgramValue
-from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.answer_format import FORMS, AnswerFormat, json_text_bundle, json_value_bundle
 from agent_kernel.notebook.turn.cell_options import CellOptions
 from agent_kernel.notebook.turn.result_type import ResultType, resolve_type

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import ProgramValue
-from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.sandbox.worker.variable_transfer import name_of_type
 
 PLAIN: Mapping[str, type] = {kind.__name__: kind for kind in (int, float, str, bool, list, dict)}

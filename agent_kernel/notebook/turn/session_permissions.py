@@ -35,16 +35,12 @@ class Consent:
     def allow(self, session: str, kind: str = LIVE, tool: str = "") -> None:
         """Allow all calls of a kind in this session, or with ``tool`` only those of one tool, and revoke earlier
         refusals of the same calls."""
-        self._allowed.setdefault(session, set()).add((kind, tool))
-        refused = self._refused.get(session, set())
-        self._refused[session] = {one for one in refused if one[0] != kind or (tool and one[1] not in ("", tool))}
+        _move(kind, tool, self._allowed.setdefault(session, set()), self._refused.get(session, set()))
 
     def refuse(self, session: str, kind: str, tool: str = "") -> None:
         """Refuse all calls of a kind in this session, or with ``tool`` only those of one tool, without asking again,
         and revoke earlier permissions for the same calls."""
-        self._refused.setdefault(session, set()).add((kind, tool))
-        allowed = self._allowed.get(session, set())
-        self._allowed[session] = {one for one in allowed if one[0] != kind or (tool and one[1] not in ("", tool))}
+        _move(kind, tool, self._refused.setdefault(session, set()), self._allowed.get(session, set()))
 
     def withdraw(self, session: str) -> None:
         self._allowed.pop(session, None)
@@ -71,6 +67,12 @@ class Consent:
 
     def __bool__(self) -> bool:
         return any(self._allowed.values()) or any(self._refused.values())
+
+
+def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[str, str]]) -> None:
+    """Record a decision in ``into``, and remove the opposite decisions about the same calls from ``out_of``."""
+    into.add((kind, tool))
+    out_of -= {one for one in out_of if one[0] == kind and (not tool or one[1] in ("", tool))}
 
 
 def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.messages import Message
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.display.render import format_arguments
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 
 SUFFIX = ".agent.json"
 MAX_BYTES = 128 * 2**20
@@ -149,7 +150,7 @@ def _stored_turn(turn: Mapping[str, Any], messages: list[Message]) -> SidecarTur
 
 def _code(arguments: Mapping[str, Any]) -> str:
     code = arguments.get("code")
-    return code if isinstance(code, str) else "\n".join(f"{name} = {value!r}" for name, value in arguments.items())
+    return code if isinstance(code, str) else format_arguments(arguments)
 
 
 def _numbers(value: Any, answer: str) -> Iterator[Mapping[str, Any]]:

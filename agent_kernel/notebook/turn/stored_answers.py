@@ -17,9 +17,9 @@ from typing import Any
 from agent_kernel.core.events import AnswerChecked
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
 from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
-from agent_kernel.notebook.display.render import Card, TurnSummary, line_bundle, moment
+from agent_kernel.notebook.display.render import STATES, Card, TurnSummary, line_bundle, moment
 from agent_kernel.notebook.display.screen import Screen
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.turn.sidecar_document import (
     SUFFIX,
     SidecarDocument,
@@ -33,7 +33,6 @@ MISSING = "AGENT_KERNEL_REPLAY_MISSING"
 FILE = "AGENT_KERNEL_SIDECAR"
 OFF = f"Agent cells are off ({MODE}=off): no model was asked."
 STORED = "Stored answer of {when} ({mode}=replay): no model was asked."
-WORDS = {"success": "done", "error": "failed", "denied": "not run", "timeout": "out of time", "interrupted": "stopped"}
 NOTEBOOKS = ("JPY_SESSION_NAME", "PAPERMILL_INPUT_PATH")
 """Environment variables that name the notebook of a kernel."""
 
@@ -135,7 +134,7 @@ class StoredAnswers:
         code = turn.code.get(message.call_id or "", "")
         card = Card(message.call_id or "", message.name or "tool", turn.where, code)
         card.add(message.text)
-        card.close(WORDS.get(message.status or "success", "done"))
+        card.close(STATES.get(message.status or "success", "done"))
         screen.card(card)
         for number, medium in enumerate(message.media, 1):
             alt = f"image {number} of {card.name}, {medium.mime}"

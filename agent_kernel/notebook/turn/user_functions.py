@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 MARK = "__agent_tool__"
@@ -31,23 +31,15 @@ class UserFunction:
         }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class UserFunctions:
-    """Functions by name: those added explicitly, and those in ``namespace`` marked by ``@agent_kernel.tool``, looked
-    up anew each time. Adding a name again replaces the function, as running its cell again does."""
+    """The functions in ``namespace`` that ``@agent_kernel.tool`` marks, by name, looked up anew each time."""
 
-    namespace: Mapping[str, Any] = field(default_factory=dict)
-    added: dict[str, UserFunction] = field(default_factory=dict)
+    namespace: Mapping[str, Any]
 
     @property
     def registered(self) -> dict[str, UserFunction]:
-        return {**{function.name: function for function in marked_functions(self.namespace)}, **self.added}
-
-    def add(self, function: UserFunction) -> None:
-        self.added[function.name] = function
-
-    def remove(self, name: str) -> bool:
-        return self.added.pop(name, None) is not None
+        return {function.name: function for function in marked_functions(self.namespace)}
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the functions in the format of a turn's ``functions`` field."""

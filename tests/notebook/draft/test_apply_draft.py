@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.apply_draft import marked_names
-from agent_kernel.notebook.kernel.changed_names import loop_names
+from agent_kernel.notebook.kernel.python_syntax import loop_names
 from tests.notebook.draft.test_draft import FOR_REAL, KEEP, python, told, value
 from tests.notebook.notebook import Notebook
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from agent_kernel.notebook.kernel import variable_transfer
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.sandbox.worker import variable_transfer as inside
 
 

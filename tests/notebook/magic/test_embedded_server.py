@@ -43,7 +43,7 @@ run("%%agent\\nhello")
 """
 KILLED = """
 run("%agent start")
-print("PID", shell.magics_manager.registry["AgentMagics"]._commands._own._process.pid, flush=True)
+print("PID", shell.magics_manager.registry["AgentMagics"]._context.embedded._process.pid, flush=True)
 import time
 time.sleep(60)
 """

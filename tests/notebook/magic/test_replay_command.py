@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic import replay_command
 
 PATIENT = """

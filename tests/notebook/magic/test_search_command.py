@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.search_command import OWN, SearchQuery
 from tests.notebook.notebook import Notebook
 

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from agent_kernel.core.settings import Effort, PythonIn
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.turn.cell_options import BY_FLAG, OPTIONS, CellOptions, parse_options, usage
 
 

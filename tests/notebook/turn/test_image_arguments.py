@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.turn import image_arguments
 from agent_kernel.notebook.turn.image_arguments import read_images
 

@@ -44,15 +44,18 @@ SCRIPT = [
     call("fails", "let it fail"),
     {"when": "let it fail", "text": "It failed."},
     call("sleeps", "let it sleep"),
-    call("python", "forget it first", code="functions.remove('tax')"),
+    call("python", "forget it first", code="del tax"),
     call("tax", "forget it first", amount=1),
     {"when": "forget it first", "text": "It is gone."},
     {"when": "say nothing", "text": "Nothing.", "loop": True},
 ]
 
 REGISTER = """
-from agent_kernel.notebook.turn.user_functions import UserFunction
-functions = get_ipython().magics_manager.registry["AgentMagics"].functions
+from types import SimpleNamespace
+from agent_kernel.notebook.turn.user_functions import MARK
+def mark(function, description, parameters, kind="function"):
+    spec = SimpleNamespace(name=function.__name__, description=description, parameters=parameters, kind=kind)
+    setattr(function, MARK, SimpleNamespace(spec=spec, invoke=function))
 schema = {"type": "object", "properties": {"amount": {"type": "number"}}}
 paid = []
 def tax(amount):
@@ -68,10 +71,10 @@ def fails():
 def sleeps():
     import time
     time.sleep(60)
-functions.add(UserFunction("tax", tax, "The tax.", schema, effects=False))
-functions.add(UserFunction("pay", pay, "Pays.", schema))
-functions.add(UserFunction("fails", fails, "Fails.", {"type": "object"}, effects=False))
-functions.add(UserFunction("sleeps", sleeps, "Sleeps.", {"type": "object"}, effects=False))
+mark(tax, "The tax.", schema)
+mark(pay, "Pays.", schema, "function.effects")
+mark(fails, "Fails.", {"type": "object"})
+mark(sleeps, "Sleeps.", {"type": "object"})
 """
 
 

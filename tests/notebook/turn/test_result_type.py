@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import ProgramValue
-from agent_kernel.notebook.kernel.short_errors import AgentError
 from agent_kernel.notebook.turn.cell_options import ResultVariable, parse_options
 from agent_kernel.notebook.turn.result_type import check_name, resolve_type
 

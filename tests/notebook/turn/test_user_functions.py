@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import agent_kernel
-from agent_kernel.notebook.turn.user_functions import UserFunction, UserFunctions
+from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 
 @agent_kernel.tool
@@ -34,11 +34,3 @@ async def test_marked_functions_of_the_notebook_are_declared_as_they_are_now() -
     assert await functions.registered["pay"].function(amount=5) == "paid 5"
     del namespace["area"], namespace["again"]
     assert list(functions.registered) == ["pay"]
-
-
-def test_what_was_added_by_hand_comes_before_what_is_marked() -> None:
-    functions = UserFunctions({"area": area})
-    functions.add(UserFunction("area", len, "Mine.", {"type": "object"}))
-    assert functions.registered["area"].description == "Mine."
-    assert functions.remove("area")
-    assert functions.registered["area"].description == "The area of a rectangle."

@@ -14,16 +14,22 @@ import keyword
 import re
 import symtable
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.display.render import Bundle
+from agent_kernel.notebook.display.safe_markdown import fenced
 from agent_kernel.notebook.draft.draft import NO_REVIEW, OWN_MAGICS, ProgramReview
 from agent_kernel.notebook.kernel import inspection
-from agent_kernel.notebook.kernel.changed_names import UNREADABLE, loop_names, to_plain_python
 from agent_kernel.notebook.kernel.hidden_errors import find_hidden_error
-from agent_kernel.notebook.kernel.short_errors import AgentError
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+from agent_kernel.notebook.kernel.python_syntax import (
+    UNREADABLE,
+    loop_names,
+    parse_or_empty,
+    smallest_statement,
+    to_plain_python,
+)
 from agent_kernel.notebook.kernel.variable_summary import summary
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 
@@ -152,8 +158,7 @@ def diff_bundle(failed: str, proposed: str) -> Bundle:
     """Return the change from the failed cell to the proposed one, as an output."""
     lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
     text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
-    ticks = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
-    return {"text/markdown": f"{ticks}diff\n{text}\n{ticks}", "text/plain": text}
+    return {"text/markdown": fenced(text, "diff"), "text/plain": text}
 
 
 def is_same_code(shell: Any, one: str, other: str) -> bool:
@@ -179,12 +184,8 @@ def _bound_names(shell: Any, source: str) -> list[str]:
 
 def _known_names(shell: Any) -> set[str]:
     """Return the names of the user's variables, without modules."""
-    hidden = getattr(shell, "user_ns_hidden", {})
-    return {
-        name
-        for name, value in shell.user_ns.items()
-        if not name.startswith("_") and name not in hidden and not isinstance(value, types.ModuleType)
-    }
+    names = inspection.user_variables(shell)
+    return {name for name in names if not isinstance(shell.user_ns[name], types.ModuleType)}
 
 
 def _names_that_matter(shell: Any, traceback: str) -> list[str]:
@@ -206,17 +207,7 @@ def _names_in_statement(shell: Any, source: str, line: int) -> list[str]:
     be parsed, return the names on the line alone."""
     lines = source.splitlines()
     text = lines[line - 1] if line <= len(lines) else ""
-    try:
-        around = list(_statements(ast.parse(to_plain_python(shell, source)), line))
-    except UNREADABLE:
-        around = []
-    smallest = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)
+    smallest = smallest_statement(parse_or_empty(to_plain_python(shell, source)), line)
     if smallest is not None and not hasattr(smallest, "body"):
         return [node.id for node in ast.walk(smallest) if isinstance(node, ast.Name)]
     return [name for name in NAME.findall(text) if not keyword.iskeyword(name)]
-
-
-def _statements(tree: ast.Module, line: int) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            yield node

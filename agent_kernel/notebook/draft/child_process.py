@@ -31,10 +31,9 @@ from typing import Any, NoReturn
 
 from agent_kernel.core.program_outcome import MAX_VARIABLES
 from agent_kernel.core.wire.framing import FrameError, parse_object
-from agent_kernel.notebook.draft import draft_supervisor as draft_keeper
-from agent_kernel.notebook.draft import fork_safety, jail
+from agent_kernel.notebook.draft import draft_keeper, fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames
-from agent_kernel.notebook.draft.draft_supervisor import ChildEnds, close
+from agent_kernel.notebook.draft.draft_keeper import ChildEnds, close
 from agent_kernel.notebook.kernel.changed_names import StrongMark
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
@@ -155,7 +154,7 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
 
 
 def _may_fork(call: Mapping[str, Any]) -> bool:
-    return not fork_safety.unsafe_to_fork_again(fork_safety.ThreadFacts(**call["threads"]))
+    return not fork_safety.unsafe_pool(fork_safety.ThreadFacts(**call["threads"]))
 
 
 @dataclass(slots=True)

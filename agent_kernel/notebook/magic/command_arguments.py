@@ -1,0 +1,43 @@
+"""Parses the words after the name of an ``%agent`` command."""
+
+from __future__ import annotations
+
+import shlex
+
+from agent_kernel.notebook.kernel.one_line_errors import AgentError
+
+FLAGS = ("--json", "--yes", "--use", "--none")
+
+
+class CommandArguments:
+    """The parsed arguments of a command: flags, at most one option with a value, and the remaining words. ``more`` are
+    the flags that only this command has."""
+
+    def __init__(self, rest: str, option: str = "", more: tuple[str, ...] = ()) -> None:
+        """Parse ``rest``. Raises AgentError for an unclosed quote, an unknown flag or an option without its value."""
+        words = split_words(rest)
+        self.option = ""
+        if option and option in words:
+            index = words.index(option)
+            if index + 1 == len(words):
+                raise AgentError(f"{option} needs a value.")
+            self.option = words.pop(index + 1)
+            words.pop(index)
+        known = (*FLAGS, *more)
+        self.flags = {word for word in words if word in known}
+        self.rest = [word for word in words if word not in known]
+        unknown = [word for word in self.rest if word.startswith("--")]
+        if unknown:
+            raise AgentError(f"this command has no option {unknown[0]}; %agent help lists the options.")
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.rest)
+
+
+def split_words(rest: str) -> list[str]:
+    """Split a line as a shell does. Raises AgentError for an unclosed quote."""
+    try:
+        return shlex.split(rest)
+    except ValueError as error:
+        raise AgentError(f"{rest!r} cannot be read: {error}.") from None

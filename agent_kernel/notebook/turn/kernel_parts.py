@@ -1,0 +1,32 @@
+"""The parts of one kernel that its turns and commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent_kernel.notebook.draft.apply_draft import DraftApplier
+from agent_kernel.notebook.draft.draft import Drafts
+from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
+from agent_kernel.notebook.turn.client_tool_registry import ClientTools
+from agent_kernel.notebook.turn.execution_history import ExecutionHistory
+from agent_kernel.notebook.turn.session_permissions import Consent
+from agent_kernel.notebook.turn.user_functions import UserFunctions
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParts:
+    """Built once for each kernel. ``person`` asks the user, ``consent`` has the user's decisions, ``tools`` and
+    ``functions`` are what the model can call in this kernel, ``variables`` tracks the variables that its code used, and
+    ``applier`` runs the code of ``drafts`` in the kernel."""
+
+    shell: Any
+    person: Person
+    consent: Consent
+    executions: ExecutionHistory
+    functions: UserFunctions
+    tools: ClientTools
+    variables: VariableTracker
+    drafts: Drafts
+    applier: DraftApplier
