@@ -38,8 +38,9 @@ class Client:
 
     ``url`` and ``token`` select the server. Without them the client uses AGENT_KERNEL_URL and AGENT_KERNEL_TOKEN, else
     (in a kernel) the server that started this kernel, else a running Jupyter server of this user on this machine.
-    ``defaults`` are options of every turn (``TurnOptions``). ``retries``: see ServerConnection. ``resume_s`` is how
-    long to try to follow a turn again when its server does not answer. ``verify`` is for your own certificates.
+    ``defaults`` are options of every turn (``TurnOptions``). ``retries``: see ServerConnection. ``resume_s`` is for
+    how many seconds the client tries to follow a turn again after the connection was lost. ``verify`` is an SSL context
+    with your own certificates, or whether to verify certificates at all.
     """
 
     def __init__(
@@ -112,8 +113,8 @@ class Client:
     ) -> Turn:
         """Follow a running or finished turn from the event number ``after``.
 
-        If the server only has the stored items (after a restart), which have no event numbers, this yields the whole
-        turn, with numbers that continue ``after``.
+        After a restart the server has only the stored messages of a turn, without event numbers. Then this yields the
+        whole turn again, with new event numbers from ``after`` on.
         """
         options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
 
@@ -141,7 +142,7 @@ class Client:
         return await self._connection.call("GET", "health")
 
     async def usage(self, session: str) -> dict[str, Any]:
-        """Return what the turns of a session cost, and how full the model's context is."""
+        """Return the tokens and seconds that the turns of a session used, and how full the model's context is."""
         return await self.sessions.usage(session)
 
     async def tools(self) -> dict[str, Any]:
@@ -217,6 +218,8 @@ class Client:
     async def _file(self, given: Given | File, session: str) -> str:
         if isinstance(given, File):
             if given.error is not None or not given.id:
-                raise InvalidRequest(f"{given.name!r} is not a file that can be given to a turn.")
+                raise InvalidRequest(
+                    f"{given.name!r} is not stored on the server, so a turn cannot use it.", hint="Upload it again."
+                )
             return given.id
         return (await self.files.upload(given, session)).id

@@ -35,7 +35,7 @@ class ClientFunctions:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._client = client
         if len(self._tools) < len(tools):
-            raise InvalidRequest("Two functions have the same name.")
+            raise InvalidRequest("Two functions have the same name.", hint="Rename one of them.")
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the ``functions`` of a turn. They share no state with the server, so calls of one round may run

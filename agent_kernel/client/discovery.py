@@ -17,7 +17,7 @@ from agent_kernel.notebook.server_client import LOOPBACK, server_of_this_kernel
 URL, TOKEN, KERNEL = "AGENT_KERNEL_URL", "AGENT_KERNEL_TOKEN", "AGENT_KERNEL_ID"
 NO_SERVER = ServerUnreachable(
     "You gave no agent-kernel server, and no server of this user runs on this machine.",
-    hint=f'Client("http://127.0.0.1:8888/", token="..."), or set {URL} and {TOKEN}, or start Jupyter.',
+    hint=f'Pass one: Client("http://127.0.0.1:8888/", token="..."). Or set {URL} and {TOKEN}, or start Jupyter.',
 )
 SUFFIX = "agent/v1/"
 
@@ -40,10 +40,13 @@ class ServerAddress:
         """
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequest(f"{url[:80]!r} is not the URL of a server.", hint="http://127.0.0.1:8888/")
+            raise InvalidRequest(
+                f"{url[:80]!r} is not the URL of a server.", hint="A URL looks like http://127.0.0.1:8888/."
+            )
         if parts.username or parts.password or parts.query or parts.fragment:
             raise InvalidRequest(
-                "The URL of a server must not contain a token or a password.", hint="Client(url, token=...)"
+                "The URL of a server must not contain a token or a password.",
+                hint="Pass it as an argument: Client(url, token=...).",
             )
         return cls(_routes(url), {"Authorization": f"token {token}"} if token else {})
 

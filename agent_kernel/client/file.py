@@ -132,7 +132,10 @@ class File:
         if self.error is not None:
             raise self.error
         if self.connection is None:
-            raise FileGone("The content of this file was not included, and there is no connection to fetch it.")
+            raise FileGone(
+                "The content of this file was not included, and there is no connection to fetch it.",
+                hint="Get the file from a client: client.files.get(id).",
+            )
         return self.connection, route("files", self.id, "content"), {"session": self.session or None}
 
 

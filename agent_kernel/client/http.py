@@ -8,7 +8,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agent_kernel.client.discovery import ServerAddress
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, from_json
@@ -24,10 +24,21 @@ CONNECT_S = 10.0
 PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 """Pauses in seconds before each attempt after the first."""
 PATIENCE_S = 30.0
-"""Longest pause in seconds that a server can request. If it requests a longer one, the client does not retry."""
+"""Longest pause in seconds that the client makes when a server asks for one (Retry-After). If the server asks for a
+longer pause, the client does not retry."""
 GATEWAY = frozenset({502, 503, 504})
 """The status codes that a proxy returns while the server restarts."""
 Query = Mapping[str, str | int | float | None]
+
+
+class RequestOptions(TypedDict, total=False):
+    """Options of a request. Query parameters that are None are left out. ``repeatable`` means that the server
+    recognises a repeated request and returns the result of the first attempt, so that the request can always be
+    retried."""
+
+    query: Query | None
+    headers: Mapping[str, str] | None
+    repeatable: bool
 
 
 class ServerConnection:
@@ -53,26 +64,13 @@ class ServerConnection:
         self._http: httpx.AsyncClient | None = None
         self._opening = asyncio.Lock()
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool = False,
-    ) -> dict[str, Any]:
-        """Send a request and return the JSON response.
-
-        ``repeatable`` means that the server recognises a repeated request and returns the result of the first attempt,
-        so that the request can always be retried. Raises the error that the server returns, or ServerUnreachable.
-        """
+    async def call(self, method: str, path: str, body: Any = None, **options: Unpack[RequestOptions]) -> dict[str, Any]:
+        """Send a request and return the JSON response. Raises the error that the server returns, or
+        ServerUnreachable."""
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
-        kind = {} if content is None else {"Content-Type": "application/json"}
-        response = await self.send(
-            method, path, content, query=query, headers={**kind, **(headers or {})}, repeatable=repeatable
-        )
+        if content is not None:
+            options["headers"] = {"Content-Type": "application/json", **(options.get("headers") or {})}
+        response = await self.send(method, path, content, **options)
         return json_of(response) if response.content else {}
 
     async def send(
@@ -80,26 +78,24 @@ class ServerConnection:
         method: str,
         path: str,
         content: bytes | AsyncIterator[bytes] | None = None,
-        *,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool = False,
+        **options: Unpack[RequestOptions],
     ) -> httpx.Response:
         """Send a request and return the whole response. A streamed body is sent once. Raises as ``call``."""
         can_repeat = isinstance(content, bytes) or content is None
+        repeatable = method == "GET" or options.get("repeatable", False)
         for attempt in range(self._retries + 1):
             last = attempt == self._retries or not can_repeat
             try:
-                async with self._open(method, path, content, query, headers) as response:
+                async with self._open(method, path, content, options, self._timeout_s) as response:
                     await response.aread()
                     return response
             except RefusedResponse as refusal:
-                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=method == "GET" or repeatable)
+                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=repeatable)
                 if last or pause is None:
                     raise refusal.error from None
             except ServerUnreachable as error:
                 begun = error.details.get("begun", True)
-                if last or (begun and method != "GET" and not repeatable):
+                if last or (begun and not repeatable):
                     raise
                 pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
             await asyncio.sleep(pause)
@@ -107,18 +103,12 @@ class ServerConnection:
 
     @asynccontextmanager
     async def stream(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-        idle_s: float = STREAM_S,
+        self, method: str, path: str, **options: Unpack[RequestOptions]
     ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
         """Yield (headers, chunks of the body), without retries. Raises as ``call``, also within the ``async with``
         block."""
         try:
-            async with self._open(method, path, None, query, headers, idle_s=idle_s) as response:
+            async with self._open(method, path, None, options, STREAM_S) as response:
                 yield response.headers, response.aiter_bytes()
         except RefusedResponse as refusal:
             raise refusal.error from None
@@ -134,15 +124,13 @@ class ServerConnection:
         method: str,
         path: str,
         content: bytes | AsyncIterator[bytes] | None,
-        query: Query | None,
-        headers: Mapping[str, str] | None,
-        *,
-        idle_s: float | None = None,
+        options: RequestOptions,
+        idle_s: float,
     ) -> AsyncIterator[httpx.Response]:
         import httpx
 
-        timeout = httpx.Timeout(idle_s or self._timeout_s, connect=CONNECT_S)
-        params = {name: value for name, value in (query or {}).items() if value is not None}
+        headers, timeout = options.get("headers"), httpx.Timeout(idle_s, connect=CONNECT_S)
+        params = {name: value for name, value in (options.get("query") or {}).items() if value is not None}
         async with AsyncExitStack() as open_response:
             try:
                 http = await self._client()
@@ -223,16 +211,21 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
     status, id = response.status_code, response.headers.get("X-Request-ID", "")
     error = _parse_error(response)
     if error is None and status in (401, 403):
-        error = Forbidden("The server does not know this token (any more).", hint="Client(url, token=...)")
+        error = Forbidden(
+            "The server does not accept this token.", hint="It may have expired. Pass another: Client(url, token=...)."
+        )
     elif error is None and status == 404:
         error = NotFound(
-            "The server has no agent-kernel extension, or an older one.", hint="See: jupyter server extension list"
+            "The server has no agent-kernel extension, or an older one.",
+            hint="It is listed by: jupyter server extension list",
         )
     elif error is None and status < 400:
-        error = Forbidden("The server redirects to a page where a user must log in.", hint="Client(url, token=...)")
+        error = Forbidden(
+            "The server redirects to a page where a user must log in.", hint="Pass a token: Client(url, token=...)."
+        )
     elif error is None and status in GATEWAY:
         error = ServerUnreachable(f"The server does not answer (a proxy returned status {status}).")
-    error = error or AgentKernelError(f"The server answered {status}.", hint="See the server's log.")
+    error = error or AgentKernelError(f"The server answered with the status {status}.", hint="See the server's log.")
     error.request_id = error.request_id or id
     return error
 

@@ -117,4 +117,7 @@ def input_file(given: Given) -> InputFile:
         return InputFile.from_path(given)
     if callable(getattr(given, "read", None)):
         return InputFile.from_file(given)
-    raise InvalidRequest(f"A {type(given).__name__} cannot be given as a file.")
+    raise InvalidRequest(
+        f"A {type(given).__name__} cannot be given as a file.",
+        hint="Give a path, bytes, an open binary file, a data: URL or an InputFile.",
+    )

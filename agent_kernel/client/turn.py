@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -38,7 +38,9 @@ class StartedTurn:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How to follow a turn: which callbacks answer for this program, and what happens when nobody listens any more."""
+    """How to follow a turn. ``functions`` and ``approve`` are the callbacks of this program, ``shape`` is the type of
+    the answer. With ``leave_running`` the turn continues when the program stops reading its events. ``resume_s`` is for
+    how many seconds a lost stream is opened again, and ``after`` the number of the last event that is known already."""
 
     functions: ClientFunctions
     approve: Approve | None = None
@@ -46,11 +48,10 @@ class FollowOptions:
     leave_running: bool = False
     resume_s: float = RESUME_S
     after: int = 0
-    hear: tuple[Callable[[Event], None], ...] = field(default=())
 
 
 class Turn:
-    """One turn. Iterate it once for its events; it begins with the first.
+    """One turn. Iterate over it once to receive its events; the turn begins when the iteration begins.
 
     Closing the iterator (``break``, ``aclose``, the end of an ``async with``, a cancelled task) stops the turn, unless
     ``leave_running`` is set. ``id`` and ``session`` are known once it has begun. Callbacks are answered while it is
@@ -202,8 +203,6 @@ class CallbackRunner:
 
     def hear(self, event: Event) -> None:
         body = event.body
-        for heard in self._terms.hear:
-            heard(event)
         if isinstance(body, CallOffered) and self._terms.functions.has(body.name):
             self._do(self._terms.functions.run(self._connection, event, body))
         elif isinstance(body, ApprovalRequired) and self._terms.approve is not None:

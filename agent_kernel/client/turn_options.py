@@ -21,10 +21,11 @@ SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_tokens", "logprobs"),
     *("top_logprobs", "presence_penalty", "frequency_penalty", "logit_bias", "reasoning_effort"),
 )
-AS_IT_IS = (
+COPIED = (
     *("model", "permission", "max_tool_rounds", "tool_choice", "parallel_calls", "history", "history_limit"),
     *("where", "web", "replaces", "remembered", "effort"),
 )
+"""Options that the request body has under the same name and with the same value."""
 LISTS = ("skills", "denied")
 
 
@@ -102,7 +103,7 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     """
     values: Mapping[str, Any] = options
     body: dict[str, Any] = {"prompt": prompt, "queue": values.get("busy", "wait") == "wait"}
-    body |= {name: values[name] for name in AS_IT_IS if values.get(name) is not None}
+    body |= {name: values[name] for name in COPIED if values.get(name) is not None}
     body |= {name: list(values[name]) for name in LISTS if values.get(name)}
     sampling = {name: values[name] for name in SAMPLING if values.get(name) is not None}
     if stop := values.get("stop"):
@@ -134,8 +135,8 @@ def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _medium(given: Given) -> dict[str, str]:
-    """Read an image or a video. Raises InvalidRequest for anything else, judged which is determined from the name or
-    the first bytes."""
+    """Read an image or a video. Its type is taken from the given MIME type, the first bytes or the name. Raises
+    InvalidRequest for other types."""
     file = input_file(given)
     source = file.open()
     try:

@@ -109,7 +109,7 @@ class RichScreen:
             self._grow()
             self._drawn = time.monotonic()
 
-    def flush_from_aside(self, card: Card) -> None:
+    def flush_from_thread(self, card: Card) -> None:
         """Do nothing: only the main thread writes to a terminal, and it has printed the output already."""
 
     def _grow(self) -> None:

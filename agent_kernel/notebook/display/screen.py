@@ -55,7 +55,7 @@ class Screen(Protocol):
         """Send the updates that are due, or with ``force`` all pending updates."""
         ...
 
-    def flush_from_aside(self, card: Card) -> None:
+    def flush_from_thread(self, card: Card) -> None:
         """Send new output of a card from another thread, while the main thread is busy."""
         ...
 
@@ -84,7 +84,7 @@ class OutputSegment:
             if self._dirty and (force or time.monotonic() - self._sent >= self._pause):
                 self._send()
 
-    def flush_from_aside(self) -> None:
+    def flush_from_thread(self) -> None:
         """Send from another thread without waiting for the main thread."""
         if self._lock.acquire(blocking=False):
             try:
@@ -155,9 +155,9 @@ class CellScreen:
             if segment is not None:
                 segment.flush(force=force)
 
-    def flush_from_aside(self, card: Card) -> None:
+    def flush_from_thread(self, card: Card) -> None:
         if segment := self._cards.get(card.call):
-            segment.flush_from_aside()
+            segment.flush_from_thread()
 
     def _grow(self, kind: str, delta: str, bundle: Callable[[], Bundle]) -> None:
         if self._kind != kind or self._current is None:
@@ -239,7 +239,7 @@ class TerminalScreen:
     def flush(self, *, force: bool = False) -> None:
         self._out.flush()
 
-    def flush_from_aside(self, card: Card) -> None:
+    def flush_from_thread(self, card: Card) -> None:
         """Do nothing: lines are printed when they arrive."""
 
     def _open(self, kind: str) -> None:

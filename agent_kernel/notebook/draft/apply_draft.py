@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +47,6 @@ TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
 ARTICLE = re.compile(rf"[aAI]{END}")
 """Words that count as ordinary words of the sentence and not as names, except at the end of a list of names (``as a and
 b``)."""
-
-
-def _show_nothing(
-    data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
-) -> None:
-    """Display nothing: the draft has displayed its pictures and tables already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +159,11 @@ class DraftApplier:
         screen: Screen,
         *,
         turn: str = "",
-        show: Show = _show_nothing,
+        show: Show = lambda data, metadata, transient, update: None,
         returns_value: bool = False,
     ) -> ExecutionOutcome:
         """Run the code of ``calls`` in the kernel and update the card. Displayed values are shown only if ``show`` is
-        given."""
+        given, because the draft has displayed them already."""
         card.state, card.output = "running", ""
         started = time.monotonic()
 

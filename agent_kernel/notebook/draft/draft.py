@@ -50,7 +50,8 @@ NOT_HERE = (
 
 @dataclass(frozen=True, slots=True)
 class DraftedCall:
-    """A call that completed in a draft. ``read`` holds marks of the kernel variables its code names."""
+    """A call that completed in a draft. ``names`` are all names in its code. ``read`` has a mark of each variable of
+    the kernel that the code names; the mark shows later whether the variable has changed."""
 
     turn: str
     code: str
@@ -63,28 +64,16 @@ class DraftedCall:
         return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
 
 
-def _refuse_nothing(code: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramReview:
-    """What the code of a turn has to meet to run in the draft. ``refuse`` returns why code does not run, or "". With a
-    ``reference``, a program that is tried counts only if its output and its variables equal those of that program."""
+    """The conditions for code of a turn to run in the draft. ``refuse`` returns why code must not run, or "". With the
+    program ``reference``, a program that is tried succeeds only if it prints the same and leaves equal variables."""
 
-    refuse: Callable[[str], str] = _refuse_nothing
+    refuse: Callable[[str], str] = lambda code: ""
     reference: str = ""
 
 
 NO_REVIEW = ProgramReview()
-
-
-@dataclass(frozen=True, slots=True)
-class DraftOutcome:
-    """The result of a call. ``refused`` means that it failed because only the kernel itself allows what it tried."""
-
-    outcome: ExecutionOutcome
-    refused: bool = False
 
 
 class Drafts:
@@ -137,12 +126,14 @@ class Drafts:
         known = dict.fromkeys(self._made) | self._shell.user_ns
         return "\n".join([*missing_imports(to_plain_python(self._shell, code), known), code])
 
-    def run(self, turn: str, code: str, listener: Listener, show: Show, *, returns_value: bool = False) -> DraftOutcome:
+    def run(
+        self, turn: str, code: str, listener: Listener, show: Show, *, returns_value: bool = False
+    ) -> ExecutionOutcome:
         """Run code in the current copy, or in a new one. Errors of the code are in the result; an interrupt ends the
         call. With ``returns_value`` the result of a successful call has a copy of the value that the program ends
         with."""
         if refused := self._review.refuse(code):
-            return DraftOutcome(ExecutionOutcome("error", refused, refused, (), False))
+            return ExecutionOutcome("error", refused, refused, (), False)
         heard = _Heard(listener)
         with self._lock, interruptible() as interrupt:
             try:
@@ -155,17 +146,17 @@ class Drafts:
                 )
             except KeyboardInterrupt:
                 self._forget_ended()
-                return DraftOutcome(ExecutionOutcome("interrupted", heard.text_with("KeyboardInterrupt"), "", (), True))
+                return ExecutionOutcome("interrupted", heard.text_with("KeyboardInterrupt"), "", (), True)
             except DraftEnded as error:
-                return DraftOutcome(self._describe_end(error, heard, interrupt.is_set()))
+                return self._describe_end(error, heard, interrupt.is_set())
             self._forget_ended()
             self._restart_idle_timer()
         return self._record(turn, code, answer, heard)
 
     def try_programs(self, programs: Iterable[str], names: Sequence[str]) -> list[ProgramOutcome]:
-        """Run each program on the present state of the copy and undo it. Returns what they did, in order, as far as
-        TRIALS_S seconds and the copy last; what the review refuses counts as an error. Nothing is displayed. Raises
-        KeyboardInterrupt."""
+        """Run each program on the present state of the copy, undo it, and return what each did, in order. The list is
+        shorter than ``programs`` if TRIALS_S seconds are over or the copy ends. A program that the review refuses
+        counts as an error. Nothing is displayed. Raises KeyboardInterrupt."""
         reference = self._review.reference
         programs = [reference, *programs] if reference else list(programs)
         outcomes: list[ProgramOutcome] = []
@@ -261,8 +252,8 @@ class Drafts:
             self._forget()
 
     def _compare(self, expected: ProgramOutcome, outcome: ProgramOutcome) -> ProgramOutcome:
-        """Return ``outcome``, or an error if it differs from what the reference did. Variables that only loops of the
-        reference bind do not count. One that a program did not change has its value in the kernel."""
+        """Return ``outcome``, or an error if it differs from the outcome of the reference. Loop variables of the
+        reference are not compared. A variable that a program did not change is compared by its value in the kernel."""
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
@@ -292,7 +283,7 @@ class Drafts:
         reason = f"The code was ended: {error}. {UNDONE}" if error.restored else lost
         return ExecutionOutcome(status, heard.text_with(reason), reason, (), interrupted)
 
-    def _record(self, turn: str, code: str, answer: Mapping[str, Any], heard: _Heard) -> DraftOutcome:
+    def _record(self, turn: str, code: str, answer: Mapping[str, Any], heard: _Heard) -> ExecutionOutcome:
         status = answer.get("status") if answer.get("status") in STATUSES else "error"
         attempted = NameChanges(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
         changes = attempted if status == "success" else NameChanges()
@@ -302,18 +293,19 @@ class Drafts:
         if status == "success":
             self.done.append(DraftedCall(turn, code, changes, names, read))
         self._made |= set(changes.names)
-        refused = answer.get("refused") is True
+        needs_kernel = answer.get("refused") is True
         beside, python_text = _text(answer, "beside").rstrip(), _text(answer, "text")
         if beside and python_text == NO_OUTPUT:
             python_text = ""
         undone = LOST if answer.get("lost") is True else UNDONE if attempted and not changes else ""
         # the error must be the last line: a retry looks there
-        parts = (undone, beside, NOT_HERE * refused, python_text)
+        parts = (undone, beside, NOT_HERE * needs_kernel, python_text)
         text = "\n".join(part for part in parts if part)
         media = _media(answer.get("media"))
         value = decode_draft_value(answer.get("value")) if status == "success" else None
-        outcome = ExecutionOutcome(str(status), text, _text(answer, "traceback"), media, False, value=value)
-        return DraftOutcome(outcome, refused)
+        return ExecutionOutcome(
+            str(status), text, _text(answer, "traceback"), media, False, value=value, needs_kernel=needs_kernel
+        )
 
     def _cell_runs(self, info: Any) -> None:
         """Drop the copy when the user's code runs, because that code may change the kernel's state, which the copy

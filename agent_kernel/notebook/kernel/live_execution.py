@@ -34,7 +34,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 class ExecutionOutcome:
     """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}``
     with data in base64. ``changes`` lists changed variables. ``value`` is the value that the program ends with, if it
-    was asked for and the program has one."""
+    was asked for and the program has one. ``needs_kernel`` means that the code failed because it tried what only the
+    kernel itself allows, and not a draft."""
 
     status: str
     text: str
@@ -43,6 +44,7 @@ class ExecutionOutcome:
     interrupted: bool
     changes: NameChanges = field(default_factory=NameChanges)
     value: ProgramValue | None = None
+    needs_kernel: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:

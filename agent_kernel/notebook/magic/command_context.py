@@ -14,7 +14,7 @@ from agent_kernel.notebook.kernel.input_prompt import Person
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
 from agent_kernel.notebook.magic.embedded_server import EmbeddedServer
-from agent_kernel.notebook.server_client import CALL_TIMEOUT_S, NO_SERVER, ServerClient, route
+from agent_kernel.notebook.server_client import NO_SERVER, ServerClient, route
 from agent_kernel.notebook.turn.session_permissions import Consent
 
 POLL_S = 0.5
@@ -55,23 +55,11 @@ class CommandContext:
             raise NO_SERVER
         return server
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Json | bytes | None = None,
-        *,
-        seen: int | None = None,
-        timeout: float = CALL_TIMEOUT_S,
-    ) -> dict[str, Any]:
-        """Send a request to the server; see ``ServerClient.call``."""
-        return self.server.call(method, path, body, seen=seen, timeout=timeout)
-
     # ------------------------------------------------------------------------------------------- session
 
     def find_session(self) -> Json | None:
         """Return the session of this notebook, or None if it has none yet."""
-        session: Json | None = self.call("GET", "binding")["session"]
+        session: Json | None = self.server.call("GET", "binding")["session"]
         return session
 
     def require_session(self) -> Json:
@@ -82,11 +70,11 @@ class CommandContext:
 
     def begin_session(self, title: str = "") -> str:
         """Create a session, bind it to this notebook and return its id."""
-        return str(self.call("POST", "sessions", {"title": title, "bind": True})["id"])
+        return str(self.server.call("POST", "sessions", {"title": title, "bind": True})["id"])
 
     def list_turns(self, session: Json) -> list[Json]:
         """Return the turns of the session's current branch, oldest first."""
-        return list(self.call("GET", f"{session_path(session, 'items')}?limit=0")["turns"])
+        return list(self.server.call("GET", f"{session_path(session, 'items')}?limit=0")["turns"])
 
     def find_turn(self, number: int | None = None) -> str:
         """Return the id of turn ``number`` of this conversation, or of its last turn. Raises AgentError if there is no
@@ -153,7 +141,7 @@ class CommandContext:
                 "text/plain": f"{why} {what}: open {answer['url']}{ON_HUB if answer['url'].startswith('/') else ''}",
             }
         )
-        while (status := self.call("GET", route("binds", answer["pending"]))["status"]) != "confirmed":
+        while (status := self.server.call("GET", route("binds", answer["pending"]))["status"]) != "confirmed":
             if status != "waiting":
                 raise AgentError(UNCONFIRMED.get(status, f"nothing changed: the request is {status}."))
             time.sleep(POLL_S)

@@ -132,7 +132,7 @@ class Commands:
     # ------------------------------------------------------------------------------------------- sessions
 
     def status(self, rest: str) -> None:
-        binding = self._context.call("GET", "binding")
+        binding = self._context.server.call("GET", "binding")
         session, model, server = binding["session"], binding["model"], binding["server"]
         live = session is not None and self._context.consent.allows(session["id"])
         title = f"{_title(session)} ({session['turns']} turns)" if session else "starts with the first turn"
@@ -153,7 +153,7 @@ class Commands:
     def sessions(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         query = f"&name={route(arguments.text)}" if arguments.rest else ""
-        sessions = self._context.call("GET", f"sessions?limit=50{query}")["sessions"]
+        sessions = self._context.server.call("GET", f"sessions?limit=50{query}")["sessions"]
         none = f"There is no session with {arguments.text!r} in its title, tags or id."
         none = none if query else "There is no session yet; the first %%agent cell starts one."
         rows = [_session_row(session) for session in sessions]
@@ -162,7 +162,7 @@ class Commands:
     def use(self, rest: str) -> None:
         if not rest:
             raise AgentError("%agent use needs the id of a session; %agent sessions lists them.")
-        answer = self._context.call("PUT", "binding", {"session": rest})
+        answer = self._context.server.call("PUT", "binding", {"session": rest})
         why = "That session belongs to another notebook."
         self._context.await_confirmation(answer, why, "Let this notebook use it")
         self._context.print_line(f"This notebook continues the session {rest}.")
@@ -180,18 +180,18 @@ class Commands:
             )
         path = session_path(self._context.require_session(), "compact")
         if rest == "undo":
-            removed = self._context.call("DELETE", path)["summary"]
+            removed = self._context.server.call("DELETE", path)["summary"]
             text = "The newest summary is removed; the model reads its turns again."
             self._context.print_line(text if removed else "There was no summary.")
             return
-        made = self._context.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
+        made = self._context.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
         text = f"The model continues from this summary; every turn is kept.\n\n{made['text']}" if made else ""
         self._context.print_line(text or "There is nothing old enough to summarise.")
 
     # ------------------------------------------------------------------------------------------- skills and trust
 
     def skills(self, rest: str) -> None:
-        skills = self._context.call("GET", "skills")["data"]
+        skills = self._context.server.call("GET", "skills")["data"]
         rows = [(skill["name"], skill["description"], skill["latest_version"], skill["id"]) for skill in skills]
         none = "There are no skills yet. Install one with: agent-kernel skills add DIR"
         bundle = table_bundle(("name", "description", "version", "id"), rows) if rows else line_bundle(none)
@@ -201,11 +201,11 @@ class Commands:
         if rest not in ("", "remove"):
             raise AgentError("%agent trust takes no argument except remove.")
         if rest == "remove":
-            removed = self._context.call("DELETE", "trust")
+            removed = self._context.server.call("DELETE", "trust")
             was = "is no longer trusted" if removed["removed"] else "was not trusted on its own"
             self._context.print_line(f"{removed['folder']} {was}.")
             return
-        answer = self._context.call("POST", "trust", {})
+        answer = self._context.server.call("POST", "trust", {})
         why = "Skills and MCP servers of this folder are not used yet."
         self._context.await_confirmation(answer, why, "Trust it")
         self._context.print_line(
@@ -248,9 +248,9 @@ class Commands:
 
     def _stop_turn(self, turn: str) -> bool:
         try:
-            if not self._context.call("GET", f"turns/{turn}")["running"]:
+            if not self._context.server.call("GET", f"turns/{turn}")["running"]:
                 return False
-            self._context.call("POST", f"turns/{turn}/cancel", {"reason": "stopped by the person"})
+            self._context.server.call("POST", f"turns/{turn}/cancel", {"reason": "stopped by the person"})
         except NotFound:
             return False
         return True

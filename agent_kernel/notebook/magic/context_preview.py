@@ -24,7 +24,7 @@ class ContextPreview:
         self._tool_fields = tool_fields
 
     def context(self, rest: str) -> None:
-        session, call = self._context.require_session(), self._context.call
+        session, call = self._context.require_session(), self._context.server.call
         turns = self._context.list_turns(session)
         summaries = call("GET", session_path(session, "compact"))["summaries"]
         window = call("GET", "binding")["model"]["context_length"]

@@ -37,20 +37,20 @@ class ConversationCommands:
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
-        self._call = context.call
         self._print_line = context.print_line
 
     # ------------------------------------------------------------------------------------------- branches
 
     def branches(self, rest: str) -> None:
         arguments = CommandArguments(rest)
-        branches = self._call("GET", session_path(self._context.require_session(), "branches"))["branches"]
+        branches = self._list_branches(self._context.require_session())
         rows = [(one["name"], one["turns"], one["parent"], moment(one["created"]), _current(one)) for one in branches]
         self._context.list(arguments, branches, ("branch", "turns", "from", "made", ""), rows)
 
     def switch(self, rest: str) -> None:
         name = _require_name(rest, "%agent switch NAME; %agent branches lists them.")
-        branch = self._call("PUT", session_path(self._context.require_session(), "branch"), {"name": name})
+        path = session_path(self._context.require_session(), "branch")
+        branch = self._context.server.call("PUT", path, {"name": name})
         self._print_line(f"This notebook continues the branch {name}, which has {_turns(branch['turns'])}.")
 
     def branch(self, rest: str) -> None:
@@ -63,13 +63,16 @@ class ConversationCommands:
     def go_on(self, node: str) -> None:
         """Switch to the branch named ``node``, or to a new branch after turn number ``node``."""
         session = self._context.require_session()
-        known = {branch["name"] for branch in self._call("GET", session_path(session, "branches"))["branches"]}
+        known = {branch["name"] for branch in self._list_branches(session)}
         if node not in known and not node.isdecimal():
             raise AgentError(f"--branch is the name of a branch ({', '.join(sorted(known))}) or the number of a turn.")
         if node not in known:
             self._create_branch(session, node)
         elif node != session["branch"]:
-            self._call("PUT", session_path(session, "branch"), {"name": node})
+            self._context.server.call("PUT", session_path(session, "branch"), {"name": node})
+
+    def _list_branches(self, session: Json) -> list[Json]:
+        return list(self._context.server.call("GET", session_path(session, "branches"))["branches"])
 
     def _create_branch(self, session: Json, number: str) -> Json:
         """Create a branch from the first ``number`` turns of the current one, or from all of them."""
@@ -80,20 +83,20 @@ class ConversationCommands:
                 raise AgentError(f"there is no turn {number}; this branch has {_turns(len(turns))}.")
             body = {"before": turns[int(number)]["id"]} if int(number) < len(turns) else {}
         self._context.last_turn = ""
-        return self._call("POST", session_path(session, "branches"), body)
+        return self._context.server.call("POST", session_path(session, "branches"), body)
 
     def drop(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         name = _require_name(arguments.text, "%agent drop NAME; %agent branches lists them.")
         session = self._context.require_session()
         self._context.confirm(arguments, f"Delete the branch {name} permanently?")
-        self._call("DELETE", session_path(session, "branches", name), seen=session["revision"])
+        self._context.server.call("DELETE", session_path(session, "branches", name), seen=session["revision"])
         self._print_line(f"The branch {name} is deleted.")
 
     def versions(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         turn = self._context.last_turn or self._context.find_turn()
-        answer = self._call("GET", route("turns", turn, "versions"))
+        answer = self._context.server.call("GET", route("turns", turn, "versions"))
         versions = answer["versions"]
         if not arguments.rest:
             rows = [
@@ -114,7 +117,7 @@ class ConversationCommands:
         body: dict[str, Any] = {"bind": "--use" in arguments.flags}
         body |= {"turns": int(arguments.text)} if arguments.rest else {}
         body |= {"id": arguments.option} if arguments.option else {}
-        fork = self._call("POST", session_path(self._context.require_session(), "fork"), body)
+        fork = self._context.server.call("POST", session_path(self._context.require_session(), "fork"), body)
         use = "this notebook continues it" if fork["bound"] else f"%agent use {fork['id']} continues it"
         self._print_line(f"The session {fork['id']} has {_turns(fork['turns'])} of this one; {use}.")
 
@@ -122,7 +125,7 @@ class ConversationCommands:
 
     def undo(self, rest: str) -> None:
         session = self._context.require_session()
-        answer = self._call("POST", session_path(session, "undo"), {}, seen=session["revision"])
+        answer = self._context.server.call("POST", session_path(session, "undo"), {}, seen=session["revision"])
         undone = answer["undone"]
         if undone is None:
             self._print_line("There is no turn to remove.")
@@ -142,18 +145,18 @@ class ConversationCommands:
         self._context.confirm(
             arguments, f"Delete all {_turns(session['turns'])} of {_display_name(session)}, on every branch?"
         )
-        self._call("POST", session_path(session, "clear"), {}, seen=session["revision"])
+        self._context.server.call("POST", session_path(session, "clear"), {}, seen=session["revision"])
         self._context.last_turn = ""
         self._print_line("This session is empty; the outputs in the cells stay until you clear them.")
 
     def delete(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         identity = _require_name(arguments.text, "%agent delete ID; %agent sessions lists them.")
-        session = self._call("GET", f"{route('sessions', identity)}?format=facts")
+        session = self._context.server.call("GET", f"{route('sessions', identity)}?format=facts")
         self._context.confirm(
             arguments, f"Delete {_display_name(session)} with {_turns(session['turns'])} permanently?"
         )
-        self._call("DELETE", session_path(session), seen=session["revision"])
+        self._context.server.call("DELETE", session_path(session), seen=session["revision"])
         self._print_line(f"The session {identity} is deleted.")
 
     # ------------------------------------------------------------------------------------------- names and notes
@@ -162,14 +165,14 @@ class ConversationCommands:
         if not rest:
             self._print_line(_display_name(self._context.require_session()))
             return
-        changed = self._call("PATCH", session_path(self._context.require_session()), {"title": rest})
+        changed = self._context.server.call("PATCH", session_path(self._context.require_session()), {"title": rest})
         self._print_line(f"The title of this session is {_display_name(changed)}.")
 
     def tags(self, rest: str) -> None:
         arguments, session = CommandArguments(rest), self._context.require_session()
         if arguments.rest or "--none" in arguments.flags:
             tags = [tag.strip() for tag in arguments.text.split(",") if tag.strip()]
-            session = self._call("PATCH", session_path(session), {"tags": tags})
+            session = self._context.server.call("PATCH", session_path(session), {"tags": tags})
         self._context.list(arguments, session["tags"], ("tag",), [(tag,) for tag in session["tags"]])
 
     def note(self, rest: str) -> None:
@@ -189,7 +192,7 @@ class ConversationCommands:
             if not change:
                 return notes
             try:
-                self._call("PATCH", session_path(session), {"metadata": notes}, seen=session["revision"])
+                self._context.server.call("PATCH", session_path(session), {"metadata": notes}, seen=session["revision"])
                 return notes
             except Conflict:
                 if attempt == TRIES - 1:
@@ -206,12 +209,12 @@ class ConversationCommands:
         if rest == "off":
             if not is_private:
                 raise AgentError("this conversation is not private.")
-            self._call("DELETE", "binding")
+            self._context.server.call("DELETE", "binding")
             self._context.last_turn = ""
             self._print_line("The private conversation is deleted. This notebook continues its session from before.")
             return
         if not is_private:
-            self._call("POST", "sessions", {"private": True, "bind": True})
+            self._context.server.call("POST", "sessions", {"private": True, "bind": True})
             self._context.last_turn = ""
         self._print_line(
             "Private: from now on this conversation is kept in memory only, until %agent private off or the end of the "
@@ -220,7 +223,7 @@ class ConversationCommands:
         )
 
     def unbind(self, rest: str) -> None:
-        answer = self._call("DELETE", "binding")
+        answer = self._context.server.call("DELETE", "binding")
         self._context.last_turn = ""
         if answer["unbound"] is None:
             self._print_line("This notebook has no session.")

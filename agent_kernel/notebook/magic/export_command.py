@@ -66,7 +66,7 @@ class ExportCommands:
     def clear_outputs(self) -> None:
         """Remove tool outputs from the conversation for cells whose outputs were cleared in the saved notebook."""
         path = session_path(self._context.require_session(), "clear-outputs")
-        cleared = self._context.call("POST", path, {})
+        cleared = self._context.server.call("POST", path, {})
         if not cleared["results"]:
             self._print_line("Nothing to clear: save the notebook after its outputs were cleared, then try again.")
             return
@@ -76,7 +76,7 @@ class ExportCommands:
         )
 
     def _send(self, query: Mapping[str, Any], document: bytes) -> dict[str, Any]:
-        return self._context.call("POST", f"sessions/import?{urlencode(query)}", document, timeout=TIMEOUT_S)
+        return self._context.server.call("POST", f"sessions/import?{urlencode(query)}", document, timeout=TIMEOUT_S)
 
     def _read(self, path: Path) -> bytes:
         try:

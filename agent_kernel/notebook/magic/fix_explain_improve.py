@@ -56,8 +56,8 @@ MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 @dataclass(frozen=True, slots=True)
 class CellTask:
     """A request about a cell: the prompt and ``notes`` for the model. ``form`` is the format of the answer, and
-    ``source`` the code that a proposed cell replaces; empty if none is proposed. ``review`` says which code counts, and
-    ``none`` what the user reads if there is none."""
+    ``source`` the code that a proposed cell replaces; empty if none is proposed. ``review`` says which code may be
+    proposed, and ``none`` is the line that the user reads if no code may."""
 
     prompt: str
     notes: tuple[dict[str, str], ...]

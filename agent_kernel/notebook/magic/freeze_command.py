@@ -45,7 +45,7 @@ class FreezeCommand:
         """Freeze the notebook as last saved. An existing file is replaced only with --yes."""
         arguments = CommandArguments(rest, more=("--in-place",))
         in_place, replace = "--in-place" in arguments.flags, "--yes" in arguments.flags
-        binding = self._context.call("GET", "binding")
+        binding = self._context.server.call("GET", "binding")
         path = self._file(arguments.text, binding)
         frozen_path = path.with_suffix(".frozen.ipynb")
         is_ours = self._is_ours(path, binding)
@@ -92,7 +92,7 @@ class FreezeCommand:
         pages: list[list[Mapping[str, Any]]] = []
         before = ""
         while True:
-            answer = self._context.call("GET", path + before)
+            answer = self._context.server.call("GET", path + before)
             pages.append(answer["turns"])
             if not answer["older"] or not answer["turns"]:
                 break

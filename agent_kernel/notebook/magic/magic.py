@@ -145,7 +145,7 @@ class AgentMagics(Magics):
     def _one_at_a_time(self) -> Iterator[None]:
         """Refuse a turn inside a turn: the inner one would wait for the end of the outer one."""
         if self._in_turn:
-            raise AgentError("an agent cell cannot be run from inside an agent cell.")
+            raise AgentError("an agent cell cannot be run from inside an agent cell. Run it in a cell of its own.")
         self._in_turn = True
         try:
             yield
@@ -170,7 +170,7 @@ class AgentMagics(Magics):
         return self._context.known_server
 
     def close(self) -> None:
-        self._requests.arrivals.close()
+        self._requests.run_all.close()
         self.executions.close()
         self._drafts.close()
         self._code.close()
@@ -237,7 +237,7 @@ class AgentMagics(Magics):
 
     def _start_turn(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
         """Start the turn. Under Run All, tell the user why a cell with a stored answer is asked again."""
-        started: Mapping[str, Any] = self._context.call("POST", "turns", body)
+        started: Mapping[str, Any] = self._context.server.call("POST", "turns", body)
         self._context.last_turn = started["turn"]
         if again := started.get("asked_again"):
             screen.line(self._requests.why_again(str(again["reason"]), str(again["turn"])))
@@ -252,7 +252,8 @@ class AgentMagics(Magics):
         self._background.follow(started["turn"], CellTurn(around, _summary(started, prompt.cell)), screen)
 
     def _propose_tried(self, turn: str, screen: Screen, task: CellTask) -> None:
-        """Propose the last code of the turn that ran in the draft, if the review of the request lets it count."""
+        """Propose the last program that the turn ran in the draft. If the request has a reference program, the two must
+        do the same."""
         code = next((call.code for call in reversed(self._drafts.done) if call.turn == turn), "")
         if not code or (task.review.reference and not self._drafts.has_equal_outcome(task.source, code)):
             screen.line(task.none)
@@ -297,7 +298,7 @@ class AgentMagics(Magics):
         if self._parts.consent and self._parts.consent.refuses(self._session_id(), LIVE):
             return "you have denied live code in this session, and %agent allow live takes that back"
         try:
-            rule = self._context.call("GET", "agent/permissions")["policy"].get(LIVE, {})
+            rule = self._context.server.call("GET", "agent/permissions")["policy"].get(LIVE, {})
         except AgentKernelError as error:
             return str(error)
         return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""

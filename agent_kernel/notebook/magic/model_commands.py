@@ -22,7 +22,6 @@ class ModelCommands:
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
-        self._call = context.call
         self._print_line = context.print_line
 
     def model(self, rest: str) -> None:
@@ -39,14 +38,14 @@ class ModelCommands:
             self._list_models()
 
     def unload(self, rest: str) -> None:
-        answer = self._call("POST", "engine/unload", {})
+        answer = self._context.server.call("POST", "engine/unload", {})
         engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
         gave = f" and freed {freed:,.0f} MB" if freed else ""
         self._print_line(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again.")
 
     def _choose(self, name: str) -> None:
         """Set the model of this notebook's session from its next turn on."""
-        answer = self._call("PUT", "engine", {"model": name})
+        answer = self._context.server.call("PUT", "engine", {"model": name})
         engine = answer["engine"]
         self._context.await_confirmation(
             answer,
@@ -60,7 +59,7 @@ class ModelCommands:
         )
 
     def _list_models(self) -> None:
-        answer = self._call("GET", "models")
+        answer = self._context.server.call("GET", "models")
         rows = [
             (
                 *(model[key] for key in ("name", "description", "state")),
@@ -83,9 +82,9 @@ class ModelCommands:
     def _pull(self, name: str) -> None:
         """Download a model after the user agreed: one of the catalog, or ``org/name`` of a model hub."""
         if "/" in name:
-            offer = self._call("GET", route("models", name))
+            offer = self._context.server.call("GET", route("models", name))
         else:
-            models = {model["name"]: model for model in self._call("GET", "models")["models"]}
+            models = {model["name"]: model for model in self._context.server.call("GET", "models")["models"]}
             if name not in models:
                 known = ", ".join(models)
                 raise AgentError(f"There is no model {name!r}. Models: {known}, or org/name of a model hub.")

@@ -51,14 +51,69 @@ class FrozenTurn:
 @dataclass(slots=True)
 class FrozenNotebook:
     """The frozen document with counts. ``unknown``: agent cells without a stored turn, which become text. ``bound``:
-    cells that import this package and so do not run elsewhere."""
+    cells that import this package and so do not run elsewhere. ``names`` are the names that the cells so far bind."""
 
     document: Json
+    transformed: Callable[[str], str]
     turns: int = 0
     cells: int = 0
     unknown: int = 0
     bound: int = 0
     names: set[str] = field(default_factory=set)
+
+    def add_cells(self, document: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> None:
+        """Add every cell of the original, and at the end the code of turns that belong to none of its cells."""
+        by_cell, cells = _by_cell(turns), self.document["cells"]
+        met: set[str] = set()
+        for cell in document.get("cells", ()):
+            source, id = _join_source(cell.get("source")), str(cell.get("id", ""))
+            if cell.get("cell_type") != "code" or not CELL.match(source):
+                line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
+                met |= {turn.cell for turn in line_turns}
+                cells.append(self._plain_cell(_without(cell, line_turns), source))
+                texts = [one for one in cell.get("outputs", ()) if not _is_picture(one)]
+                cells += [made for turn in line_turns for made in self._turn_cells(turn, texts, source)]
+            elif turn := by_cell.get(id, {}).get(id):
+                met.add(turn.cell)
+                cells += self._turn_cells(turn, cell.get("outputs", ()), source)
+            else:
+                cells += self._unknown_cells(cell.get("outputs", ()), source)
+        rest = [turn for turn in turns if turn.ran and turn.cell not in met]
+        cells += [_text(WITHOUT_CELL)] if rest else []
+        cells += [made for turn in rest for made in self._turn_cells(turn, (), "")]
+
+    def _turn_cells(self, turn: FrozenTurn, outputs: Sequence[Any], source: str) -> list[Json]:
+        """Make cells for prompt, code and answer. Pictures of the agent cell move to the last code cell."""
+        self.turns += 1
+        ran = _with_result(turn.ran, turn, source, outputs)
+        made = [_text(_quote(turn.prompt)), *(self._code_cell(code, where) for code, where in ran)]
+        if ran:
+            made[-1]["outputs"] = [output for output in outputs if _is_picture(output)]
+        return [*made, _text(safe_markdown(turn.answer))] if turn.answer.strip() else made
+
+    def _code_cell(self, code: str, where: str) -> Json:
+        plain = self.transformed(code)
+        imports = missing_imports(plain, dict.fromkeys(self.names))
+        self.names |= _bound_names("\n".join([*imports, plain]))
+        self.cells += 1
+        lines = [*([PLACES[where]] if where in PLACES else []), *imports, code]
+        empty: Json = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+        return {**empty, "source": "\n".join(lines)}
+
+    def _plain_cell(self, cell: Mapping[str, Any], source: str) -> Json:
+        """Copy a cell without an agent; lines that need this package become comments."""
+        copied = copy.deepcopy(dict(cell))
+        if copied.get("cell_type") == "code":
+            copied["source"] = LINE.sub(_comment, source)
+            self.bound += bool(NEEDS_US.search(source))
+            self.names |= _bound_names(self.transformed(str(copied["source"])))
+        return copied
+
+    def _unknown_cells(self, outputs: Sequence[Any], source: str) -> list[Json]:
+        """Convert an agent cell without a stored turn to text cells: its prompt and the text that it displays."""
+        self.unknown += 1
+        texts = [text for output in outputs if not _is_around(output) and (text := _output_markdown(output))]
+        return [_text(_quote(source)), *([_text("\n\n".join(texts))] if texts else [])]
 
 
 def freeze_notebook(
@@ -66,32 +121,10 @@ def freeze_notebook(
 ) -> FrozenNotebook:
     """Return the frozen copy of ``document``. For each cell the newest turn counts. ``transformed`` turns IPython
     syntax into plain Python."""
-    by_cell = _by_cell(turns)
-    result = FrozenNotebook({**copy.deepcopy(dict(document)), "cells": []})
-    cells: list[Json] = result.document["cells"]
-    met: set[str] = set()
-    for cell in document.get("cells", ()):
-        source, id = _join_source(cell.get("source")), str(cell.get("id", ""))
-        if cell.get("cell_type") != "code" or not CELL.match(source):
-            line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
-            met |= {turn.cell for turn in line_turns}
-            cells.append(_plain(_without(cell, line_turns), source, result, transformed))
-            text_outputs = {"outputs": [one for one in cell.get("outputs", ()) if not _is_picture(one)]}
-            cells += [
-                made for each in line_turns for made in _of_turn(each, text_outputs, result, transformed, source=source)
-            ]
-        elif turn := by_cell.get(id, {}).get(id):
-            met.add(turn.cell)
-            cells += _of_turn(turn, cell, result, transformed, source=source)
-        else:
-            cells += _unknown(cell, source, result)
-    rest = [turn for turn in turns if turn.ran and turn.cell not in met]
-    if rest:
-        cells.append(_text(WITHOUT_CELL))
-        for turn in rest:
-            cells += _of_turn(turn, {}, result, transformed)
-    _with_ids(cells, document)
-    return result
+    frozen = FrozenNotebook({**copy.deepcopy(dict(document)), "cells": []}, transformed)
+    frozen.add_cells(document, turns)
+    _with_ids(frozen.document["cells"], document)
+    return frozen
 
 
 def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
@@ -102,27 +135,6 @@ def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
         if turn.cell:
             by_cell.setdefault(turn.cell.partition("#")[0], {})[turn.cell] = turn
     return by_cell
-
-
-def _of_turn(
-    turn: FrozenTurn,
-    cell: Mapping[str, Any],
-    result: FrozenNotebook,
-    transformed: Callable[[str], str],
-    *,
-    source: str = "",
-) -> list[Json]:
-    """Make cells for prompt, code and answer. Pictures of the agent cell move to the last code cell."""
-    result.turns += 1
-    made = [_text(_quote(turn.prompt))]
-    ran = _with_result(turn.ran, turn, source, cell.get("outputs", ()))
-    made += [_code(code, where, result, transformed) for code, where in ran]
-    pictures = [output for output in cell.get("outputs", ()) if _is_picture(output)]
-    if ran:
-        made[-1]["outputs"] = pictures
-    if turn.answer.strip():
-        made.append(_text(safe_markdown(turn.answer)))
-    return made
 
 
 def _with_result(
@@ -176,25 +188,6 @@ def _value_of_answer(answer: str) -> Any:
     return value["value"] if isinstance(value, dict) and list(value) == ["value"] else value
 
 
-def _code(code: str, where: str, result: FrozenNotebook, transformed: Callable[[str], str]) -> Json:
-    plain = transformed(code)
-    imports = missing_imports(plain, dict.fromkeys(result.names))
-    result.names |= _bound_names("\n".join([*imports, plain]))
-    result.cells += 1
-    lines = [*([PLACES[where]] if where in PLACES else []), *imports, code]
-    empty: Json = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
-    return {**empty, "source": "\n".join(lines)}
-
-
-def _plain(cell: Mapping[str, Any], source: str, result: FrozenNotebook, transformed: Callable[[str], str]) -> Json:
-    copied = copy.deepcopy(dict(cell))
-    if copied.get("cell_type") == "code":
-        copied["source"] = LINE.sub(_comment, source)
-        result.bound += bool(NEEDS_US.search(source))
-        result.names |= _bound_names(transformed(str(copied["source"])))
-    return copied
-
-
 def _comment(match: re.Match[str]) -> str:
     """Comment out the line. An indented line gets ``pass``, because it may be the only statement of its block."""
     return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
@@ -208,15 +201,6 @@ def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[st
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
     kept = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
     return {**cell, "outputs": kept}
-
-
-def _unknown(cell: Mapping[str, Any], source: str, result: FrozenNotebook) -> list[Json]:
-    """Convert an agent cell without a stored turn to text cells: its prompt and the text that it displays."""
-    result.unknown += 1
-    words = [
-        text for output in cell.get("outputs", ()) if not _is_around(output) and (text := _output_markdown(output))
-    ]
-    return [_text(_quote(source)), *([_text("\n\n".join(words))] if words else [])]
 
 
 def _output_markdown(output: Any) -> str:

@@ -53,7 +53,8 @@ class PermissionCommands:
 
     def permissions(self, rest: str) -> None:
         arguments, session = CommandArguments(rest), self._context.find_session()
-        answer = self._context.call("GET", session_path(session, "permissions") if session else "agent/permissions")
+        path = session_path(session, "permissions") if session else "agent/permissions"
+        answer = self._context.server.call("GET", path)
         mine = self._consent.rows(session["id"]) if session else []
         if "--json" in arguments.flags:
             self._context.publish(json_bundle({**answer, "kernel": [list(row) for row in mine]}))
@@ -68,7 +69,7 @@ class PermissionCommands:
     def _forget(self, session: str) -> None:
         """Remove the permissions given in this kernel and those the server stores from the browser."""
         self._consent.withdraw(session)
-        self._context.call("DELETE", route("sessions", session, "permissions"))
+        self._context.server.call("DELETE", route("sessions", session, "permissions"))
         self._print_line("Each call is shown, and you are asked again.")
 
     def _session(self) -> str:

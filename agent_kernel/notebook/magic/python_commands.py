@@ -72,7 +72,7 @@ class PythonCommands:
     def rebuild(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         path = session_path(self._context.require_session(), "rebuild")
-        pieces = self._context.call("POST", path, {"dry_run": True})["pieces"]
+        pieces = self._context.server.call("POST", path, {"dry_run": True})["pieces"]
         if not pieces:
             self._context.print_line("There is nothing to rebuild: no code of this conversation ran in the sandbox.")
             return
@@ -80,7 +80,7 @@ class PythonCommands:
         self._context.publish(table_bundle(("", "code", "seconds", "other effects"), rows))
         question = f"Run {'this' if len(pieces) == 1 else f'these {len(pieces)}'} again in a fresh sandbox?"
         self._context.confirm(arguments, question, "nothing was run")
-        done = self._context.call("POST", path, {}, timeout=REBUILD_TIMEOUT_S)
+        done = self._context.server.call("POST", path, {}, timeout=REBUILD_TIMEOUT_S)
         if done["status"] != "success":
             raise AgentError(f"{done['ran']} of {len(pieces)} ran; then: {' '.join(str(done['error']).split())[-500:]}")
         message = f"Rebuilt: {done['ran']} of {len(pieces)} ran; their variables are in the sandbox again."

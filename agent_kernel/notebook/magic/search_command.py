@@ -24,8 +24,8 @@ def search(rest: str, context: CommandContext) -> None:
     """Display the result of a search. With ``--all``, first wait until the user confirms it in the browser."""
     query = SearchQuery.of(rest)
     if "--all" in query.flags:
-        context.await_confirmation(context.call("POST", "search/access", {}), *ASKED)
-    context.publish(query.bundle(context.call("GET", query.path)))
+        context.await_confirmation(context.server.call("POST", "search/access", {}), *ASKED)
+    context.publish(query.bundle(context.server.call("GET", query.path)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ TIMEOUT_S = 60.0
 def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
     """Show the tools of the next turn. ``tool_fields`` are the fields of a turn's body that determine its tools."""
     arguments = CommandArguments(rest)
-    answer = context.call("POST", "tools", tool_fields, timeout=TIMEOUT_S)
+    answer = context.server.call("POST", "tools", tool_fields, timeout=TIMEOUT_S)
     rows = [
         (
             tool["name"],

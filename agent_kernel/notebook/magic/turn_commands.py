@@ -103,7 +103,7 @@ class TurnCommands:
             turn = self._context.find_turn(int(rest))
         else:
             turn = rest or self._context.last_turn or self._context.find_turn()
-        answer = self._context.call("GET", route("turns", turn, "versions"))
+        answer = self._context.server.call("GET", route("turns", turn, "versions"))
         self._context.show_version(answer, next(each for each in answer["versions"] if each["turn"] == turn))
 
     def replay(self, rest: str) -> None:

@@ -230,10 +230,10 @@ class CellTurn:
         if call not in self._cards:  # a request that a page of the notebook answers before the first round
             return
         tool = self._around.parts.tools.find(name)
-        if tool and not tool.looks:
+        if tool and not tool.only_reads:
             self._mine.add(call)
         outcome = self._calls.run(self._summary.turn, self._cards[call], name, arguments)
-        if tool is None or not tool.looks:
+        if tool is None or not tool.only_reads:
             self.value = outcome.value if outcome else None
         if outcome is None:
             self._mine.discard(call)

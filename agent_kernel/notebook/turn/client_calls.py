@@ -46,7 +46,7 @@ class ClientCalls:
         claim = Claim.take(self.server, turn, card.call)
         if claim is None:
             return None
-        return self._look(claim, tool, arguments) if tool.looks else self._do(claim, turn, card, tool, arguments)
+        return self._look(claim, tool, arguments) if tool.only_reads else self._do(claim, turn, card, tool, arguments)
 
     def try_programs(self, turn: str, call: str, programs: Sequence[str], names: Sequence[str]) -> None:
         """Run each program in the draft and send the outcomes to the server as the result of ``call``. The cell
@@ -71,12 +71,10 @@ class ClientCalls:
 
         def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
             returns_value = self.returns_value
-            drafted = self.parts.drafts.run(turn, card.code, listener, show, returns_value=returns_value)
-            if drafted.refused and (
-                real := self.parts.applier.for_real(turn, card, self.screen, returns_value=returns_value)
-            ):
-                return real
-            return drafted.outcome
+            outcome = self.parts.drafts.run(turn, card.code, listener, show, returns_value=returns_value)
+            if not outcome.needs_kernel:
+                return outcome
+            return self.parts.applier.for_real(turn, card, self.screen, returns_value=returns_value) or outcome
 
         return ClientTool(run, code=prepare_code)
 
@@ -110,7 +108,7 @@ class ClientCalls:
             "where": card.where if card.where != began else "",
             "state": "waiting" if card.state == WAITING else "running",
         }
-        claim.tick = lambda: self.screen.flush_from_aside(card)
+        claim.tick = lambda: self.screen.flush_from_thread(card)
         started, waited = time.monotonic(), self.parts.person.waited_s
         with claim:
             outcome = tool.run(arguments, listen, show)

@@ -18,11 +18,11 @@ Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], ExecutionOutcome]
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    """One client tool. With ``looks``, the tool only reads, and its text is its whole result. ``code`` returns the code
-    that will run, for display."""
+    """One client tool. With ``only_reads`` the tool changes nothing, and its result is only text. ``code`` returns the
+    code that will run, for display."""
 
     run: Run
-    looks: bool = False
+    only_reads: bool = False
     code: Callable[[Mapping[str, Any]], str] = lambda arguments: ""
 
 
@@ -87,4 +87,4 @@ def _reader(read: Callable[[Mapping[str, Any]], str]) -> ClientTool:
     def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
         return ExecutionOutcome("success", read(arguments), "", (), interrupted=False)
 
-    return ClientTool(run, looks=True)
+    return ClientTool(run, only_reads=True)

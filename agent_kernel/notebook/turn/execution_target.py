@@ -32,7 +32,7 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
         shell.display_pub.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
 
     prepared = drafts.prepare_code(code)
-    outcome = drafts.run(turn, prepared, listen, show).outcome
+    outcome = drafts.run(turn, prepared, listen, show)
     changed = [call.changes.names for call in drafts.done[-1:] if (call.turn, call.code) == (turn, prepared)]
     result = {"status": outcome.status, "text": outcome.text, "drafted": [name for names in changed for name in names]}
     shell.display_pub.publish({OUTCOME: result})

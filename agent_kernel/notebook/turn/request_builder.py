@@ -24,7 +24,7 @@ from agent_kernel.notebook.turn.image_arguments import read_images
 from agent_kernel.notebook.turn.kernel_parts import KernelParts
 from agent_kernel.notebook.turn.result_assignment import ResultAssignment
 from agent_kernel.notebook.turn.run_all_detector import RunAllDetector
-from agent_kernel.notebook.turn.session_permissions import LIVE, answerable_kinds
+from agent_kernel.notebook.turn.session_permissions import LIVE
 
 Note = dict[str, str]
 MAX_EARLIER = 2_000
@@ -44,7 +44,7 @@ class RequestBuilder:
         self._consent = parts.consent
         self._find_session_id = find_session_id
         self._earlier = ("", "")
-        self.arrivals = RunAllDetector(parts.shell)
+        self.run_all = RunAllDetector(parts.shell)
         self.target = ExecutionTarget(parts.shell, parts.drafts)
 
     def body(
@@ -68,7 +68,7 @@ class RequestBuilder:
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
         context = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
-        may_show_stored = not (request.fresh or (result and result.type)) and self.arrivals.together()
+        may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
             "prompt": without_braces(prompt, named),
             "context": context,
@@ -178,14 +178,16 @@ class RequestBuilder:
         return bool(self._consent) and self._consent.allows(session or self._find_session_id())
 
     def _answers(self, request: CellOptions, session: str) -> list[str]:
-        """Return the kinds of approvals that this turn can answer: if no user is present, only those allowed in
+        """Return the kinds of approvals that this turn can answer: all if a user is present, else those allowed in
         advance."""
-        if self._parts.person.is_there or request.permission == "ask":
-            return answerable_kinds(self._parts.person.is_there, ())
+        if self._parts.person.is_there:
+            return ["*"]
+        if request.permission == "ask":
+            return []
         kinds: set[str] = set(self.list_allowed_kinds(request))
         if self._consent:
             kinds |= self._consent.kinds(session or self._find_session_id())
-        return answerable_kinds(False, kinds)
+        return sorted(kinds)
 
 
 def _files(prompt: str, place: str) -> list[Note]:

@@ -70,8 +70,9 @@ class ResultAssignment:
     def find_value(
         self, answer: str, found: ProgramValue | None, run_in_kernel: Callable[[], ProgramValue | None]
     ) -> tuple[Any, str]:
-        """Return the value and how it came about. ``run_in_kernel`` runs the last program for real after a question; it
-        is used for a value that exists only in a draft. Raises AgentError if nothing has the type."""
+        """Return the value, and COMPUTED if a program computed it, else "". ``found`` is the value of the last program.
+        If that value exists only in a draft, ``run_in_kernel`` asks the user and runs the program in the kernel. Raises
+        AgentError if neither the program nor the answer has a value of the type."""
         if self.type is None:
             return answer, ""
         if found is not None and found.elsewhere and self.type.may_be(found):

@@ -52,7 +52,7 @@ class RunAllDetector:
             self._unhook = self._hook(self._kernel)
             shell.events.register("pre_run_cell", self._runs)
 
-    def together(self) -> bool:
+    def is_sent_with_others(self) -> bool:
         """True if the running cell was sent within TOGETHER_S of another one. False where that is unknown."""
         request = parent_request(self._shell)
         self._note(request)

@@ -80,8 +80,3 @@ def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
     access, _, path = tool.partition(":")
     places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
     return any(access == mode and PurePath(path).is_relative_to(folder) for mode, _, folder in places)
-
-
-def answerable_kinds(person_is_there: bool, kinds: Iterable[str]) -> list[str]:
-    """Return the kinds of approvals that a turn can answer: all if a user is present, else those allowed in advance."""
-    return ["*"] if person_is_there else sorted(kinds)

@@ -53,14 +53,14 @@ class SidecarDocument:
     turns: tuple[SidecarTurn, ...]
     inline: Mapping[str, str] = field(repr=False)
 
-    def find(self, prompt: str, cell: str, time: int) -> SidecarTurn | None:
+    def find(self, prompt: str, cell: str, occurrence: int) -> SidecarTurn | None:
         """Return the newest answer to ``prompt`` in ``cell``. If no cell has that id, return the answer to the
-        ``time``-th occurrence of the prompt, or to its last one."""
+        occurrence with this number of the prompt, or to its last one."""
         same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
         mine = [turn for turn in same if turn.cell == cell]
         if mine:
             return mine[-1]
-        return same[min(time, len(same)) - 1] if same else None
+        return same[min(occurrence, len(same)) - 1] if same else None
 
     def medium(self, digest: str) -> bytes | None:
         """Return the medium with this digest, from the document or from the file beside it that is named after the
