@@ -60,7 +60,8 @@ def decision_of(answer: object) -> Decision:
 
 
 async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:
-    """Send the decision, which applies only to what was shown. Returns False if the call no longer waits."""
+    """Send the decision. It applies only to the call exactly as it was shown. Returns False if the call no longer waits
+    for a decision."""
     body: dict[str, Any] = {
         "decision": decision.decision,
         "remember": decision.remember,

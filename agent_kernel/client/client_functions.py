@@ -28,7 +28,7 @@ EFFECTS = "function.effects"
 
 
 class ClientFunctions:
-    """The functions by name. ``client`` is the name under which users see this process beside its calls."""
+    """The functions by name. ``client`` is the name that users see next to the calls that this process runs."""
 
     def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
         tools = [as_tool(each) for each in given]
@@ -144,7 +144,7 @@ class ClaimedCall:
         return body | ({"media": media} if media else {})
 
     async def _upload(self, produced: ProducedFile) -> str:
-        """Upload a file to the session and return what the model reads about it."""
+        """Upload a file to the session and return the line about it that the model reads."""
         content = InputFile(produced.name, produced.data)
         try:
             file = await upload_file(self._connection, content, self._session, "agent_output")

@@ -46,7 +46,7 @@ class ServerAddress:
         if parts.username or parts.password or parts.query or parts.fragment:
             raise InvalidRequest(
                 "The URL of a server must not contain a token or a password.",
-                hint="Pass it as an argument: Client(url, token=...).",
+                hint="Pass the token as an argument: Client(url, token=...).",
             )
         return cls(_routes(url), {"Authorization": f"token {token}"} if token else {})
 

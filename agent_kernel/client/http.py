@@ -192,7 +192,8 @@ def json_of(response: httpx.Response) -> dict[str, Any]:
     try:
         return dict(response.json())
     except (ValueError, TypeError) as error:
-        raise _strange(response.status_code) from error
+        problem = f"The server answered with status {response.status_code} and a body that is not JSON."
+        raise AgentKernelError(problem, hint="Check the URL.") from error
 
 
 def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
@@ -217,14 +218,17 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
     elif error is None and status == 404:
         error = NotFound(
             "The server has no agent-kernel extension, or an older one.",
-            hint="It is listed by: jupyter server extension list",
+            hint="This command lists its extensions: jupyter server extension list",
         )
     elif error is None and status < 400:
         error = Forbidden(
             "The server redirects to a page where a user must log in.", hint="Pass a token: Client(url, token=...)."
         )
     elif error is None and status in GATEWAY:
-        error = ServerUnreachable(f"The server does not answer (a proxy returned status {status}).")
+        error = ServerUnreachable(
+            f"The server does not answer (a proxy returned status {status}).",
+            hint="Try again in a moment: the server may be restarting.",
+        )
     error = error or AgentKernelError(f"The server answered with the status {status}.", hint="See the server's log.")
     error.request_id = error.request_id or id
     return error
@@ -239,12 +243,6 @@ def _parse_error(response: httpx.Response) -> AgentKernelError | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return error
-
-
-def _strange(status: int) -> AgentKernelError:
-    return AgentKernelError(
-        f"The server answered with status {status} and a body that is not JSON.", hint="Check the URL."
-    )
 
 
 def _unreachable(error: Exception, *, begun: bool) -> ServerUnreachable:

@@ -60,7 +60,9 @@ class InputFile:
         if not head.startswith("data:") or not comma:
             raise InvalidRequest("Only data: URLs can be given as a file.", hint="Download it first.")
         if len(data) * 3 // 4 > MAX_URL_BYTES + 3:
-            raise FileTooLarge(f"The content of a data URL can have at most {MAX_URL_BYTES >> 20} MiB.")
+            raise FileTooLarge(
+                f"The content of a data URL can have at most {MAX_URL_BYTES >> 20} MiB.", hint="Give a path instead."
+            )
         kind, *more = head.removeprefix("data:").split(";")
         try:
             if "base64" in more:

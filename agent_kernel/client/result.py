@@ -73,7 +73,7 @@ class Result:
         """Return the last file of that name. Raises FileNotFound, FileNotProduced."""
         match = next((file for file in reversed(self.files) if file.name == name), None)
         if match is None:
-            raise FileNotFound(f"This turn produced no file named {name[:80]!r}.")
+            raise FileNotFound(f"This turn produced no file named {name[:80]!r}.", hint="result.files lists its files.")
         if match.error is not None:
             raise match.error
         return match

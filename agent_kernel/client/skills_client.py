@@ -66,7 +66,7 @@ class SkillsClient:
 
 
 def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:
-    """Return a zip as it is; a folder is packed into ``packed``."""
+    """Return the file at ``path`` if it is a zip. A folder is packed into the file ``packed``."""
     source = Path(path).expanduser()
     if not source.is_dir():
         return InputFile.from_path(source, mime="application/zip")
@@ -76,7 +76,7 @@ def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:
 
 def _zip(folder: Path, into: BinaryIO) -> None:
     if not (folder / "SKILL.md").is_file():
-        raise InvalidRequest(f"{str(folder)!r} has no SKILL.md.")
+        raise InvalidRequest(f"{str(folder)!r} has no SKILL.md.", hint="A skill is a folder with this file.")
     root = folder.resolve()
     with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*")):

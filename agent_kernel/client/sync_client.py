@@ -242,7 +242,7 @@ class SyncClient(SyncProxy):
 
 
 def closed_error() -> Conflict:
-    return Conflict("This client is closed.")
+    return Conflict("This client is closed.", hint="Create a new SyncClient.")
 
 
 async def _call_bridged(

@@ -163,7 +163,7 @@ class Turn:
         return await self.decide(asked, Decision.deny(message, remember))
 
     async def cancel(self, reason: str = "stopped by the person") -> str:
-        """Stop the turn if it runs, and return its state; what it has done is kept."""
+        """Stop the turn if it runs, and return its state. The answer so far and the effects of its calls are kept."""
         if self._starting is None:
             return ""
         started = await asyncio.shield(self._starting)
@@ -238,7 +238,8 @@ async def _copy_events(
     gathered: ResultBuilder,
     into: asyncio.Queue[Event | Exception | None],
 ) -> None:
-    """Copy events to the queue. Holds no reference to the Turn, so that a Turn that nobody holds is closed."""
+    """Copy events to the queue. This task holds no reference to the Turn object, so that Python can free a Turn that
+    the program has dropped."""
     try:
         async with aclosing(events):
             async for event in events:

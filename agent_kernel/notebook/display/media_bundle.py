@@ -29,8 +29,9 @@ MAX_BUNDLES = 16
 
 
 def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
-    """Return a displayed bundle as one medium, for clients that display the call elsewhere. None for pictures, which
-    are media of their own, for plain text, which the result contains, and for bundles that are too large."""
+    """Return a displayed bundle as one medium, so that other clients can display the call too. Returns None for bundles
+    with a picture, which is sent as a medium of its own, for plain text, which the result contains anyway, and for
+    bundles that are too large."""
     charts = [mime for mime in data if mime.startswith(CHARTS)]
     # the HTML of a chart consists of scripts
     kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]

@@ -19,7 +19,7 @@ FENCE = re.compile(
 )
 CODE_SPAN = re.compile(r"(?<![\\`])(?P<ticks>`+)(?!`)(?P<code>[^\n]*?[^`\n])(?P=ticks)(?!`)")
 OPENER = re.compile(r"^(?P<lead>[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
-"""Matches what looks like a fence only after the code spans of its line are removed."""
+"""Matches a line that a renderer takes for a fence once the code spans in it are removed."""
 MATH = re.compile(
     r"(?<![\\$])\$\$[^$`\n]+\$\$(?!\$)"
     r"|^[ ]{0,3}\$\$[ \t]*\n[^$`]+\n[ ]{0,3}\$\$[ \t]*$"
@@ -81,10 +81,10 @@ def _blocks(text: str) -> Iterator[MarkdownBlock]:
 
 def _code(block: MarkdownBlock) -> str:
     code = "\n".join(_outdent(line, block.indent) for line in block.lines)
-    return f"\n{fenced(code, block.info)}\n"
+    return f"\n{code_block(code, block.info)}\n"
 
 
-def fenced(text: str, info: str = "") -> str:
+def code_block(text: str, info: str = "") -> str:
     """Return ``text`` as a fenced block of Markdown, with a fence longer than every run of backticks in the text."""
     ticks = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
     return f"{ticks}{info}\n{text}\n{ticks}"

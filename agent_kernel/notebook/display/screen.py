@@ -36,7 +36,7 @@ class Screen(Protocol):
     def image(self, mime: str, data: str, alt: str) -> None: ...
 
     def status(self, text: str) -> None:
-        """Show what the turn waits for. The next output replaces this line."""
+        """Show the reason why the turn waits. The next output replaces this line."""
         ...
 
     def line(self, text: str, details: str = "") -> None:

@@ -316,7 +316,7 @@ class Drafts:
 
 
 class _Heard:
-    """Collects output for the model, in case the draft ends before it returns a result."""
+    """Collects the output of a call. If the draft ends before it returns a result, the model reads this output."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -116,11 +116,12 @@ class DraftProcess:
         trial_names: Sequence[str] | None = None,
         returns_value: bool = False,
     ) -> dict[str, Any]:
-        """Run code and return its result. ``beside`` in it is output that did not pass through Python's streams.
+        """Run code and return its result. ``beside`` in the result is output that did not pass through Python's
+        streams, for example of C code.
 
-        After a failed call the draft is in the state before it. ``trial_names`` makes the call a trial, after which the
-        draft is in that state too, whether the code failed or not; the result describes the contents of the variables
-        of these names. Where the state could not be kept, the draft has ended and ``lost`` is True. With
+        After a failed call the draft is in the state from before the call. ``trial_names`` makes the call a trial,
+        after which the draft is in that state too, whether the code failed or not; the result describes the contents of
+        the variables of these names. Where the state could not be kept, the draft has ended and ``lost`` is True. With
         ``returns_value`` the result has a copy of the value that the program ends with. Raises DraftEnded when the
         process ended during the call. A keyboard interrupt ends the call. ``stopped`` reports an interrupt as well,
         because a KeyboardInterrupt raised in a finalizer gets lost."""

@@ -193,7 +193,7 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def _limit() -> None:
-    """Set the resource limits. Memory counts on top of what the fork already uses."""
+    """Set the resource limits. The memory limit is MEMORY_MB more than the fork already uses."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
     wanted = {
         resource.RLIMIT_AS: used + (MEMORY_MB << 20),

@@ -97,8 +97,8 @@ INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 @dataclass(frozen=True, slots=True)
 class Suppressor:
-    """A block in which an error is caught and not raised again. ``keys`` are those of the statements in it,
-    ``handlers`` the text of what catches."""
+    """A block in which an error is caught and not raised again. ``keys`` are the keys of the statements in the block,
+    ``handlers`` is the code that catches the error."""
 
     keys: frozenset[str]
     handlers: str = field(default="")

@@ -64,7 +64,8 @@ def copy_variables(names: Iterable[str], namespace: Mapping[str, Any]) -> Copied
 
 
 def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
-    """Return (encoding, type, data). Raises TooLarge before the limit is exceeded, and whatever the value raises."""
+    """Return (encoding, type, data). Raises TooLarge for more than ``most`` bytes, before they are copied, and any
+    exception that the value itself raises."""
     value = namespace[name]
     if _size(value) > most:
         raise TooLarge(name)
@@ -110,7 +111,8 @@ def encode_draft_value(value: Any) -> dict[str, str]:
 
 
 def decode_draft_value(body: Any) -> ProgramValue | None:
-    """Decode what ``encode_draft_value`` made. The draft is not trusted: None if it did not send such a copy."""
+    """Decode a copy that ``encode_draft_value`` made. The draft is not trusted: returns None if ``body`` has another
+    form."""
     if not isinstance(body, Mapping) or not all(isinstance(part, str) for part in body.values()):
         return None
     kind, encoding = body.get("type", ""), body.get("encoding", "")

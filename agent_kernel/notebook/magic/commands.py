@@ -46,7 +46,7 @@ HELP = {
     "new": "[TITLE]: start a new session in this notebook",
     "start": embedded_server.HELP,
     "panel": "show the chat panel below this cell",
-    "stop": "[server]: stop the running turns of this session; stop server: stop the server that start started",
+    "stop": "[server]: stop the running turns of this session; stop server: stop the server of %agent start",
     **permission_commands.HELP,
     **model_commands.HELP,
     "tools": tools_command.HELP,

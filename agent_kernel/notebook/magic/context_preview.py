@@ -49,7 +49,7 @@ class ContextPreview:
 
 
 def _tokens_in_use(turns: Sequence[Json]) -> int:
-    """Estimate the tokens in use: what the last answered turn has read and written is the start of the next prompt."""
+    """Estimate the tokens in use: the next prompt starts with the tokens that the last answered turn read and wrote."""
     usages = [turn["usage"] for turn in turns if turn["usage"].get("prompt_tokens")]
     last = usages[-1] if usages else {}
     return int(last.get("prompt_tokens", 0) + last.get("completion_tokens", 0))

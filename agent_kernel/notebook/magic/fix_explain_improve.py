@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.notebook.display.render import Bundle
-from agent_kernel.notebook.display.safe_markdown import fenced
+from agent_kernel.notebook.display.safe_markdown import code_block
 from agent_kernel.notebook.draft.draft import NO_REVIEW, OWN_MAGICS, ProgramReview
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.hidden_errors import find_hidden_error
@@ -69,7 +69,7 @@ class CellTask:
 
 def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
     """Build the request to correct the last failed cell, or the failed cell In[N] if ``words`` begin with ``In[N]``.
-    The other words are what the user adds. Raises AgentError when no such cell has failed since the kernel started."""
+    The other words are added to the prompt. Raises AgentError when no such cell has failed since the kernel started."""
     chosen = CHOSEN.match(words)
     failure = executions.failures.get(int(chosen[1])) if chosen else executions.failure
     if failure is None:
@@ -158,7 +158,7 @@ def diff_bundle(failed: str, proposed: str) -> Bundle:
     """Return the change from the failed cell to the proposed one, as an output."""
     lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
     text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
-    return {"text/markdown": fenced(text, "diff"), "text/plain": text}
+    return {"text/markdown": code_block(text, "diff"), "text/plain": text}
 
 
 def is_same_code(shell: Any, one: str, other: str) -> bool:

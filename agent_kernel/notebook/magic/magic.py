@@ -105,13 +105,8 @@ class AgentMagics(Magics):
     def command(self, line: str) -> None:
         """Run an %agent command: status | sessions | search WORDS | use ID | new | branches | undo | stop | model |
         in | keep | help"""
-        with _one_line():
-            try:
-                self._commands.run(line)
-            except AgentInterrupted:
-                raise
-            except KeyboardInterrupt:
-                raise AgentInterrupted("stopped; nothing changed.") from None
+        with _one_line(interrupted="stopped; nothing changed."):
+            self._commands.run(line)
 
     @line_magic("agent_draft")  # type: ignore[arg-type]
     def draft(self, line: str) -> None:
@@ -205,7 +200,8 @@ class AgentMagics(Magics):
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
     def _follow_turn(self, prompt: CellPrompt, body: Mapping[str, Any]) -> TurnFinished:
-        """Start the turn, display it to its end, and do what its options want done with the answer."""
+        """Start the turn and display it to its end. Then set the variable, offer the changes of the draft, or propose a
+        cell, as the options of the cell say."""
         result, task, form = prompt.result, prompt.task, prompt.options.form
         screen = screen_for(self._shell, prompt.form.render)
         started = self._start_turn(body, screen)
@@ -322,8 +318,8 @@ def _version(version: Mapping[str, Any]) -> AnswerVersion:
 
 
 @contextlib.contextmanager
-def _one_line() -> Iterator[None]:
-    """Display errors of this package as one line, without a traceback."""
+def _one_line(interrupted: str = "stopped.") -> Iterator[None]:
+    """Display errors of this package as one line, without a traceback. ``interrupted`` is the line after Ctrl-C."""
     try:
         yield
     except AgentKernelError as error:
@@ -331,7 +327,7 @@ def _one_line() -> Iterator[None]:
     except KeyboardInterrupt as stop:
         if isinstance(stop, AgentInterrupted):
             raise
-        raise AgentInterrupted("stopped.") from None
+        raise AgentInterrupted(interrupted) from None
 
 
 def with_body(lines: list[str]) -> list[str]:

@@ -68,7 +68,10 @@ class ModelDownload:
                     segment.bundle = lambda line=line: _bar(self.name, line)  # type: ignore[misc]
                     segment.touch(force=line.get("stage") == "done")
         except (OSError, http.client.HTTPException) as error:
-            raise PullFailed(f"The connection was lost during the download ({error}).", hint="Ask again.") from error
+            raise PullFailed(
+                f"The connection was lost during the download ({error}).",
+                hint="Run the cell again: the download continues.",
+            ) from error
 
 
 def missing_model(error: AgentKernelError) -> Mapping[str, Any] | None:

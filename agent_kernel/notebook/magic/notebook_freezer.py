@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
-from agent_kernel.notebook.display.safe_markdown import fenced, safe_markdown
+from agent_kernel.notebook.display.safe_markdown import code_block, safe_markdown
 from agent_kernel.notebook.display.terminal_escape import printable
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
@@ -209,7 +209,7 @@ def _output_markdown(output: Any) -> str:
     if "text/markdown" in data:
         return safe_markdown(data["text/markdown"].strip())
     text = "" if _is_picture(output) else printable(data.get("text/plain", "")).strip("\n")
-    return fenced(text) if text.strip() else ""
+    return code_block(text) if text.strip() else ""
 
 
 def _answer(output: Any) -> str:
@@ -219,7 +219,7 @@ def _answer(output: Any) -> str:
 
 
 def _is_around(output: Any) -> bool:
-    """True for outputs beside the answer: tool calls, notices, the status line of the turn."""
+    """True for outputs that are not part of the answer: tool calls, notices, the status line of the turn."""
     data = _data(output)
     return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
 

@@ -58,7 +58,7 @@ class PythonCommands:
             raise AgentError("%agent take NAME [as OTHER] copies a variable from the sandbox into your kernel.")
         name, other = words[0], words[-1]
         if not other.isidentifier() or keyword.iskeyword(other):
-            raise AgentError(f"{other!r} is not a valid variable name.")
+            raise AgentError(f"{other!r} is not a valid variable name. Choose another one: %agent take NAME as OTHER.")
         path = session_path(self._context.require_session(), "variables", name)
         data, headers = self._context.server.raw(path, most=variable_transfer.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
         value = variable_transfer.decode_variable(

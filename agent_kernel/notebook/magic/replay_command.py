@@ -29,7 +29,8 @@ def replay(rest: str) -> None:
     words = [os.path.expanduser(word) for word in split_words(rest)]  # harmless for words that are not paths
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
-        raise AgentError(f"{Path(missing[0]).absolute()} does not exist.")
+        file = Path(missing[0]).absolute()
+        raise AgentError(f"{file} does not exist; give the path of a NAME.agent.json or of a notebook.")
     command = [sys.executable, "-m", "agent_kernel", "replay", *words]
     with subprocess.Popen(
         command,
@@ -51,12 +52,14 @@ def replay(rest: str) -> None:
             raise
     if code:
         raise AgentError(
-            "some of these answers no longer hold." if code == 1 else f"replay ended with {code}; see above."
+            "some of these answers no longer hold; the lines above say which."
+            if code == 1
+            else f"replay ended with {code}; see above."
         )
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Interrupt the process, so that it stops what it started in the sandbox, then kill its process group."""
+    """Interrupt the process, so that it stops the code that it runs in the sandbox, then kill its process group."""
     try:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):

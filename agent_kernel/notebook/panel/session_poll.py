@@ -36,8 +36,8 @@ class PollState:
 
 
 class SessionPoll:
-    """Polls in one thread while any view watches. A target is ``session:ID``, or ``kernel`` for whatever session the
-    kernel's notebook has."""
+    """Polls in one thread while any view watches. A target is ``session:ID``, or ``kernel`` for the session that the
+    kernel's notebook has at that time."""
 
     def __init__(self, server: Callable[[], ServerClient], say: Say) -> None:
         self._server = server

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_kernel.notebook.display.render import PRE, Bundle, text_bundle
-from agent_kernel.notebook.display.safe_markdown import fenced
+from agent_kernel.notebook.display.safe_markdown import code_block
 
 FIX_ROUNDS = 2
 CODE = {
@@ -47,12 +47,12 @@ def plain_bundle(text: str) -> Bundle:
 
 def json_text_bundle(text: str) -> Bundle:
     """Render JSON that is still growing and may be incomplete."""
-    return {"text/markdown": fenced(text, "json"), "text/plain": text}
+    return {"text/markdown": code_block(text, "json"), "text/plain": text}
 
 
 def json_value_bundle(text: str) -> Bundle:
-    """Render the value of an answer ``{"value": VALUE}`` that is still growing. Nothing is shown before the value
-    begins; an answer of another shape is shown as it is."""
+    """Render the value of an answer ``{"value": VALUE}`` that is still growing. The code block stays empty until the
+    value begins. An answer of another form is rendered whole."""
     if match := WRAPPER.match(text):
         value = text[match.end() :].rstrip()
         try:

@@ -79,4 +79,9 @@ class FollowedStream:
         except AgentKernelError as error:
             self._events.put(error)
         except Exception as error:  # noqa: BLE001  if the thread died silently, the cell would wait forever
-            self._events.put(ServerUnreachable(f"The turn cannot be followed ({type(error).__name__}: {error})."))
+            self._events.put(
+                ServerUnreachable(
+                    f"The turn cannot be followed ({type(error).__name__}: {error}).",
+                    hint="%agent show displays its answer once it has ended.",
+                )
+            )

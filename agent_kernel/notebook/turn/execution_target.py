@@ -16,8 +16,8 @@ VARIABLE = "AGENT_KERNEL_PYTHON_IN"
 
 
 def run_request(shell: Any, drafts: Drafts, line: str) -> None:
-    """Run code that the server sent with ``draft_request``, and publish its output and result; or try the programs of
-    a ``trial_request``, and publish only what they did."""
+    """Run code that the server sent with ``draft_request``, and publish its output and result. For a ``trial_request``,
+    try the programs and publish only their outcomes."""
     turn, code = read_request(line)
     if isinstance(turn, list) or isinstance(code, list):
         outcomes = drafts.try_programs(turn, list(code))

@@ -162,8 +162,8 @@ class RequestBuilder:
         return [{"title": "Variables", "text": facts}] if facts else []
 
     def _of_earlier(self, prompt: str, session: str, facts: Sequence[Note]) -> list[Note]:
-        """Describe the data of the previous prompt, as it is now, for a follow-up that names nothing ("And the
-        largest one?")."""
+        """If the prompt names no data ("And the largest one?"), describe the present state of the data that the prompts
+        before it named."""
         before, earlier = self._earlier
         follows = before == session and not facts
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)

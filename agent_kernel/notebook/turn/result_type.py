@@ -239,7 +239,7 @@ def _of_pydantic(text: str, kind: Any) -> ResultType:
 
 
 def _has_fields(kind: Any) -> bool:
-    """True if each class in the type declares what it consists of."""
+    """True if each class in the type declares its fields: models, dataclasses, typed dicts and enumerations."""
     if typing.get_origin(kind) is not None:
         return typing.get_origin(kind) is typing.Literal or all(map(_has_fields, typing.get_args(kind)))
     if kind in SCHEMAS or not _is_class(kind):

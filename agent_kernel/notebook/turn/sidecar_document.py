@@ -79,8 +79,8 @@ class SidecarDocument:
 
 
 def normalize_prompt(prompt: str) -> str:
-    """Normalize a prompt for comparison: braces around variables, which cells have and stored prompts do not, are
-    removed."""
+    """Normalize a prompt for comparison: spaces are joined, and braces around variables are removed, which prompts in
+    cells have and stored prompts do not."""
     return " ".join(BRACES.sub(r"\1", prompt).split())
 
 
@@ -111,7 +111,8 @@ def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
 
 
 def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Restore the content type of media. Documents use the type ``image``, so that other programs can read them."""
+    """Restore the content type of media. Documents name the type ``image``, so that programs that do not know our type
+    ``media`` can read them."""
     content = body.get("content")
     if not isinstance(content, list):
         return body

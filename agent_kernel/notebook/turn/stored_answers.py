@@ -86,7 +86,9 @@ class StoredAnswers:
             raise AgentError(f"several conversations answer this prompt ({names}); set {FILE} to one of them.")
         if not matches:
             names = ", ".join(path.name for path in files)
-            raise AgentError(f"{names} has no answer to this prompt, and no model is asked ({MODE}=replay).")
+            raise AgentError(
+                f"{names} has no answer to this prompt, and no model is asked ({MODE}=replay). Unset {MODE} to ask one."
+            )
         return matches[0]
 
     def _files(self) -> list[Path]:

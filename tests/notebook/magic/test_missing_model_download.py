@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent_kernel.notebook.magic.missing_model_download import ModelDownload
+from agent_kernel.notebook.server_client import ServerClient
 from tests.notebook.notebook import Notebook
 from tests.server import AgentServer
 
@@ -55,3 +57,15 @@ async def test_a_download_that_fails_is_one_line(notebook: Notebook) -> None:
 
 async def test_the_list_says_what_is_missing(notebook: Notebook) -> None:
     assert "missing" in (await notebook.run("%agent model")).plain
+
+
+def test_the_description_of_a_model_cannot_control_a_terminal() -> None:
+    offer = {
+        "name": "org/m",
+        "title": "A \x1b[2Jmodel",
+        "publisher": "\x1b]0;title\x07somebody\u202e",
+        "licence": "MIT",
+    }
+    described = ModelDownload(ServerClient("http://127.0.0.1:9/", "", ""), None, offer).described
+    assert "The model org/m (A model) is not on this machine yet" in described
+    assert "published by somebody, licence MIT" in described
