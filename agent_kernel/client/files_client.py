@@ -32,7 +32,7 @@ class FilesClient:
         return await upload_file(self._connection, upload_input, session, purpose)
 
     async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
-        """Return the files, newest first; those of a session, oldest first."""
+        """Return all files of the caller, newest first, or the files of one session, oldest first."""
         reply = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
         return [self._file(one) for one in reply["data"]]
 

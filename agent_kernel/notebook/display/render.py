@@ -166,7 +166,7 @@ class TurnSummary:
 
 
 def format_arguments(arguments: Mapping[str, object]) -> str:
-    """Return the arguments of a call without code, one in each line."""
+    """Format the arguments of a call that runs no code, one argument in each line."""
     return "\n".join(f"{name} = {value!r}" for name, value in arguments.items())
 
 

@@ -37,7 +37,8 @@ def rich_screen(*, markdown: bool) -> RichScreen | None:
 
 
 class RichScreen:
-    """``console`` writes to the original stream, which is replaced while the model's code runs."""
+    """Displays a turn on a terminal, with styles. ``console`` writes to the original stream, which is replaced while
+    the model's code runs."""
 
     def __init__(self, console: Console, *, markdown: bool = True) -> None:
         self._console = console

@@ -38,7 +38,8 @@ MEANT = re.compile(r"[^\w ,.=/'\"]")
 
 
 def safe_markdown(text: str) -> str:
-    """Return Markdown that reads the same and is safe for every prefix of a growing text."""
+    """Return harmless Markdown that looks the same. Every beginning of a text that still arrives is made harmless
+    too."""
     if not SUSPICIOUS.search(text):
         return text
     return "\n".join(_prose(block) if block.fence is None else _code(block) for block in _blocks(text))

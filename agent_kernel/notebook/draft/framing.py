@@ -45,6 +45,6 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def read_request(fd: int) -> bytearray | None:
-    """Return the body of the next RUN frame, or None at the end of the stream. Blocks; for the child, which waits for
-    nothing else."""
+    """Return the body of the next RUN frame, or None at the end of the stream. This blocks, so only the child calls it,
+    which waits for nothing else."""
     return read_body(lambda view: os.readv(fd, [view]), MAX_FRAME, RUN)

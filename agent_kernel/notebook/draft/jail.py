@@ -112,7 +112,7 @@ def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
 
 
 def readable_paths() -> list[str]:
-    """Return the paths a draft of this process may read; see ``_view``."""
+    """Return the paths that a draft of this process may read."""
     return _view("")[0]
 
 

@@ -57,7 +57,8 @@ class NamespaceSnapshot:
         self._shapes = {name: cheap_facts(namespace[name]) for name in self._marks}
 
     def changes(self, namespace: Mapping[str, Any], code: str) -> NameChanges:
-        """Compare with ``namespace`` after ``code``, which is plain Python, has run."""
+        """Return the names that ``code``, which is plain Python, has changed. ``namespace`` is the namespace after it
+        ran."""
         touched = modified_in_place(code)
         new, changed = [], []
         for name, value in namespace.items():

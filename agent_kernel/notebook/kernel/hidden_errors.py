@@ -104,7 +104,7 @@ class Suppressor:
     handlers: str = field(default="")
 
     def continues(self, old: Suppressor, failing: Sequence[Statement]) -> bool:
-        """Whether this is the block ``old`` of the failed cell, into which no failing statement was moved."""
+        """Whether this block was already in the failed cell, as ``old``, and no failing statement was moved into it."""
         moved = {one.key for one in failing} & self.keys
         return not moved and (self.handlers == old.handlers or bool(self.keys & old.keys))
 

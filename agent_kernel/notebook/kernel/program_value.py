@@ -32,7 +32,7 @@ class ProgramValue:
 
 class ValueTransformer(ast.NodeTransformer):
     """Makes the last statement of a program store its value in HIDDEN. Programs whose last statement has no value, for
-    example a loop, stay as they are."""
+    example a loop, are not changed."""
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.Module) and node.body:
@@ -88,8 +88,8 @@ def _is_hidden(node: ast.NamedExpr) -> bool:
 
 
 def _with_stored_value(expression: ast.expr) -> ast.expr:
-    """Return the expression with code that stores its value. Of a ``print`` or ``display`` with one argument that is no
-    constant, the value of this argument is stored."""
+    """Return the expression with code that stores its value. For a ``print`` or ``display`` with one argument that is
+    not a constant, store the value of that argument."""
     if not (isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name)):
         return _store(expression)
     if expression.func.id not in DISPLAYS:

@@ -33,7 +33,7 @@ TRIES = 3
 
 
 class ConversationCommands:
-    """One method for each command."""
+    """The commands of HELP, one method each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context

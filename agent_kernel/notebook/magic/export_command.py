@@ -24,7 +24,7 @@ TIMEOUT_S = 300.0
 
 
 class ExportCommands:
-    """One method for each command."""
+    """The commands of HELP, one method each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context

@@ -18,7 +18,7 @@ HELP = {
 
 
 class ModelCommands:
-    """One method for each command."""
+    """The commands of HELP, one method each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context

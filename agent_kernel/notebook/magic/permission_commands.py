@@ -21,7 +21,7 @@ WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
 class PermissionCommands:
-    """One method for each command."""
+    """The commands of HELP, one method each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context

@@ -31,8 +31,8 @@ TAKE_TIMEOUT_S = 120.0
 
 
 class PythonCommands:
-    """One method for each command. ``target`` decides where Python runs; ``applier`` runs the code of drafts in the
-    kernel."""
+    """The commands of HELP, one method each. ``target`` decides where Python runs; ``applier`` runs the code of drafts
+    in the kernel."""
 
     def __init__(self, context: CommandContext, target: ExecutionTarget, applier: DraftApplier) -> None:
         self._context = context

@@ -36,7 +36,7 @@ BuildCellTask: TypeAlias = Callable[[Any, ExecutionHistory, str], fix_explain_im
 
 
 class TurnCommands:
-    """One method for each command. ``waiting`` are the approval requests of background turns."""
+    """The commands of HELP, one method each. ``waiting`` are the approval requests of background turns."""
 
     def __init__(
         self,

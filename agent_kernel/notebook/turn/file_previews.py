@@ -213,7 +213,7 @@ def _describe_table(name: str, head: FileHead) -> list[str]:
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """Return the delimiter that is equally often in the most lines; the comma, which is the first, if none is."""
+    """Return the delimiter that occurs the same number of times in most lines; the comma if no delimiter does."""
 
     def regularity(mark: str) -> tuple[int, int]:
         counts = Counter(line.count(mark) for line in lines[:TYPED_ROWS] if mark in line)

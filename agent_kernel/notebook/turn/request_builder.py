@@ -36,7 +36,8 @@ NOT_IN_BACKGROUND = (
 
 
 class RequestBuilder:
-    """``find_session_id`` returns the id of this notebook's session, or "" if it has none yet."""
+    """Builds the bodies of turns. ``find_session_id`` returns the id of this notebook's session, or "" if it has none
+    yet."""
 
     def __init__(self, parts: KernelParts, find_session_id: Callable[[], str]) -> None:
         self._parts = parts

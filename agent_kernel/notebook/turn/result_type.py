@@ -74,7 +74,7 @@ class ResultType:
         return self.read(value)
 
     def of_program(self, value: Any) -> Any:
-        """Return the value of a program as a value of this type. Raises ValueError if it is none."""
+        """Return the value of a program as a value of this type. Raises ValueError if it has another type."""
         return _fit(_unbox(value, self.kind), self.kind)
 
     def may_be(self, found: ProgramValue) -> bool:

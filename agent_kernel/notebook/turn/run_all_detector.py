@@ -31,7 +31,8 @@ KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CellRequest:
-    """``client`` is the session of the front end, by whose clock ``date`` was taken (seconds)."""
+    """A request to run a cell. ``client`` is the session of the front end that sent it, ``date`` the time in seconds by
+    the clock of that front end."""
 
     client: str
     cell: str
