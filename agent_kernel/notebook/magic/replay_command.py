@@ -30,7 +30,7 @@ def replay(rest: str) -> None:
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
         file = Path(missing[0]).absolute()
-        raise AgentError(f"{file} does not exist; give the path of a NAME.agent.json or of a notebook.")
+        raise AgentError(f"{file} does not exist. Give the path of a NAME.agent.json or of a notebook.")
     command = [sys.executable, "-m", "agent_kernel", "replay", *words]
     with subprocess.Popen(
         command,
