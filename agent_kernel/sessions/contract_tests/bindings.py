@@ -7,7 +7,7 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY
+from agent_kernel.sessions.contract_tests.dsl import KEY, assert_raises
 
 
 async def test_a_binding_is_of_a_namespace_a_root_and_a_path(store: SessionStore) -> None:
@@ -73,7 +73,5 @@ async def test_a_move_holds_in_every_namespace(store: SessionStore) -> None:
 @pytest.mark.parametrize("path", ["", "a\0b", "x" * 4097, "\ud800"])
 async def test_a_path_that_no_file_has_is_refused(store: SessionStore, path: str) -> None:
     await store.create(KEY)
-    with pytest.raises(InvalidRequest):
-        await store.bind("local", "/r", path, "s")
-    with pytest.raises(InvalidRequest):
-        await store.move("/r", path, "new")
+    await assert_raises(InvalidRequest, store.bind("local", "/r", path, "s"))
+    await assert_raises(InvalidRequest, store.move("/r", path, "new"))

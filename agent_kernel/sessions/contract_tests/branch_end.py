@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
 from agent_kernel.core.errors import Conflict, InvalidRequest, SequenceConflict, SessionBusy, SessionNotFound
 from agent_kernel.core.messages import Usage, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Item, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import (
+    KEY,
+    PNG,
+    Clock,
+    Talk,
+    assert_raises,
+    calls,
+    read_session,
+    result,
+    whole_turns,
+)
 
 
 def texts(items: Sequence[Item]) -> list[str]:
@@ -29,29 +37,22 @@ async def test_a_turn_that_happened_elsewhere_is_stored_at_once(store: SessionSt
     assert items == await store.latest(KEY)
     closed = replace(turn, ordinal=1, state="committed", closed=clock.now, usage=usage.to_json())
     assert await store.turns(KEY) == [closed]
-    session = await store.info(KEY)
-    assert session is not None
+    session = await read_session(store)
     assert (session.head, session.turns) == (4, 1)
 
 
 async def test_a_whole_turn_is_refused_whole(store: SessionStore, owner: Owner) -> None:
     await whole_turns(store, 1)
     before = await store.info(KEY)
-    with pytest.raises(SequenceConflict):
-        await store.add_turn(Turn("t2", KEY), [user("late")], expect_seq=1)
-    with pytest.raises(Conflict):
-        await store.add_turn(Turn("t1", KEY), [user("twice")])
-    with pytest.raises(InvalidRequest):
-        await store.add_turn(Turn("t2", KEY), [user("add"), calls("c1")])
-    with pytest.raises(InvalidRequest):
-        await store.add_turn(Turn("t2", KEY), [result("c1")])
+    await assert_raises(SequenceConflict, store.add_turn(Turn("t2", KEY), [user("late")], expect_seq=1))
+    await assert_raises(Conflict, store.add_turn(Turn("t1", KEY), [user("twice")]))
+    await assert_raises(InvalidRequest, store.add_turn(Turn("t2", KEY), [user("add"), calls("c1")]))
+    await assert_raises(InvalidRequest, store.add_turn(Turn("t2", KEY), [result("c1")]))
     assert await store.info(KEY) == before
     await store.open_turn(Turn("t2", KEY), owner)
-    with pytest.raises(SessionBusy):
-        await store.add_turn(Turn("t3", KEY), [user("busy")])
+    await assert_raises(SessionBusy, store.add_turn(Turn("t3", KEY), [user("busy")]))
     nowhere = SessionKey("local", "new")
-    with pytest.raises(InvalidRequest):
-        await store.add_turn(Turn("t", nowhere), [calls("c1")])
+    await assert_raises(InvalidRequest, store.add_turn(Turn("t", nowhere), [calls("c1")]))
     assert await store.info(nowhere) is None
 
 
@@ -60,34 +61,27 @@ async def test_the_newest_turn_can_grow(store: SessionStore) -> None:
     added = await store.extend_turn(Turn("t2", KEY), [calls("c"), result("c"), assistant("more")])
     assert [(item.seq, item.turn) for item in added] == [(5, "t2"), (6, "t2"), (7, "t2")]
     assert len(await store.latest(KEY)) == 7
-    with pytest.raises(InvalidRequest):
-        await store.extend_turn(Turn("t2", KEY), [calls("c")])
+    await assert_raises(InvalidRequest, store.extend_turn(Turn("t2", KEY), [calls("c")]))
     assert len(await store.latest(KEY)) == 7
 
 
 async def test_only_the_newest_turn_of_the_current_branch_grows(store: SessionStore, owner: Owner) -> None:
     await whole_turns(store, 2)
-    with pytest.raises(Conflict):
-        await store.extend_turn(Turn("t1", KEY), [user("no")])
-    with pytest.raises(Conflict):
-        await store.extend_turn(Turn("nowhere", KEY), [user("no")])
-    with pytest.raises(SessionNotFound):
-        await store.extend_turn(Turn("t1", SessionKey("local", "nowhere")), [user("no")])
+    await assert_raises(Conflict, store.extend_turn(Turn("t1", KEY), [user("no")]))
+    await assert_raises(Conflict, store.extend_turn(Turn("nowhere", KEY), [user("no")]))
+    await assert_raises(SessionNotFound, store.extend_turn(Turn("t1", SessionKey("local", "nowhere")), [user("no")]))
     await store.branch(KEY)
-    with pytest.raises(Conflict):
-        await store.extend_turn(Turn("t2", KEY), [user("it is on main too")])
+    await assert_raises(Conflict, store.extend_turn(Turn("t2", KEY), [user("it is on main too")]))
     await store.switch(KEY, MAIN)
     await store.open_turn(Turn("t3", KEY), owner)
-    with pytest.raises(SessionBusy):
-        await store.extend_turn(Turn("t2", KEY), [user("busy")])
+    await assert_raises(SessionBusy, store.extend_turn(Turn("t2", KEY), [user("busy")]))
 
 
 # ---------------------------------------------------------------------------------------------------------- pop
 
 
 async def test_pop_takes_the_newest_item(store: SessionStore) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.pop(KEY)
+    await assert_raises(SessionNotFound, store.pop(KEY))
     await store.create(KEY)
     before = await store.info(KEY)
     assert await store.pop(KEY) == []
@@ -219,8 +213,7 @@ async def test_rewind_never_leaves_a_call_without_its_results(store: SessionStor
     await store.add_turn(Turn("t1", KEY), [user("add"), calls("a", "b"), result("a"), result("b")])
     items = await store.latest(KEY)
     for tail in (items[3:], items[2:]):
-        with pytest.raises(InvalidRequest):
-            await store.rewind(KEY, tail)
+        await assert_raises(InvalidRequest, store.rewind(KEY, tail))
     assert await store.latest(KEY) == items
     assert await store.rewind(KEY, items[1:])
     assert texts(await store.latest(KEY)) == ["add"]
@@ -237,21 +230,17 @@ async def test_rewind_of_a_shared_tail_keeps_it_for_the_others(store: SessionSto
 
 
 async def test_rewind_needs_a_session_without_an_open_turn(store: SessionStore, owner: Owner) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.rewind(KEY, [])
+    await assert_raises(SessionNotFound, store.rewind(KEY, []))
     talk = await Talk.begin(store, owner)
     items = await talk.say(user("u"))
-    for call in (store.rewind(KEY, items), store.pop(KEY)):
-        with pytest.raises(SessionBusy):
-            await call
+    await assert_raises(SessionBusy, store.rewind(KEY, items), store.pop(KEY))
     await talk.close()
     assert await store.rewind(KEY, items)
 
 
 async def test_a_session_counts_the_turns_and_items_that_there_are(store: SessionStore) -> None:
     async def count_stored() -> tuple[int, int]:
-        session = await store.info(KEY)
-        assert session is not None
+        session = await read_session(store)
         [listed] = [one for one in await store.list(KEY.namespace) if one.key == KEY]
         assert (listed.turn_count, listed.last_seq) == (session.turn_count, session.last_seq)
         return session.turn_count, session.last_seq
@@ -265,6 +254,4 @@ async def test_a_session_counts_the_turns_and_items_that_there_are(store: Sessio
     assert await count_stored() == (3, 8), "on all branches"
     await store.rewind(KEY, await store.latest(KEY, 2))
     assert await count_stored() == (2, 4)
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.head == 8, "no number is given twice"
+    assert (await read_session(store)).head == 8, "no number is given twice"

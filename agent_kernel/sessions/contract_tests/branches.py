@@ -18,7 +18,18 @@ from agent_kernel.core.errors import (
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionUpdate, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import (
+    KEY,
+    PNG,
+    Clock,
+    Talk,
+    assert_raises,
+    calls,
+    read_session,
+    result,
+    snapshot,
+    whole_turns,
+)
 
 
 async def join_texts(store: SessionStore, branch: str | None = None) -> str:
@@ -32,9 +43,7 @@ async def names(store: SessionStore) -> list[str]:
 
 async def current(store: SessionStore) -> str:
     [name] = [branch.name for branch in await store.branches(KEY) if branch.current]
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.branch == name
+    assert (await read_session(store)).branch == name
     return name
 
 
@@ -112,10 +121,8 @@ async def test_a_name_is_given_once_and_a_refused_branch_changes_nothing(store: 
     await store.branch(KEY, name="edit")
     before = await store.info(KEY)
     for name in (MAIN, "edit"):
-        with pytest.raises(Conflict):
-            await store.branch(KEY, before="t2", name=name)
-    with pytest.raises(TurnNotFound):
-        await store.branch(KEY, before="nowhere", name="other")
+        await assert_raises(Conflict, store.branch(KEY, before="t2", name=name))
+    await assert_raises(TurnNotFound, store.branch(KEY, before="nowhere", name="other"))
     assert await store.info(KEY) == before
     assert await names(store) == [MAIN, "edit"]
     assert (await store.branch(KEY, before="t2", name="other")).since == 2
@@ -130,8 +137,7 @@ async def test_the_name_of_a_dropped_branch_is_not_given_again(store: SessionSto
     await store.clear(KEY)
     assert await names(store) == [MAIN]
     for name in ("dropped", "cleared"):
-        with pytest.raises(Conflict):
-            await store.branch(KEY, name=name)
+        await assert_raises(Conflict, store.branch(KEY, name=name))
     assert await names(store) == [MAIN]
     await store.delete(KEY)
     await store.create(KEY)
@@ -141,30 +147,25 @@ async def test_the_name_of_a_dropped_branch_is_not_given_again(store: SessionSto
 @pytest.mark.parametrize("name", ["x" * 201, "a\nb", "\ud800", "a\0b"])
 async def test_a_name_that_people_can_not_read_is_refused(store: SessionStore, name: str) -> None:
     await store.create(KEY)
-    with pytest.raises(InvalidRequest):
-        await store.branch(KEY, name=name)
+    await assert_raises(InvalidRequest, store.branch(KEY, name=name))
 
 
 async def test_a_turn_of_another_branch_is_not_found_on_this_one(store: SessionStore) -> None:
     await whole_turns(store, 3)
     await store.branch(KEY, before="t2", name="edit")
     await store.add_turn(Turn("t4", KEY), [user("u4")])
-    with pytest.raises(TurnNotFound):
-        await store.branch(KEY, before="t3")
+    await assert_raises(TurnNotFound, store.branch(KEY, before="t3"))
     await store.switch(KEY, MAIN)
-    with pytest.raises(TurnNotFound):
-        await store.branch(KEY, before="t4")
+    await assert_raises(TurnNotFound, store.branch(KEY, before="t4"))
 
 
 async def test_what_is_not_there_is_said(store: SessionStore) -> None:
     await whole_turns(store, 1)
     nowhere = SessionKey("local", "nowhere")
-    for call in (store.switch(KEY, "no"), store.drop_branch(KEY, "no")):
-        with pytest.raises(BranchNotFound):
-            await call
-    for call in (store.branch(nowhere), store.switch(nowhere, MAIN), store.drop_branch(nowhere, MAIN)):
-        with pytest.raises(SessionNotFound):
-            await call
+    await assert_raises(BranchNotFound, store.switch(KEY, "no"), store.drop_branch(KEY, "no"))
+    await assert_raises(
+        SessionNotFound, store.branch(nowhere), store.switch(nowhere, MAIN), store.drop_branch(nowhere, MAIN)
+    )
     assert await store.latest(KEY, branch="no") == []
     assert await store.turns(KEY, branch="no") == []
     assert await store.branches(nowhere) == []
@@ -174,9 +175,9 @@ async def test_the_tree_stays_as_it_is_while_a_turn_is_open(store: SessionStore,
     await whole_turns(store, 2)
     await store.branch(KEY, before="t2", name="edit")
     talk = Talk(store, owner, KEY, await store.open_turn(Turn("t3", KEY), owner))
-    for call in (store.switch(KEY, MAIN), store.branch(KEY), store.drop_branch(KEY, MAIN), store.pop(KEY)):
-        with pytest.raises(SessionBusy):
-            await call
+    await assert_raises(
+        SessionBusy, store.switch(KEY, MAIN), store.branch(KEY), store.drop_branch(KEY, MAIN), store.pop(KEY)
+    )
     await talk.say(user("u3"), calls("c"), result("c"))
     await talk.close()
     await store.switch(KEY, MAIN)
@@ -200,8 +201,7 @@ async def test_dropping_a_branch_takes_only_what_nobody_shares(store: SessionSto
     await whole_turns(store, 2)
     await store.branch(KEY, before="t2", name="edit")
     await store.add_turn(Turn("t3", KEY), [user("u3", [PNG])])
-    with pytest.raises(Conflict):
-        await store.drop_branch(KEY, "edit")
+    await assert_raises(Conflict, store.drop_branch(KEY, "edit"))
     await store.switch(KEY, MAIN)
     before = await join_texts(store)
     await store.drop_branch(KEY, "edit")
@@ -322,8 +322,7 @@ async def test_a_fork_of_a_branch_has_that_branch_only(store: SessionStore) -> N
 
 async def test_a_session_that_was_imported_stays_so_whatever_is_done_with_it(store: SessionStore) -> None:
     await whole_turns(store, 1)
-    whole, target = await store.whole(KEY), SessionKey("local", "copy")
-    assert whole is not None
+    whole, target = await snapshot(store), SessionKey("local", "copy")
     assert whole.session.imported is None
     await store.delete(KEY)
     mark = {"id": "theirs", "sha256": "0" * 64}
@@ -332,13 +331,9 @@ async def test_a_session_that_was_imported_stays_so_whatever_is_done_with_it(sto
     await store.fork(KEY, target, 1)
     await store.fork(target, SessionKey("local", "fork of the fork"), 0)
     for id in ("copy", "fork of the fork"):
-        fork = await store.info(SessionKey("local", id))
-        assert fork is not None
-        assert fork.imported == {"id": "theirs"}
+        assert (await read_session(store, SessionKey("local", id))).imported == {"id": "theirs"}
     await store.clear(KEY)
-    cleared = await store.info(KEY)
-    assert cleared is not None
-    assert cleared.imported == mark
+    assert (await read_session(store)).imported == mark
 
 
 async def test_a_fork_of_no_turns_is_empty_and_more_than_there_are_is_all(store: SessionStore) -> None:
@@ -346,8 +341,7 @@ async def test_a_fork_of_no_turns_is_empty_and_more_than_there_are_is_all(store:
     for id, count, expected in (("none", 0, 0), ("all", None, 4), ("more", 9, 4)):
         await store.fork(KEY, SessionKey("local", id), count)
         assert len(await store.latest(SessionKey("local", id))) == expected
-    with pytest.raises(InvalidRequest):
-        await store.fork(KEY, SessionKey("local", "negative"), -1)
+    await assert_raises(InvalidRequest, store.fork(KEY, SessionKey("local", "negative"), -1))
 
 
 async def test_turns_that_did_not_commit_are_not_forked(store: SessionStore, owner: Owner) -> None:
@@ -365,8 +359,6 @@ async def test_turns_that_did_not_commit_are_not_forked(store: SessionStore, own
 async def test_a_fork_overwrites_nothing(store: SessionStore) -> None:
     await whole_turns(store, 1)
     await store.create(SessionKey("local", "there"))
-    with pytest.raises(Conflict):
-        await store.fork(KEY, SessionKey("local", "there"))
-    with pytest.raises(SessionNotFound):
-        await store.fork(SessionKey("local", "nowhere"), SessionKey("local", "copy"))
+    await assert_raises(Conflict, store.fork(KEY, SessionKey("local", "there")))
+    await assert_raises(SessionNotFound, store.fork(SessionKey("local", "nowhere"), SessionKey("local", "copy")))
     assert await store.info(SessionKey("local", "copy")) is None

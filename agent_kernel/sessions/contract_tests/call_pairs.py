@@ -10,7 +10,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Text, ToolCall, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner
-from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, calls, result
+from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, assert_raises, calls, result
 
 
 async def test_calls_and_results_are_stored_in_rounds(store: SessionStore, owner: Owner) -> None:
@@ -44,8 +44,7 @@ async def test_a_batch_that_breaks_a_pair_is_refused_whole(
 ) -> None:
     talk = await Talk.begin(store, owner)
     await talk.say(user("before"))
-    with pytest.raises(InvalidRequest):
-        await talk.say(user("start"), *batch)
+    await assert_raises(InvalidRequest, talk.say(user("start"), *batch))
     assert await talk.texts() == ["before"]
     await talk.say(calls("c1"), result("c1"), assistant("fine"))
     await talk.close()
@@ -56,10 +55,8 @@ async def test_an_unanswered_call_bars_the_next_append_too(store: SessionStore, 
     talk = await Talk.begin(store, owner)
     await talk.say(user("add"), calls("c1", "c2"))
     await talk.say(result("c1"))
-    with pytest.raises(InvalidRequest):
-        await talk.say(result("c1"))
-    with pytest.raises(InvalidRequest):
-        await talk.say(user("hidden", hidden=True))
+    await assert_raises(InvalidRequest, talk.say(result("c1")))
+    await assert_raises(InvalidRequest, talk.say(user("hidden", hidden=True)))
     await talk.say(result("c2"), assistant("done"))
 
 
@@ -86,8 +83,7 @@ async def test_a_turn_does_not_inherit_calls_of_another(store: SessionStore, own
     talk = await Talk.begin(store, owner)
     await talk.say(calls("c1"))
     await talk.close("cancelled")
-    with pytest.raises(InvalidRequest):
-        await (await talk.again("t2")).say(result("c1"))
+    await assert_raises(InvalidRequest, (await talk.again("t2")).say(result("c1")))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +97,7 @@ async def test_a_turn_does_not_inherit_calls_of_another(store: SessionStore, own
 )
 async def test_what_json_can_not_hold_is_refused_whole(store: SessionStore, owner: Owner, message: Message) -> None:
     talk = await Talk.begin(store, owner)
-    with pytest.raises(InvalidRequest):
-        await talk.say(user("before"), message)
+    await assert_raises(InvalidRequest, talk.say(user("before"), message))
     assert await talk.texts() == []
 
 
@@ -110,8 +105,7 @@ async def test_arguments_that_contain_themselves_are_refused(store: SessionStore
     talk = await Talk.begin(store, owner)
     endless: dict[str, object] = {}
     endless["again"] = endless
-    with pytest.raises(InvalidRequest):
-        await talk.say(assistant("", [ToolCall("c1", "python", endless)]))
+    await assert_raises(InvalidRequest, talk.say(assistant("", [ToolCall("c1", "python", endless)])))
 
 
 @pytest.mark.parametrize(

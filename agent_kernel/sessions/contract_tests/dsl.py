@@ -1,19 +1,25 @@
-"""Helpers for the contract tests: a clock that tests can set, a session with an open turn, calls and results."""
+"""Helpers for the contract tests: a clock that tests can set, a session with an open turn, calls and results, and
+assertions about one session."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
+
+import pytest
 
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Item, Owner, SessionKey, Turn
+from agent_kernel.core.session import Item, Owner, Session, SessionKey, Turn
+from agent_kernel.core.session_tree import SessionSnapshot
 
 KEY = SessionKey("local", "s")
-"""The session that ``Talk.begin`` speaks in."""
+"""The session to which ``Talk.begin`` adds messages, unless the test names another one."""
 PNG = Media.of("image/png", b"\x89PNG" + bytes(2000))
 ELSEWHERE = Owner("other", 1, boot="another-boot", machine="another-machine")
-"""Nobody here can tell whether it lives: only its lease decides."""
+"""An owner on another machine. No process here can determine whether it is still running, so only the age of its lease
+decides."""
 
 
 @dataclass
@@ -43,9 +49,7 @@ class Talk:
         return await self.store.append(self.turn, self.owner, messages, await self.head())
 
     async def head(self) -> int:
-        session = await self.store.info(self.key)
-        assert session is not None
-        return session.head
+        return (await read_session(self.store, self.key)).head
 
     async def close(self, state: TurnState = "committed", reason: str = "") -> bool:
         return await self.store.close_turn(self.turn, self.owner, state, reason)
@@ -55,6 +59,27 @@ class Talk:
 
     async def texts(self, limit: int | None = None, *, failed: bool = True) -> list[str]:
         return [item.message.text for item in await self.store.latest(self.key, limit, failed=failed)]
+
+
+async def read_session(store: SessionStore, key: SessionKey = KEY) -> Session:
+    """Return a session that must exist."""
+    session = await store.info(key)
+    assert session is not None
+    return session
+
+
+async def snapshot(store: SessionStore, key: SessionKey = KEY) -> SessionSnapshot:
+    """Return the whole content of a session that must exist."""
+    whole = await store.whole(key)
+    assert whole is not None
+    return whole
+
+
+async def assert_raises(error: type[Exception], *calls: Awaitable[object]) -> None:
+    """Await each of the calls, and assert that it raises ``error``."""
+    for call in calls:
+        with pytest.raises(error):
+            await call
 
 
 def calls(*ids: str) -> Message:

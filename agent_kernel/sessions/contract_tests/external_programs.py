@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.messages import Message, Text, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, calls, result
+from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, assert_raises, calls, result
 
 SHAPE = {"theirs": {"id": "m1", "parts": [{"text": None}, 1.5, "é\ud800"], "nested": [[[]]]}}
 
@@ -46,16 +44,14 @@ async def test_what_continues_a_branch_leaves_the_turns_of_the_other_as_they_are
 async def test_half_a_pair_of_ours_is_refused_whole(store: SessionStore) -> None:
     await store.add_messages(KEY, [user("a")])
     for batch in ([user("b"), calls("c1")], [user("b"), result("c1")], [user("b"), calls("c1"), user("c")]):
-        with pytest.raises(InvalidRequest):
-            await store.add_messages(KEY, batch)
+        await assert_raises(InvalidRequest, store.add_messages(KEY, batch))
     assert [item.message.text for item in await store.latest(KEY)] == ["a"]
     assert await store.add_messages(KEY, []) == []
 
 
 async def test_other_programs_wait_for_an_open_turn(store: SessionStore, owner: Owner) -> None:
     talk = await Talk.begin(store, owner)
-    with pytest.raises(SessionBusy):
-        await store.add_messages(KEY, [user("a")])
+    await assert_raises(SessionBusy, store.add_messages(KEY, [user("a")]))
     await talk.close()
     await store.add_messages(KEY, [assistant("after")])
     assert [turn.id for turn in await store.turns(KEY)] == [Turn("t1", KEY).id]

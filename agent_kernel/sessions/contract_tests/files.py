@@ -15,7 +15,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, SessionNotFound
 from agent_kernel.core.files import File
 from agent_kernel.core.seams.session_store import FileStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, assert_raises, read_session, snapshot, whole_turns
 
 pytestmark = pytest.mark.asyncio
 OTHER = SessionKey(KEY.namespace, "other")
@@ -45,9 +45,7 @@ async def test_a_file_is_kept_with_its_session_and_read_again(store: FileStore, 
     assert await store.file(KEY, "file-1") == one
     assert await store.files(KEY) == [one]
     assert await bytes_of(store, KEY, "file-1") == data
-    after = await store.info(KEY)
-    assert after is not None
-    assert after.revision > before.revision
+    assert (await read_session(store)).revision > before.revision
 
 
 @pytest.mark.parametrize("data", [b"small", LARGE])
@@ -109,19 +107,14 @@ async def test_several_sessions_may_have_a_file_and_each_loses_its_own(store: Fi
 
 
 async def test_what_can_not_be_kept_changes_nothing(store: FileStore) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.add_files(KEY, [(file("file-1"), b"hello")])
+    await assert_raises(SessionNotFound, store.add_files(KEY, [(file("file-1"), b"hello")]))
     await store.create(KEY)
-    with pytest.raises(InvalidRequest):
-        await store.add_files(KEY, [(file("file-1"), b"hello"), (file("file-2"), b"hellO")])
-    with pytest.raises(InvalidRequest):
-        await store.add_files(KEY, [(file("file-1"), None)])
-    with pytest.raises(InvalidRequest):
-        await store.add_files(KEY, [(file("file-1", name="\ud800"), b"hello")])
+    await assert_raises(InvalidRequest, store.add_files(KEY, [(file("file-1"), b"hello"), (file("file-2"), b"hellO")]))
+    await assert_raises(InvalidRequest, store.add_files(KEY, [(file("file-1"), None)]))
+    await assert_raises(InvalidRequest, store.add_files(KEY, [(file("file-1", name="\ud800"), b"hello")]))
     assert await store.files(KEY) == []
     await store.add_files(KEY, [(file("file-1"), b"hello")])
-    with pytest.raises(Conflict):
-        await store.add_files(KEY, [(file("file-2"), b"hello"), (file("file-1"), b"hello")])
+    await assert_raises(Conflict, store.add_files(KEY, [(file("file-2"), b"hello"), (file("file-1"), b"hello")]))
     assert [one.id for one in await store.files(KEY)] == ["file-1"]
 
 
@@ -150,12 +143,10 @@ async def test_a_fork_has_the_files_of_its_turns(store: FileStore, clock: Clock)
 async def test_a_whole_session_has_its_files(store: FileStore) -> None:
     await whole_turns(store, 1)
     await store.add_files(KEY, [(file("file-1", LARGE), LARGE), (absent("file-2"), None)])
-    whole = await store.whole(KEY)
-    assert whole is not None
+    whole = await snapshot(store)
     assert {one.id for one in whole.files} == {"file-1", "file-2"}
     copy = replace(whole, session=replace(whole.session, key=OTHER))
-    with pytest.raises(InvalidRequest):
-        await store.restore(copy, {})
+    await assert_raises(InvalidRequest, store.restore(copy, {}))
     await store.restore(copy, {file("file-1", LARGE).hash: LARGE})
     assert await store.files(OTHER) == await store.files(KEY)
     assert await bytes_of(store, OTHER, "file-1") == LARGE

@@ -17,7 +17,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, calls, result
+from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, assert_raises, calls, result, snapshot
 
 OTHER = SessionKey("local", "other")
 LIVE = Grant("python.live", "python", "approve", 1.0)
@@ -53,10 +53,8 @@ async def test_grants_are_taken_back_by_kind_by_tool_or_all(store: GrantingStore
 
 
 async def test_nothing_is_granted_in_a_session_that_is_not_there(store: GrantingStore) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.grant(KEY, LIVE)
-    with pytest.raises(SessionNotFound):
-        await store.ask(QUESTION)
+    await assert_raises(SessionNotFound, store.grant(KEY, LIVE))
+    await assert_raises(SessionNotFound, store.ask(QUESTION))
 
 
 @pytest.mark.parametrize("ends", ["delete", "clear"])
@@ -74,8 +72,7 @@ async def test_neither_a_fork_nor_a_copy_has_the_grants(store: GrantingStore) ->
     await store.create(KEY)
     await store.grant(KEY, LIVE)
     await store.fork(KEY, OTHER)
-    whole = await store.whole(KEY)
-    assert whole is not None
+    whole = await snapshot(store)
     third = SessionKey("local", "third")
     await store.restore(replace(whole, session=replace(whole.session, key=third)), {})
     assert await store.grants(OTHER) == await store.grants(third) == []
@@ -97,8 +94,7 @@ async def test_the_first_answer_to_a_question_counts(store: GrantingStore) -> No
 async def test_words_that_utf_8_can_not_hold_are_refused_and_the_question_waits(store: GrantingStore) -> None:
     await store.create(KEY)
     await store.ask(QUESTION)
-    with pytest.raises(InvalidRequest):
-        await store.answer(replace(QUESTION, outcome="deny", message="\ud800"))
+    await assert_raises(InvalidRequest, store.answer(replace(QUESTION, outcome="deny", message="\ud800")))
     assert await store.question("local", QUESTION.id) == QUESTION
 
 

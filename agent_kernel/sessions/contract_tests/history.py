@@ -10,7 +10,7 @@ from agent_kernel.core.errors import InvalidRequest, TurnNotFound
 from agent_kernel.core.messages import Media, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Talk, calls, result
+from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Talk, assert_raises, calls, result
 
 
 async def test_latest_gives_the_newest_in_order(store: SessionStore, owner: Owner) -> None:
@@ -21,8 +21,7 @@ async def test_latest_gives_the_newest_in_order(store: SessionStore, owner: Owne
     assert await talk.texts(10) == list("012345")
     assert await talk.texts(0) == []
     for method in (store.latest, store.turns):
-        with pytest.raises(InvalidRequest):
-            await method(KEY, -1)
+        await assert_raises(InvalidRequest, method(KEY, -1))
 
 
 async def test_a_limit_never_starts_inside_a_pair(store: SessionStore, owner: Owner) -> None:
@@ -79,10 +78,8 @@ async def test_turns_before_one_are_those_that_its_branch_shows_before_it(store:
     assert await before("t2", 5) == ["t1"]
     assert await before("t4", 2, "main") == ["t2", "t3"]
     for turn, branch in (("t3", None), ("none", None), ("t5", "main")):
-        with pytest.raises(TurnNotFound):
-            await before(turn, 1, branch)
-    with pytest.raises(TurnNotFound):
-        await store.turns(SessionKey("local", "no such session"), before="t1")
+        await assert_raises(TurnNotFound, before(turn, 1, branch))
+    await assert_raises(TurnNotFound, store.turns(SessionKey("local", "no such session"), before="t1"))
 
 
 async def test_media_come_without_data_and_by_hash(store: SessionStore, owner: Owner) -> None:
@@ -112,8 +109,7 @@ async def test_naming_a_hash_opens_no_other_session(store: SessionStore, owner: 
     mine, other = await Talk.begin(store, owner, id="a"), await Talk.begin(store, owner, id="b")
     await mine.say(user("look", [PNG]))
     named = replace(PNG, data=None)
-    with pytest.raises(InvalidRequest):
-        await other.say(user("mine now", [named]))
+    await assert_raises(InvalidRequest, other.say(user("mine now", [named])))
     assert await store.blob(other.key, PNG.hash) is None
     await mine.say(user("it is here already", [named]))
 
@@ -121,14 +117,11 @@ async def test_naming_a_hash_opens_no_other_session(store: SessionStore, owner: 
 @pytest.mark.parametrize("wrong", [replace(PNG, data=b"other"), replace(PNG, size=3), replace(PNG, hash="0" * 64)])
 async def test_bytes_must_match_their_hash(store: SessionStore, owner: Owner, wrong: Media) -> None:
     talk = await Talk.begin(store, owner)
-    with pytest.raises(InvalidRequest):
-        await talk.say(user("look", [wrong]))
+    await assert_raises(InvalidRequest, talk.say(user("look", [wrong])))
     assert await talk.head() == 0
 
 
 async def test_a_refused_batch_leaves_no_blob(store: SessionStore, owner: Owner) -> None:
     talk = await Talk.begin(store, owner)
-    with pytest.raises(InvalidRequest):
-        await talk.say(user("look", [PNG]), result("none"))
-    with pytest.raises(InvalidRequest):
-        await talk.say(user("by hash", [replace(PNG, data=None)]))
+    await assert_raises(InvalidRequest, talk.say(user("look", [PNG]), result("none")))
+    await assert_raises(InvalidRequest, talk.say(user("by hash", [replace(PNG, data=None)])))

@@ -10,7 +10,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, Sequen
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Owner
-from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, calls, result, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, assert_raises, calls, read_session, result, whole_turns
 
 
 async def exchange(talk: Talk, number: int) -> Talk:
@@ -53,8 +53,7 @@ async def test_nothing_goes_on_between_calls_and_their_results(store: SessionSto
     await talk.close()
     talk = await talk.again("t2")
     for seq in (2, 3):
-        with pytest.raises(InvalidRequest):
-            await at(talk, seq, user("u2"))
+        await assert_raises(InvalidRequest, at(talk, seq, user("u2")))
     assert [branch.name for branch in await store.branches(talk.key)] == [MAIN]
     assert await at(talk, 4, user("u2")) == [6]
 
@@ -104,8 +103,7 @@ async def test_what_was_said_elsewhere_becomes_turns_of_its_own(store: SessionSt
         (3, 6, "committed"),
     ]
     assert turns[-1].id == talk.turn.id
-    session = await store.info(talk.key)
-    assert session is not None
+    session = await read_session(store, talk.key)
     assert (session.turns, session.head) == (3, 8)
     assert (await talk.again("t4")).turn.ordinal == 4
 
@@ -117,12 +115,11 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(store: SessionStor
         await at(talk, 99, user("x"))
     with pytest.raises(InvalidRequest, match="no result"):
         await at(talk, 4, user("x"), earlier=((user("u"), calls("c")),))
-    with pytest.raises(InvalidRequest):
-        await at(talk, 4, result("c"))
-    with pytest.raises(SequenceConflict):
-        await store.append_at(talk.turn, owner, [user("x")], 3, behind=4)
-    with pytest.raises(LeaseLost):
-        await store.append_at(talk.turn, replace(owner, instance="other"), [user("x")], 8, behind=4)
+    await assert_raises(InvalidRequest, at(talk, 4, result("c")))
+    await assert_raises(SequenceConflict, store.append_at(talk.turn, owner, [user("x")], 3, behind=4))
+    await assert_raises(
+        LeaseLost, store.append_at(talk.turn, replace(owner, instance="other"), [user("x")], 8, behind=4)
+    )
     assert await store.info(talk.key) == before
     assert [branch.name for branch in await store.branches(talk.key)] == [MAIN]
     assert [turn.id for turn in await store.turns(talk.key)] == ["t1", "t2", "t3"]

@@ -11,7 +11,7 @@ from typing import Protocol
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.seams.session_store import RetentionQueries, SessionStore, StoreMaintenance
 from agent_kernel.core.session import NotebookBinding, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, snapshot, whole_turns
 
 OTHER = SessionKey("local", "other")
 ANN = SessionKey("ann", "s")
@@ -36,8 +36,7 @@ async def test_a_store_in_use_has_no_faults(store: MaintainedStore, owner: Owner
     await store.pop(KEY)
     await store.switch(KEY, "main")
     await store.drop_branch(KEY, "other")
-    whole = await store.whole(KEY)
-    assert whole is not None
+    whole = await snapshot(store)
     await store.restore(whole, {PNG.hash: PNG.data or b""}, replace=True)
     talk = Talk(store, owner, KEY, await store.open_turn(Turn("t4", KEY), owner))
     await talk.say(user("u4"), calls("d"))

@@ -12,7 +12,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Text, ToolCall, assistant, system, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAX_SNIPPETS, SNIPPET_CHARS, Owner, SearchHit, SessionKey, SessionQuery, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, calls, result
+from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, assert_raises, calls, result
 
 Find: TypeAlias = Callable[..., Awaitable[list[SearchHit]]]
 LONG = 1_000_000
@@ -141,12 +141,9 @@ async def test_a_query_that_makes_no_sense_is_refused(store: SessionStore, find:
         {"since": float("nan")},
     ]
     for where in wrong:
-        with pytest.raises(InvalidRequest):
-            await find("quartz", **where)
-    with pytest.raises(InvalidRequest):
-        await find("q" * 1001)
-    with pytest.raises(InvalidRequest):
-        await find("quartz", namespace="")
+        await assert_raises(InvalidRequest, find("quartz", **where))
+    await assert_raises(InvalidRequest, find("q" * 1001))
+    await assert_raises(InvalidRequest, find("quartz", namespace=""))
 
 
 async def test_a_namespace_is_never_a_prefix(store: SessionStore, find: Find) -> None:
@@ -298,7 +295,6 @@ async def test_folding_goes_in_steps_and_tells_what_is_left(store: SessionStore)
     while await store.fold(10):
         pass
     assert await store.fold() == 0
-    with pytest.raises(InvalidRequest):
-        await store.fold(-1)
+    await assert_raises(InvalidRequest, store.fold(-1))
     (hit,) = await store.search("local", SessionQuery("garnet"))
     assert 30 <= hit.score < 60

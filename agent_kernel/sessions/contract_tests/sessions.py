@@ -8,7 +8,7 @@ from agent_kernel.core.errors import InvalidRequest, SessionBusy, SessionNotFoun
 from agent_kernel.core.messages import user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk
+from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, assert_raises, read_session
 
 
 async def test_create_makes_a_session_once(store: SessionStore, clock: Clock) -> None:
@@ -26,14 +26,10 @@ async def test_an_unknown_session_is_none_and_has_no_history(store: SessionStore
 
 
 async def test_what_changes_a_session_must_find_it(store: SessionStore, owner: Owner) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.rename(KEY, "title")
-    with pytest.raises(SessionNotFound):
-        await store.clear(KEY)
-    with pytest.raises(SessionNotFound):
-        await store.open_turn(Turn("t", KEY), owner)
-    with pytest.raises(SessionNotFound):
-        await store.bind("local", "/root", "a.ipynb", "s")
+    await assert_raises(SessionNotFound, store.rename(KEY, "title"))
+    await assert_raises(SessionNotFound, store.clear(KEY))
+    await assert_raises(SessionNotFound, store.open_turn(Turn("t", KEY), owner))
+    await assert_raises(SessionNotFound, store.bind("local", "/root", "a.ipynb", "s"))
 
 
 @pytest.mark.parametrize("id", ["x", "x" * 512, "日本語 🙂", "a:b/c'); DROP TABLE sessions;--", " ", "%", "a\\b"])
@@ -50,11 +46,9 @@ async def test_ids_that_no_store_takes(store: SessionStore, owner: Owner, id: st
         SessionKey("local", id)
     with pytest.raises(InvalidRequest):
         SessionKey(id, "s")
-    with pytest.raises(InvalidRequest):
-        await store.list(id)
+    await assert_raises(InvalidRequest, store.list(id))
     await store.create(KEY)
-    with pytest.raises(InvalidRequest):
-        await store.open_turn(Turn(id, KEY), owner)
+    await assert_raises(InvalidRequest, store.open_turn(Turn(id, KEY), owner))
 
 
 async def test_the_same_id_in_two_namespaces_is_two_sessions(store: SessionStore, owner: Owner) -> None:
@@ -88,8 +82,7 @@ async def test_list_gives_the_most_recently_updated_first(store: SessionStore, o
     assert [session.key.id for session in await store.list("local", 2)] == ["a", "c"]
     assert len(await store.list("local", None)) == 3
     assert await store.list("local", 0) == []
-    with pytest.raises(InvalidRequest):
-        await store.list("local", -1)
+    await assert_raises(InvalidRequest, store.list("local", -1))
 
 
 async def test_list_leaves_out_what_was_made_for_a_call_that_named_no_session(store: SessionStore) -> None:
@@ -104,9 +97,7 @@ async def test_every_change_raises_the_revision_and_a_heartbeat_does_not(store: 
     seen = [(await store.create(KEY)).revision]
 
     async def grown() -> bool:
-        session = await store.info(KEY)
-        assert session is not None
-        seen.append(session.revision)
+        seen.append((await read_session(store)).revision)
         return seen[-1] > seen[-2]
 
     turn = await store.open_turn(Turn("t", KEY), owner)
@@ -127,12 +118,10 @@ async def test_clear_keeps_the_session_and_its_bindings(store: SessionStore, own
     talk = await Talk.begin(store, owner)
     await store.bind("local", "/root", "a.ipynb", "s")
     await talk.say(user("hello", [PNG]))
-    with pytest.raises(SessionBusy):
-        await store.clear(KEY)
+    await assert_raises(SessionBusy, store.clear(KEY))
     await talk.close()
     await store.clear(KEY)
-    session = await store.info(KEY)
-    assert session is not None
+    session = await read_session(store)
     assert (session.head, session.turns) == (0, 0)
     assert await store.latest(KEY) == []
     assert await store.turns(KEY) == []
@@ -145,8 +134,7 @@ async def test_delete_takes_everything_of_the_session_with_it(store: SessionStor
     talk = await Talk.begin(store, owner)
     await store.bind("local", "/root", "a.ipynb", "s")
     await talk.say(user("hello", [PNG]))
-    with pytest.raises(SessionBusy):
-        await store.delete(KEY)
+    await assert_raises(SessionBusy, store.delete(KEY))
     await talk.close()
     assert await store.delete(KEY)
     assert not await store.delete(KEY)

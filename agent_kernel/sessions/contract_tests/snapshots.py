@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from agent_kernel.core.errors import Conflict, InvalidRequest, SessionBusy, SessionNotFound
 from agent_kernel.core.messages import Media, Message, Text, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionQuery, SessionUpdate, Summary, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import (
+    KEY,
+    PNG,
+    Clock,
+    Talk,
+    assert_raises,
+    calls,
+    read_session,
+    result,
+    snapshot,
+    whole_turns,
+)
 
 COPY = SessionKey("elsewhere", "copy")
 BYTES = {PNG.hash: PNG.data or b""}
@@ -30,12 +39,6 @@ async def add_branches(store: SessionStore, owner: Owner) -> SessionSnapshot:
     await store.add_turn(Turn("t3", KEY), [user("u3"), assistant("a3")])
     await store.switch(KEY, MAIN)
     return await snapshot(store)
-
-
-async def snapshot(store: SessionStore, key: SessionKey = KEY) -> SessionSnapshot:
-    whole = await store.whole(key)
-    assert whole is not None
-    return whole
 
 
 def copy_of(whole: SessionSnapshot, key: SessionKey = COPY) -> SessionSnapshot:
@@ -85,8 +88,7 @@ async def test_a_restored_session_goes_on_with_new_numbers(store: SessionStore, 
     assert (await branch_texts(store, COPY))[-2:] == ["a2", "u4"]
     await store.switch(COPY, "other")
     assert (await branch_texts(store, COPY))[-1] == "a3"
-    with pytest.raises(Conflict):
-        await store.add_turn(Turn("t3", COPY), [user("again")])
+    await assert_raises(Conflict, store.add_turn(Turn("t3", COPY), [user("again")]))
 
 
 async def test_a_restored_session_is_found_by_its_words(store: SessionStore, owner: Owner) -> None:
@@ -99,8 +101,7 @@ async def test_a_turn_that_was_open_must_be_closed_in_the_copy(store: SessionSto
     await talk.say(user("u1"))
     whole = copy_of(await snapshot(store))
     for over in (False, True):
-        with pytest.raises(InvalidRequest):
-            await store.restore(whole, {}, replace=over)
+        await assert_raises(InvalidRequest, store.restore(whole, {}, replace=over))
     assert await store.info(COPY) is None
     assert await store.recover() == []
     closed = tuple(replace(turn, state="interrupted") for turn in whole.turns)
@@ -111,18 +112,15 @@ async def test_a_turn_that_was_open_must_be_closed_in_the_copy(store: SessionSto
 
 async def test_a_session_is_not_restored_over_another_one(store: SessionStore, owner: Owner) -> None:
     whole = await add_branches(store, owner)
-    with pytest.raises(Conflict):
-        await store.restore(whole, BYTES)
+    await assert_raises(Conflict, store.restore(whole, BYTES))
     assert await snapshot(store) == whole
 
 
 async def test_a_session_without_the_bytes_of_its_media_is_not_restored(store: SessionStore, owner: Owner) -> None:
     whole = copy_of(await add_branches(store, owner), SessionKey("nobody", "copy"))
-    with pytest.raises(InvalidRequest):
-        await store.restore(whole, {})
+    await assert_raises(InvalidRequest, store.restore(whole, {}))
     assert await store.info(whole.session.key) is None
-    with pytest.raises(InvalidRequest):
-        await store.restore(whole, {}, replace=True)
+    await assert_raises(InvalidRequest, store.restore(whole, {}, replace=True))
     assert await store.info(whole.session.key) is None
 
 
@@ -135,8 +133,7 @@ async def test_a_session_that_is_replaced_keeps_its_notebooks_and_nothing_else(
     await store.bind(key.namespace, "/root", "a.ipynb", key.id)
     for number in range(20):
         await store.add_turn(Turn(f"old{number}", key), [user("old")])
-    old = await store.info(key)
-    assert old is not None
+    old = await read_session(store, key)
     replaced = await store.restore(whole, BYTES, replace=True)
     assert replaced.revision > old.revision
     assert await branch_texts(store, key) == await branch_texts(store, KEY)
@@ -149,8 +146,9 @@ async def test_a_replacement_that_fails_changes_nothing(store: SessionStore, own
     whole = await add_branches(store, owner)
     other = Media.of("image/png", b"not stored")
     lacking = replace(whole.items[0], message=user("u1", [replace(other, data=None)]))
-    with pytest.raises(InvalidRequest):
-        await store.restore(replace(whole, items=(lacking, *whole.items[1:])), {}, replace=True)
+    await assert_raises(
+        InvalidRequest, store.restore(replace(whole, items=(lacking, *whole.items[1:])), {}, replace=True)
+    )
     assert await snapshot(store) == whole
 
 
@@ -162,8 +160,7 @@ async def test_replace_restores_a_session_that_does_not_exist(store: SessionStor
 async def test_a_session_with_an_open_turn_is_not_replaced(store: SessionStore, owner: Owner) -> None:
     whole = await add_branches(store, owner)
     talk = Talk(store, owner, KEY, await store.open_turn(Turn("t4", KEY), owner))
-    with pytest.raises(SessionBusy):
-        await store.restore(whole, BYTES, replace=True)
+    await assert_raises(SessionBusy, store.restore(whole, BYTES, replace=True))
     await talk.say(user("u4"))
     assert await talk.close()
 
@@ -176,8 +173,7 @@ async def test_cleared_outputs_are_replaced_and_their_media_removed(store: Sessi
     for turn in ("t1", "t2"):
         messages = [user("u"), calls(turn), secret_result(turn), assistant("a")]
         await store.add_turn(Turn(turn, KEY), messages)
-    before = await store.info(KEY)
-    assert before is not None
+    before = await read_session(store)
     clock.now += 5
     assert await store.clear_outputs(KEY, ["t1", "unknown"], "cleared") == 1
     assert await branch_texts(store, KEY) == ["u", "", "cleared", "a", "u", "", "secret", "a"]
@@ -187,18 +183,14 @@ async def test_cleared_outputs_are_replaced_and_their_media_removed(store: Sessi
     cleared = (await store.latest(KEY))[2].message
     assert (cleared.media, cleared.call_id, cleared.name, cleared.status) == ((), "t1", "python", "success")
     assert await store.blob(KEY, PNG.hash) == PNG.data, "the other turn still refers to it"
-    after = await store.info(KEY)
-    assert after is not None
-    assert after.revision > before.revision
+    assert (await read_session(store)).revision > before.revision
     assert await store.clear_outputs(KEY, ["t1"], "cleared") == 0
     assert await store.clear_outputs(KEY, ["t2"], "cleared") == 1
     assert await store.blob(KEY, PNG.hash) is None
 
 
 async def test_outputs_of_an_open_or_unknown_session_are_not_cleared(store: SessionStore, owner: Owner) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.clear_outputs(KEY, ["t1"], "cleared")
+    await assert_raises(SessionNotFound, store.clear_outputs(KEY, ["t1"], "cleared"))
     await whole_turns(store, 1)
     await store.open_turn(Turn("t2", KEY), owner)
-    with pytest.raises(SessionBusy):
-        await store.clear_outputs(KEY, ["t1"], "cleared")
+    await assert_raises(SessionBusy, store.clear_outputs(KEY, ["t1"], "cleared"))

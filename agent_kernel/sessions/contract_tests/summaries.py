@@ -20,7 +20,7 @@ from agent_kernel.core.session import (
     Summary,
     Turn,
 )
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, whole_turns
+from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, assert_raises, read_session, whole_turns
 
 NOWHERE = SessionKey("local", "nowhere")
 
@@ -59,22 +59,19 @@ async def test_a_description_changes_what_it_names_and_nothing_else(store: Sessi
 )
 async def test_what_can_not_describe_a_session_is_refused(store: SessionStore, change: SessionUpdate) -> None:
     session = await store.create(KEY)
-    with pytest.raises(InvalidRequest):
-        await store.describe(KEY, change)
+    await assert_raises(InvalidRequest, store.describe(KEY, change))
     assert await store.info(KEY) == session
 
 
 async def test_only_a_session_that_is_there_is_described(store: SessionStore) -> None:
-    with pytest.raises(SessionNotFound):
-        await store.describe(NOWHERE, SessionUpdate(title="x"))
+    await assert_raises(SessionNotFound, store.describe(NOWHERE, SessionUpdate(title="x")))
 
 
 async def test_a_touch_is_remembered_and_changes_nothing_else(store: SessionStore, clock: Clock) -> None:
     session = await store.create(KEY)
     clock.now += 5
     await store.touch(KEY)
-    touched = await store.info(KEY)
-    assert touched is not None
+    touched = await read_session(store)
     assert (touched.accessed, touched.updated, touched.revision) == (clock.now, session.updated, session.revision)
     await store.touch(NOWHERE)
     assert await store.info(NOWHERE) is None
@@ -83,10 +80,8 @@ async def test_a_touch_is_remembered_and_changes_nothing_else(store: SessionStor
 async def test_a_session_that_changed_meanwhile_is_not_deleted(store: SessionStore) -> None:
     original = await store.create(KEY)
     await store.rename(KEY, "in use again")
-    with pytest.raises(Conflict):
-        await store.delete(KEY, original.revision)
-    session = await store.info(KEY)
-    assert session is not None
+    await assert_raises(Conflict, store.delete(KEY, original.revision))
+    session = await read_session(store)
     assert await store.delete(KEY, session.revision)
     assert not await store.delete(KEY, session.revision)
 
@@ -114,8 +109,7 @@ async def test_one_at_a_time_writes_a_summary(store: SessionStore, owner: Owner,
     assert await store.claim_summary(KEY, owner)
     assert not await store.claim_summary(KEY, owner)
     assert not await store.claim_summary(KEY, other)
-    with pytest.raises(Conflict):
-        await store.add_summary(Summary(KEY, 2, "not mine to write"), other)
+    await assert_raises(Conflict, store.add_summary(Summary(KEY, 2, "not mine to write"), other))
     await store.release_summary(KEY, other)
     assert not await store.claim_summary(KEY, other)
     await store.release_summary(KEY, owner)
@@ -124,8 +118,7 @@ async def test_one_at_a_time_writes_a_summary(store: SessionStore, owner: Owner,
     assert not await store.claim_summary(KEY, owner)
     clock.now += 1
     assert await store.claim_summary(KEY, owner)
-    with pytest.raises(Conflict):
-        await store.add_summary(Summary(KEY, 2, "too late"), other)
+    await assert_raises(Conflict, store.add_summary(Summary(KEY, 2, "too late"), other))
     assert await store.summaries(KEY) == []
 
 
@@ -140,8 +133,7 @@ async def test_a_summary_ends_at_an_item_of_the_branch_behind_the_newest_summary
     await store.add_turn(Turn("t3", KEY), [user("own")])
     await store.switch(KEY, MAIN)
     await store.claim_summary(KEY, owner)
-    with pytest.raises(Conflict):
-        await store.add_summary(Summary(KEY, last, "no"), owner)
+    await assert_raises(Conflict, store.add_summary(Summary(KEY, last, "no"), owner))
     assert [summary.text for summary in await store.summaries(KEY)] == ["first"]
 
 
@@ -245,8 +237,7 @@ async def test_turns_of_a_cell_are_found_on_every_branch(store: SessionStore) ->
     assert [turn.id for turn in await store.of_cell(KEY, "two", 1)] == ["t3"]
     assert await store.of_cell(KEY, "") == []
     assert await store.of_cell(KEY, "three") == []
-    with pytest.raises(InvalidRequest):
-        await store.of_cell(KEY, "two", -1)
+    await assert_raises(InvalidRequest, store.of_cell(KEY, "two", -1))
 
 
 async def test_a_turn_is_read_from_whichever_branch_it_is_on(store: SessionStore) -> None:

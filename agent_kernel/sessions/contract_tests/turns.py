@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, Sequen
 from agent_kernel.core.messages import Usage, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import LEASE_S, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import ELSEWHERE, KEY, Clock, Talk, calls
+from agent_kernel.sessions.contract_tests.dsl import ELSEWHERE, KEY, Clock, Talk, assert_raises, calls
 
 
 async def test_a_turn_comes_back_as_it_was_opened(store: SessionStore, owner: Owner, clock: Clock) -> None:
@@ -42,8 +42,7 @@ async def test_one_turn_of_a_session_is_open_at_a_time(store: SessionStore, owne
 async def test_a_turn_id_is_used_once_in_a_session(store: SessionStore, owner: Owner) -> None:
     talk = await Talk.begin(store, owner)
     await talk.close()
-    with pytest.raises(Conflict):
-        await talk.again("t1")
+    await assert_raises(Conflict, talk.again("t1"))
     await Talk.begin(store, owner, id="another", turn="t1")
 
 
@@ -76,18 +75,15 @@ async def test_an_empty_append_is_nothing_but_needs_the_lease(store: SessionStor
     before = await store.info(KEY)
     assert await store.append(talk.turn, owner, [], 0) == []
     assert await store.info(KEY) == before
-    with pytest.raises(SequenceConflict):
-        await store.append(talk.turn, owner, [], 1)
+    await assert_raises(SequenceConflict, store.append(talk.turn, owner, [], 1))
     await talk.close()
-    with pytest.raises(LeaseLost):
-        await store.append(talk.turn, owner, [], 0)
+    await assert_raises(LeaseLost, store.append(talk.turn, owner, [], 0))
 
 
 async def test_only_the_owner_writes_to_its_turn(store: SessionStore, owner: Owner) -> None:
     talk = await Talk.begin(store, owner)
     stranger = replace(owner, instance="another")
-    with pytest.raises(LeaseLost):
-        await store.append(talk.turn, stranger, [user("no")], 0)
+    await assert_raises(LeaseLost, store.append(talk.turn, stranger, [user("no")], 0))
     assert not await store.heartbeat(talk.turn, stranger)
     assert not await store.close_turn(talk.turn, stranger, "committed")
     assert await store.heartbeat(talk.turn, owner)
@@ -100,8 +96,7 @@ async def test_a_closed_turn_takes_nothing_more(store: SessionStore, owner: Owne
     assert await talk.close("committed", "stop")
     assert not await talk.close("failed", "late")
     assert not await store.heartbeat(talk.turn, owner)
-    with pytest.raises(LeaseLost):
-        await talk.say(user("late"))
+    await assert_raises(LeaseLost, talk.say(user("late")))
     [turn] = await store.turns(KEY)
     assert (turn.state, turn.reason) == ("committed", "stop")
 
@@ -109,8 +104,7 @@ async def test_a_closed_turn_takes_nothing_more(store: SessionStore, owner: Owne
 async def test_an_unknown_turn_is_lost(store: SessionStore, owner: Owner) -> None:
     await store.create(KEY)
     unknown = Turn("nope", KEY)
-    with pytest.raises(LeaseLost):
-        await store.append(unknown, owner, [user("no")], 0)
+    await assert_raises(LeaseLost, store.append(unknown, owner, [user("no")], 0))
     assert not await store.close_turn(unknown, owner, "committed")
     assert not await store.heartbeat(unknown, owner)
     assert not await store.close_turn(Turn("nope", SessionKey("local", "nowhere")), owner, "committed")
@@ -145,8 +139,7 @@ async def test_a_server_that_lost_its_lease_writes_nothing_more(store: SessionSt
     talk = await Talk.begin(store, ELSEWHERE)
     clock.now += LEASE_S
     await store.recover()
-    with pytest.raises(LeaseLost):
-        await talk.say(user("late"))
+    await assert_raises(LeaseLost, talk.say(user("late")))
     assert not await talk.close()
     assert not await store.heartbeat(talk.turn, ELSEWHERE)
     assert await talk.head() == 0
