@@ -9,7 +9,6 @@ time, so that nothing has to be written.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import hmac
 import json
@@ -23,25 +22,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent_kernel.core.errors import InvalidRequest, NotFound, StoreError, StoreFull, TokenInvalid
+from agent_kernel.core.atomic_file import store_errors, write_synced
+from agent_kernel.core.errors import InvalidRequest, NotFound, StoreError, TokenInvalid
 from agent_kernel.core.session import check_id
 
 SCOPES: Mapping[str, str] = MappingProxyType(
     {
-        "turns": "ask models and the agent, in conversations of its own, and answer what these ask",
+        "turns": "send requests to models and the agent, in separate conversations, and answer their questions",
         "sessions": "read and change all conversations of the user",
-        "files": "bring, read and remove files",
-        "skills": "bring, read and remove skills",
-        "metrics": "read the figures of the server",
-        "all": "whatever the user may do with the agent, notebooks and kernels included",
+        "files": "upload, read and delete files",
+        "skills": "install, read and remove skills",
+        "metrics": "read the metrics of the server",
+        "all": "everything that the user may do with the agent, including notebooks and kernels",
     }
 )
 DAYS = 30
 MAX_DAYS = 366
 TOKEN_NAMESPACE_MARK = "/tokens/"
-"""Separates user and token in the name of a namespace that belongs to one token; no user name contains it."""
+"""Separates user and token in the namespace of a token that has its own namespace; no user name contains it."""
 DAY_S = 86_400.0
 MAX_BYTES = 1 << 16
+_NEW = "Create one with: agent-kernel token new"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{12}")
 _BEGINS = re.compile(r"ak_[0-9a-f]{12}_")
@@ -50,7 +51,7 @@ _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """A token. ``user`` is the namespace for which it was created; empty means that of the server.
+    """A token. ``user`` is the namespace for which it was created; empty means the namespace of the server.
 
     Times are seconds since the epoch; ``used`` is accurate to the day, 0 if never used.
     """
@@ -104,11 +105,8 @@ class ApiTokenStore:
         token = ApiToken(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
         _check(token, days)
         facts = {"name": token.name, "scopes": sorted(scopes), "user": user, "created": now, "expires": token.expires}
-        try:
+        with store_errors("The token"):
             self._write(id, {"version": 1, **facts, "sha256": _hash(secret)})
-        except OSError as error:
-            kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-            raise kind(f"The token could not be stored: {error.strerror or error}.") from error
         return token, f"ak_{id}_{secret}"
 
     def list_tokens(self) -> list[ApiToken]:
@@ -123,7 +121,7 @@ class ApiTokenStore:
         try:
             path.unlink()
         except FileNotFoundError:
-            raise NotFound(f"There is no token {id[:80]!r}.", hint="agent-kernel token list") from None
+            raise NotFound(f"There is no token {id[:80]!r}.", hint="List them with: agent-kernel token list") from None
         except OSError as error:
             raise StoreError(f"The token could not be revoked: {error.strerror or error}.") from error
         return token
@@ -132,14 +130,14 @@ class ApiTokenStore:
         """Return the token with this text if it is valid. Blocking: reads one small file. Raises TokenInvalid."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
-            raise TokenInvalid("This is not a complete token.", hint="Create one with: agent-kernel token new")
+            raise TokenInvalid("This is not a complete token.", hint=_NEW)
         path = self._path(parts[1])
         token, digest = self._read(path)
         if not hmac.compare_digest(_hash(parts[2]), digest) or token is None:
-            raise TokenInvalid("This token is unknown or was revoked.", hint="agent-kernel token new makes another.")
+            raise TokenInvalid("This token is unknown or was revoked.", hint=_NEW)
         if token.is_expired:
             ended = time.strftime("%Y-%m-%d", time.gmtime(token.expires))
-            raise TokenInvalid(f"This token expired on {ended}.", hint="agent-kernel token new makes another.")
+            raise TokenInvalid(f"This token expired on {ended}.", hint=_NEW)
         now = time.time()
         if now // DAY_S != token.used // DAY_S:
             with contextlib.suppress(OSError):  # the token is valid even if this cannot be written
@@ -175,18 +173,9 @@ class ApiTokenStore:
 
     def _write(self, id: str, body: Mapping[str, Any]) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._directory / f"{id}.new"
-        try:
-            with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-                json.dump(body, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.utime(fresh, (0, 0))
-            fresh.replace(self._directory / f"{id}.json")
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
+        fresh = write_synced(self._directory / f"{id}.new", json.dumps(body, indent=1).encode())
+        os.utime(fresh, (0, 0))  # never used
+        fresh.replace(self._directory / f"{id}.json")
 
 
 def _check(token: ApiToken, days: int) -> None:

@@ -29,7 +29,7 @@ class EgressPolicy:
             host = host_of(url)
             raise LocalOnly(
                 f"local_only is set: {purpose} was refused, because it would connect to {host or 'another machine'}.",
-                hint="Use what is on this machine, or ask the administrator of the server to unset local_only.",
+                hint="Use a model, file or service on this machine, or ask the administrator to unset local_only.",
                 details={"host": host, "purpose": purpose},
             )
 

@@ -46,7 +46,7 @@
     └── SandboxUnavailable        a required isolation layer is missing on this machine
 
 The code of an error is its class name in snake case; it is the same in Python, in events and over HTTP. HTTP status
-codes are mapped in one place (``jupyter_ext.api.http.handler``), never here.
+codes are mapped in one place (``jupyter_ext.api.http.error_status``), never here.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ held in memory."""
 from __future__ import annotations
 
 import codecs
-import errno
 import hashlib
 import os
 import secrets
@@ -12,12 +11,13 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from agent_kernel.core.errors import FileTooLarge, StoreError, StoreFull
+from agent_kernel.core.atomic_file import store_errors
+from agent_kernel.core.errors import FileTooLarge, StoreFull
 from agent_kernel.core.files import PREVIEW_CHARS
 
 CHUNK = 1 << 20
@@ -81,7 +81,7 @@ class CopyBudget:
             raise CopyTimeout("copying the files of this call exceeded the time limit")
 
     def _check_disk(self, size: int) -> None:
-        with _disk_errors_as_store_errors():
+        with store_errors("A file"):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             disk = shutil.disk_usage(self._directory)
         if disk.free - size < min(RESERVE_BYTES, disk.total // 20):
@@ -117,7 +117,7 @@ class FileReceiver:
     def __init__(self, directory: Path, limit: int) -> None:
         self._limit = limit
         self._path = directory / f"{secrets.token_hex(12)}{SUFFIX}"
-        with _disk_errors_as_store_errors():
+        with store_errors("A file"):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _remove_stale(directory)
             descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -136,7 +136,7 @@ class FileReceiver:
         self._hash.update(chunk)
         self._decode(chunk, final=False)
         left = memoryview(chunk)
-        with _disk_errors_as_store_errors():
+        with store_errors("A file"):
             if len(chunk) == CHUNK and chunk == ZEROS:  # leave a hole, which uses no disk space
                 self._file.seek(CHUNK, os.SEEK_CUR)
                 return
@@ -147,7 +147,7 @@ class FileReceiver:
         """Finish the file. Raises StoreError."""
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
-        with _disk_errors_as_store_errors():
+        with store_errors("A file"):
             if self._file.tell() > os.fstat(self._file.fileno()).st_size:
                 self._file.truncate()  # extend the file over the hole at its end
             if self.size > SMALL:
@@ -206,18 +206,6 @@ def receive_chunks(chunks: Iterator[bytes], directory: Path, limit: int) -> Rece
         return incoming.finish()
     finally:
         incoming.close()
-
-
-@contextmanager
-def _disk_errors_as_store_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        kind = StoreFull if full else StoreError
-        raise kind(
-            f"A file could not be written: {error.strerror or error}.", hint="Free some space." * full
-        ) from error
 
 
 def _remove_stale(directory: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from agent_kernel.core.messages import Status
 
 TRIAL_TOOL = "python_trials"
-"""The name of the call by which a server asks a kernel to try programs. No model is offered it."""
+"""The name of the call with which a server asks a kernel to try programs. Models do not see this tool."""
 MAX_VARIABLES = 20
 """Maximum number of variables whose contents are compared."""
 MAX_CHARS = 200
@@ -35,18 +35,19 @@ class ProgramOutcome:
 
     @classmethod
     def from_json(cls, body: Any) -> ProgramOutcome:
-        """Read what a draft or a kernel sent, which is not trusted: what has another type or is too long is left
-        out."""
+        """Read an outcome that a draft or a kernel sent. It is not trusted: values of another type and texts that are
+        too long are left out."""
         values = body if isinstance(body, Mapping) else {}
         status, text, figures, variables = (values.get(name) for name in ("status", "text", "figures", "variables"))
         named = variables.items() if isinstance(variables, Mapping) else ()
+        listed = dict(itertools.islice(named, MAX_VARIABLES))
         return cls(
             "success" if status == "success" else "error",
             text if isinstance(text, str) else "",
             figures if isinstance(figures, int) else 0,
-            {name: digest for name, digest in itertools.islice(named, MAX_VARIABLES) if _is_short(name, digest)},
+            {name: digest for name, digest in listed.items() if _is_short(name) and _is_short(digest)},
         )
 
 
-def _is_short(*texts: object) -> bool:
-    return all(isinstance(text, str) and len(text) <= MAX_CHARS for text in texts)
+def _is_short(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= MAX_CHARS

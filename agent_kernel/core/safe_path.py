@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -47,11 +47,9 @@ def open_file(root: Path, name: str) -> int:
     if os.path.commonpath([inside, real]) != inside or real == inside:
         raise FileNotFoundError(f"{name} is not below the work directory")
     *folders, last = PurePosixPath(real).relative_to(inside).parts
-    with closing(_OpenDirectory.open(inside)) as here:
-        for folder in folders:
-            here.enter(folder)
+    with _open_directory(inside, folders) as folder:
         # O_NONBLOCK, because opening a pipe would wait for its writer.
-        file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here.fd)
+        file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise FileNotFoundError(f"{name} is not a regular file")
@@ -74,11 +72,11 @@ def create_file(root: Path, name: str, mode: int = 0o644) -> int:
 
     An existing file of that name is removed. The new file belongs to the owner of ``root``. Raises OSError.
     """
-    with closing(_OpenDirectory.open(str(root))) as here:
+    with _open_directory(root) as folder:
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=here.fd)
-        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=here.fd)
-        owner = os.fstat(here.fd)
+            os.unlink(name, dir_fd=folder)
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+        owner = os.fstat(folder)
         os.fchmod(file, mode)
         if owner.st_uid != os.getuid():
             os.fchown(file, owner.st_uid, owner.st_gid)
@@ -129,20 +127,15 @@ def _iterate_files(
         os.close(folder)
 
 
-class _OpenDirectory:
-    """An open directory; ``enter`` descends one level without following a link."""
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    @classmethod
-    def open(cls, path: str) -> _OpenDirectory:
-        return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-
-    def enter(self, name: str) -> None:
-        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
-        os.close(self.fd)
-        self.fd = below
-
-    def close(self) -> None:
-        os.close(self.fd)
+@contextmanager
+def _open_directory(root: Path | str, below: Sequence[str] = ()) -> Iterator[int]:
+    """Yield a descriptor of the directory to which the names ``below`` lead from ``root``, following no link."""
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in below:
+            parent = here
+            here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            os.close(parent)
+        yield here
+    finally:
+        os.close(here)

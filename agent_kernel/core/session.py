@@ -38,8 +38,8 @@ The slowest summary measured with a small model on a CPU took a tenth of this.
 UNLISTED = "unlisted:"
 """Prefix of session ids that lists omit.
 
-Such a session was created for a call that named none, and is kept because that call can be continued by another id.
-Search includes its messages.
+Such a session is created for a request that names no session. It is stored because a later request can continue it by
+the id of the response. Search includes its messages.
 """
 
 
@@ -211,8 +211,9 @@ class Branch:
 class Summary:
     """A text that stands for the items of a branch up to item ``last``.
 
-    ``model`` wrote it from the previous summary and the items after that; ``usage`` is what this cost. ``reason`` is
-    why it was written: a request of a person, or the share of the model's tokens in use.
+    ``model`` wrote it from the previous summary and the items after that summary; ``usage`` are the tokens and seconds
+    of that model call. ``reason`` says why it was written: a person requested it, or the model's context was nearly
+    full.
     """
 
     key: SessionKey

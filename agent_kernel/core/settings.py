@@ -29,12 +29,9 @@ from agent_kernel.core.setting_declaration import (
 
 Permission = Literal["auto", "ask", "deny"]
 Export = Literal["on", "off", "data_dir"]
-Redaction = Literal["on", "off"]
+Switch = Literal["on", "off"]
 Compaction = Literal["auto", "off"]
 Titles = Literal["rule", "engine", "off"]
-Recall = Literal["on", "off"]
-Surface = Literal["on", "off"]
-CheckedNumbers = Literal["on", "off"]
 Mode = Literal["", "replay", "off"]
 ReplayMissing = Literal["fail", "tell"]
 SandboxMode = Literal["off", "auto", "on"]
@@ -111,9 +108,7 @@ class Settings:
 
     # Conversations.
     observers: str = setting("", "Classes notified about sessions: package.module:Class, separated by commas.")
-    redaction: Redaction = setting(
-        "on", "Remove keys and passwords from everything that is stored and shown: on or off."
-    )
+    redaction: Switch = setting("on", "Remove keys and passwords from everything that is stored and shown: on or off.")
     redaction_patterns: Mapping[str, str] = setting(
         dict,
         "Further patterns to remove: {label: regular expression}; the variable is a JSON object.",
@@ -129,7 +124,7 @@ class Settings:
     )
     titles: Titles = setting("rule", "How new sessions get their title: by a rule, by the engine, or off.")
     transcripts: str = setting("off", "Directory that receives one JSON Lines file for each session, or off.")
-    recall: Recall = setting(
+    recall: Switch = setting(
         "off",
         "The model may search the user's earlier conversations: on or off. The results go wherever this conversation "
         "goes, and small models handle a second tool badly.",
@@ -235,7 +230,7 @@ class Settings:
     # Files and time.
     run_timeout_s: float = setting(60.0, "Seconds that a run of python may take.", bound=POSITIVE)
     shell_timeout_s: float = setting(600.0, "Seconds that a shell script may take.", bound=POSITIVE)
-    surface: Surface = setting("on", "Store and show files that code created without being asked for them: on or off.")
+    surface: Switch = setting("on", "Store and show files that code created without being asked for them: on or off.")
     upload_mb: int = setting(64, "Size of the largest file that a user may upload.", bound=POSITIVE)
     output_mb: int = setting(256, "Size of the largest file that code may produce.", bound=POSITIVE)
 
@@ -243,7 +238,7 @@ class Settings:
     instructions: str = setting(
         "", "What every turn should know or follow, in your words; AGENTS.md in a trusted folder is added to it."
     )
-    checked_numbers: CheckedNumbers = setting(
+    checked_numbers: Switch = setting(
         "on",
         "State for every number of an answer which output line it comes from, or that it was not computed: on or off.",
     )

@@ -41,22 +41,23 @@ class StorageLocation:
 def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()) -> list[StorageLocation]:
     """Return the locations that exist. ``bound`` are the store's bindings, which lead to the sidecars of notebooks."""
     data, cache = settings.data_dir, settings.cache_dir
+    backups = sorted(data.glob("sessions.db.bak-v*"))
     locations = [
         StorageLocation("store", data / "sessions.db", "conversations"),
-        StorageLocation("store", data / "sessions.db-wal", "conversations, written last"),
-        StorageLocation("store", data / "sessions.db-shm", "index of the journal"),
+        StorageLocation("store", data / "sessions.db-wal", "conversations, latest changes"),
+        StorageLocation("store", data / "sessions.db-shm", "index of the latest changes"),
         StorageLocation(
-            "store", data / "sessions.db.reserve", "space with which a conversation is deleted on a full disk"
+            "store", data / "sessions.db.reserve", "space reserved for deleting conversations on a full disk"
         ),
         StorageLocation("media", data / "sessions.db.blobs", "pictures and files of conversations"),
         StorageLocation("store", data / "sessions", "conversations of the store 'files'"),
-        *(StorageLocation("backup", path, "conversations as they were before an upgrade") for path in _backups(data)),
-        StorageLocation("work", data / "work", "files that code of agents made"),
-        StorageLocation("sidecars", data / "transcripts", "conversations beside no notebook (export = data_dir)"),
-        StorageLocation("choices", data / "engines", "which model a conversation talks to"),
-        StorageLocation("skills", settings.skills_path, "skills that turns may be given", private=False),
-        StorageLocation("settings", settings.trust_path, "folders that are trusted", private=False),
-        StorageLocation("settings", settings.tokens_path, "hashes of lasting tokens", private=False),
+        *(StorageLocation("backup", path, "conversations as they were before an upgrade") for path in backups),
+        StorageLocation("work", data / "work", "files created by code that the agent ran"),
+        StorageLocation("sidecars", data / "transcripts", "conversations of notebooks (export = data_dir)"),
+        StorageLocation("choices", data / "engines", "the model that each conversation uses"),
+        StorageLocation("skills", settings.skills_path, "installed skills", private=False),
+        StorageLocation("settings", settings.trust_path, "list of trusted folders", private=False),
+        StorageLocation("settings", settings.tokens_path, "hashes of API tokens", private=False),
         StorageLocation("environments", data / "environments", "libraries of model workers", private=False),
     ]
     if settings.transcripts.lower() not in ("", *OFF):
@@ -66,14 +67,10 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
     ]
     locations += [
         StorageLocation("cache", cache / "models", "models", private=False),
-        StorageLocation("cache", cache / "openvino", "models as they were built", private=False),
-        StorageLocation("cache", cache / "transformers", "models as they were converted", private=False),
+        StorageLocation("cache", cache / "openvino", "compiled models", private=False),
+        StorageLocation("cache", cache / "transformers", "converted models", private=False),
     ]
     return [place for place in locations if place.exists]
-
-
-def _backups(data: Path) -> list[Path]:
-    return sorted(data.glob("sessions.db.bak-v*"))
 
 
 def existing_sidecars(bound: Iterable[NotebookBinding]) -> Iterator[Path]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from agent_kernel.core.atomic_file import write_synced
 from agent_kernel.core.errors import InvalidRequest
 
 WATCHED = (".mcp.json",)
@@ -100,10 +101,8 @@ class TrustStore:
             return {}
 
     def _write(self, body: Mapping[str, Any]) -> None:
-        fresh = self._path.with_suffix(f".{os.getpid()}.new")
-        with os.fdopen(os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            json.dump({"version": 1, "folders": body}, file, indent=1, sort_keys=True)
-        fresh.replace(self._path)
+        text = json.dumps({"version": 1, "folders": body}, indent=1, sort_keys=True)
+        write_synced(self._path.with_suffix(f".{os.getpid()}.new"), text.encode()).replace(self._path)
 
 
 def file_digest(path: Path) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_kernel.core.atomic_file import write_synced
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.evaluation.task_result import TaskResult
-from agent_kernel.sessions.atomic_file import write_synced
 
 FORMAT = 1
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_kernel.sessions import atomic_file
+from agent_kernel.core import atomic_file
 
 IN_ROW = 16 * 1024
 """Bytes up to which a medium is stored in its row. A file costs about 5 ms (two fsyncs) whatever its size, a row of
@@ -41,25 +41,18 @@ class BlobFiles:
         path = self._path(namespace, digest)
         if _read_if_intact(path, digest) is not None:
             return
-        folders = self._folders(path)
-        partial = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")
-        os.replace(atomic_file.write_synced(partial, data), path)
-        for folder in (*reversed(folders), self.directory.parent):
-            atomic_file.sync_directory(folder)
+        self._move_in(atomic_file.write_synced(self._partial(path), data), path)
 
     def take(self, namespace: str, digest: str, written: Path) -> None:
         """Do the same as ``put`` with the file ``written``, which must be synced and have the hash ``digest``. The file
         stays where it is; on the same disk a hard link is created instead of a copy. Raises OSError."""
         path = self._path(namespace, digest)
-        folders = self._folders(path)
-        partial = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")
+        partial = self._partial(path)
         try:
             _link_or_copy(written, partial)
-            os.replace(partial, path)
+            self._move_in(partial, path)
         finally:
             partial.unlink(missing_ok=True)  # a rename to a link of the same file does nothing
-        for folder in (*reversed(folders), self.directory.parent):
-            atomic_file.sync_directory(folder)
 
     def find(self, namespace: str, digest: str, size: int) -> Path | None:
         """Return the path of the file if it exists with this size. Its content is not checked."""
@@ -85,20 +78,25 @@ class BlobFiles:
         """Return the path of a file relative to the directory."""
         return f"{hashlib.sha256(namespace.encode()).hexdigest()[:16]}/{digest[:2]}/{digest}"
 
-    def _folders(self, path: Path) -> tuple[Path, ...]:
-        """Create the directories of a file and return them, outermost first."""
-        folders = (self.directory, path.parent.parent, path.parent)
-        for folder in folders:
+    def _partial(self, path: Path) -> Path:
+        """Create the directories of a file, and return the path at which it is written before it is complete."""
+        for folder in (self.directory, path.parent.parent, path.parent):
             folder.mkdir(mode=0o700, exist_ok=True)
-        return folders
+        return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}")
+
+    def _move_in(self, partial: Path, path: Path) -> None:
+        """Give a complete file its name, and sync the directories above it."""
+        os.replace(partial, path)
+        for folder in (path.parent, path.parent.parent, self.directory, self.directory.parent):
+            atomic_file.sync_directory(folder)
 
     def _path(self, namespace: str, digest: str) -> Path:
         return self.directory / self.relative_path(namespace, digest)
 
 
 class StoreConnection(sqlite3.Connection):
-    """A connection with the blob files of its database (None: everything is stored in rows), and the set of those whose
-    rows the last transactions of this process deleted."""
+    """A connection to a database with blob files. ``files`` is None if all bytes are stored in rows. ``unnamed`` holds
+    (namespace, hash) of files whose rows this process has deleted; the files are deleted after the transaction."""
 
     files: BlobFiles | None = None
 

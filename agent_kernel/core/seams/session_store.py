@@ -354,6 +354,10 @@ class FileStore(SessionStore, SessionFiles, Protocol):
     """A session store that also stores files."""
 
 
+class ExpiringStore(SessionStore, RetentionQueries, Protocol):
+    """A session store from which sessions can be removed by age or by number."""
+
+
 class KeptStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
     """A persistent store with maintenance, permission grants and retention. A custom store may leave these parts
     out."""

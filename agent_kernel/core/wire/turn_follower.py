@@ -154,8 +154,8 @@ def _restart_error(error: AgentKernelError) -> ServerUnreachable:
     """Describe a server that no longer knows a turn, or the kernel, which it knew before the connection was lost."""
     hint = f"{error.hint} Ask again." if error.hint and isinstance(error, Forbidden) else "Ask again."
     restarted = ServerUnreachable(
-        "The server was restarted and the turn was interrupted. Its results so far are kept in its session, if that is "
-        "a stored one.",
+        "The server was restarted and the turn was interrupted. Its results so far are stored in its session, unless "
+        "the session is temporary.",
         hint=hint,
     )
     restarted.request_id = error.request_id

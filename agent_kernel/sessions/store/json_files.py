@@ -18,9 +18,9 @@ from typing import Any
 
 import filelock
 
+from agent_kernel.core import atomic_file
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions import atomic_file
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.store import json_document, schema_migration
 from agent_kernel.sessions.store.database import Database
@@ -116,7 +116,8 @@ class _DocumentFolder:
             ) from error
         self._lock_file.note()
         holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        _write(self._directory / "holder.json", json_document.to_bytes(holder))
+        path = self._directory / "holder.json"
+        os.replace(_write_partial(path, json_document.to_bytes(holder)), path)
 
     def _holder(self) -> str:
         try:
@@ -236,10 +237,6 @@ def _create_triggers(db: sqlite3.Connection, tables: Mapping[str, list[str]]) ->
                 f"CREATE TEMP TRIGGER note_{table}_{event.split()[0].lower()} AFTER {event} ON main.{table} BEGIN"
                 f" INSERT OR IGNORE INTO dirty VALUES ({place}); END"
             )
-
-
-def _write(path: Path, data: bytes) -> None:
-    os.replace(_write_partial(path, data), path)
 
 
 def _write_partial(path: Path, data: bytes) -> Path:

@@ -1,10 +1,15 @@
-"""Writing files that are complete and on the disk before they get their final names."""
+"""Writes files so that they are complete and on the disk before they get their final names, and converts the errors of
+a disk."""
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from agent_kernel.core.errors import StoreError, StoreFull
 
 
 def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
@@ -20,6 +25,18 @@ def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
         partial.unlink(missing_ok=True)
         raise
     return partial
+
+
+@contextmanager
+def store_errors(what: str) -> Iterator[None]:
+    """Raise StoreFull or StoreError in place of an OSError. ``what`` is the subject of the error message."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{what} could not be written: {error.strerror or error}."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(message, hint="Free some space on the disk.") from error
+        raise StoreError(message, hint="Check that the directory can be written.") from error
 
 
 def sync_directory(path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What the result of a failed program tells. The functions have no side effects."""
+"""Finds the line of a program that failed in the traceback that its tool result shows. The functions have no side
+effects."""
 
 from __future__ import annotations
 
