@@ -81,7 +81,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions": ("core core.seams", ""),
     "sessions.__init__": ("sessions.adapters", ""),
     "sessions.adapters": ("core core.seams sessions sessions.export sessions.store", ""),
-    "sessions.contract_tests": ("core core.seams", "pytest"),
+    "sessions.contract_tests": ("core core.seams", "pytest pytest_asyncio"),
     "sessions.export": (
         "core core.seams sandbox.host sessions sessions.export.formats sessions.redaction sessions.store",
         "",

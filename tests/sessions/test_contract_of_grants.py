@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY
+from agent_kernel.sessions.contract_tests.fixtures import KEY
 from agent_kernel.sessions.contract_tests.grants import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.grants import LIVE, QUESTION
 from agent_kernel.sessions.retention.limited_store import limit_store

@@ -23,7 +23,7 @@ KILLS = 200
 """At least, however little time there is."""
 WRITER = """
 import asyncio, sys
-from agent_kernel.sessions.contract_tests.dsl import calls, result
+from agent_kernel.sessions.contract_tests.fixtures import calls, result
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Media, Usage, assistant, user
 from agent_kernel.turn.turn_writer import TurnWriter

@@ -7,7 +7,7 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY, assert_raises
+from agent_kernel.sessions.contract_tests.fixtures import KEY, assert_raises
 
 
 async def test_a_binding_is_of_a_namespace_a_root_and_a_path(store: SessionStore) -> None:

@@ -9,7 +9,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, SequenceConflict,
 from agent_kernel.core.messages import Usage, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Item, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import (
+from agent_kernel.sessions.contract_tests.fixtures import (
     KEY,
     PNG,
     Clock,

@@ -18,7 +18,7 @@ from agent_kernel.core.errors import (
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionUpdate, Turn
-from agent_kernel.sessions.contract_tests.dsl import (
+from agent_kernel.sessions.contract_tests.fixtures import (
     KEY,
     PNG,
     Clock,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.messages import Message, Text, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Owner, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, assert_raises, calls, result
+from agent_kernel.core.session import Turn
+from agent_kernel.sessions.contract_tests.fixtures import KEY, Clock, Talk, assert_raises, calls, result
 
 SHAPE = {"theirs": {"id": "m1", "parts": [{"text": None}, 1.5, "é\ud800"], "nested": [[[]]]}}
 
@@ -49,8 +49,7 @@ async def test_half_a_pair_of_ours_is_refused_whole(store: SessionStore) -> None
     assert await store.add_messages(KEY, []) == []
 
 
-async def test_other_programs_wait_for_an_open_turn(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_other_programs_wait_for_an_open_turn(store: SessionStore, talk: Talk) -> None:
     await assert_raises(SessionBusy, store.add_messages(KEY, [user("a")]))
     await talk.close()
     await store.add_messages(KEY, [assistant("after")])

@@ -15,7 +15,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, SessionNotFound
 from agent_kernel.core.files import File
 from agent_kernel.core.seams.session_store import FileStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, assert_raises, read_session, snapshot, whole_turns
+from agent_kernel.sessions.contract_tests.fixtures import KEY, Clock, assert_raises, read_session, snapshot, whole_turns
 
 pytestmark = pytest.mark.asyncio
 OTHER = SessionKey(KEY.namespace, "other")

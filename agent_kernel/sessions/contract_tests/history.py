@@ -10,11 +10,10 @@ from agent_kernel.core.errors import InvalidRequest, TurnNotFound
 from agent_kernel.core.messages import Media, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Talk, assert_raises, calls, result
+from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, Talk, assert_raises, calls, result
 
 
-async def test_latest_gives_the_newest_in_order(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_latest_gives_the_newest_in_order(store: SessionStore, talk: Talk) -> None:
     await talk.say(*[user(str(n)) for n in range(6)])
     assert await talk.texts() == list("012345")
     assert await talk.texts(2) == ["4", "5"]
@@ -24,14 +23,12 @@ async def test_latest_gives_the_newest_in_order(store: SessionStore, owner: Owne
         await assert_raises(InvalidRequest, method(KEY, -1))
 
 
-async def test_a_limit_never_starts_inside_a_pair(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_a_limit_never_starts_inside_a_pair(store: SessionStore, talk: Talk) -> None:
     await talk.say(user("add"), calls("a", "b"), result("a"), result("b"), assistant("4"))
     assert [len(await store.latest(KEY, limit)) for limit in range(6)] == [0, 1, 1, 1, 4, 5]
 
 
-async def test_items_of_failed_turns_are_left_out_on_request(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_items_of_failed_turns_are_left_out_on_request(talk: Talk) -> None:
     await talk.say(user("kept"))
     await talk.close("cancelled")
     talk = await talk.again("t2")
@@ -44,8 +41,7 @@ async def test_items_of_failed_turns_are_left_out_on_request(store: SessionStore
     assert await talk.texts(2, failed=False) == ["kept", "open"]
 
 
-async def test_turns_come_newest_last(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_turns_come_newest_last(store: SessionStore, talk: Talk) -> None:
     for id in ("t2", "t3"):
         await talk.close()
         talk = await talk.again(id)
@@ -54,8 +50,7 @@ async def test_turns_come_newest_last(store: SessionStore, owner: Owner) -> None
     assert await store.turns(KEY, 0) == []
 
 
-async def test_turns_before_one_are_those_that_its_branch_shows_before_it(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_turns_before_one_are_those_that_its_branch_shows_before_it(store: SessionStore, talk: Talk) -> None:
     for id in ("t2", "t3", "t4"):
         await talk.say(user(talk.turn.id))
         await talk.close()
@@ -82,8 +77,7 @@ async def test_turns_before_one_are_those_that_its_branch_shows_before_it(store:
     await assert_raises(TurnNotFound, store.turns(SessionKey("local", "no such session"), before="t1"))
 
 
-async def test_media_come_without_data_and_by_hash(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_media_come_without_data_and_by_hash(store: SessionStore, talk: Talk) -> None:
     [item] = await talk.say(user("look", [PNG]))
     [read] = await store.latest(KEY)
     assert item == read
@@ -115,13 +109,11 @@ async def test_naming_a_hash_opens_no_other_session(store: SessionStore, owner: 
 
 
 @pytest.mark.parametrize("wrong", [replace(PNG, data=b"other"), replace(PNG, size=3), replace(PNG, hash="0" * 64)])
-async def test_bytes_must_match_their_hash(store: SessionStore, owner: Owner, wrong: Media) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_bytes_must_match_their_hash(talk: Talk, wrong: Media) -> None:
     await assert_raises(InvalidRequest, talk.say(user("look", [wrong])))
     assert await talk.head() == 0
 
 
-async def test_a_refused_batch_leaves_no_blob(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_a_refused_batch_leaves_no_blob(talk: Talk) -> None:
     await assert_raises(InvalidRequest, talk.say(user("look", [PNG]), result("none")))
     await assert_raises(InvalidRequest, talk.say(user("by hash", [replace(PNG, data=None)])))

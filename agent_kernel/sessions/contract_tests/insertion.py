@@ -10,7 +10,15 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, Sequen
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Owner
-from agent_kernel.sessions.contract_tests.dsl import KEY, Talk, assert_raises, calls, read_session, result, whole_turns
+from agent_kernel.sessions.contract_tests.fixtures import (
+    KEY,
+    Talk,
+    assert_raises,
+    calls,
+    read_session,
+    result,
+    whole_turns,
+)
 
 
 async def exchange(talk: Talk, number: int) -> Talk:
@@ -47,8 +55,7 @@ async def test_behind_an_earlier_item_it_makes_a_branch_that_has_its_items_at_on
     assert await store.siblings(talk.key, "t3") == [("t2", MAIN), ("t3", "branch-2")]
 
 
-async def test_nothing_goes_on_between_calls_and_their_results(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_nothing_goes_on_between_calls_and_their_results(store: SessionStore, talk: Talk) -> None:
     await talk.say(user("u1"), calls("a", "b"), result("b"), result("a"), assistant("a1"))
     await talk.close()
     talk = await talk.again("t2")
@@ -90,8 +97,7 @@ async def test_within_a_turn_the_branch_has_the_beginning_of_that_turn(store: Se
     assert [turn.id for turn in await store.turns(talk.key)] == ["t1", "t3"]
 
 
-async def test_what_was_said_elsewhere_becomes_turns_of_its_own(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_what_was_said_elsewhere_becomes_turns_of_its_own(store: SessionStore, talk: Talk) -> None:
     earlier = ((user("u1"), assistant("a1")), (user("u2"), calls("c"), result("c"), assistant("a2")))
     assert await at(talk, 0, user("u3"), earlier=earlier) == [7]
     await talk.say(assistant("a3"))

@@ -6,28 +6,23 @@ maintain it, and sessions in it do not expire. Needs the fixtures ``store``, ``c
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from agent_kernel.core.messages import assistant, user
-from agent_kernel.core.seams.session_store import RetentionQueries, SessionStore, StoreMaintenance
+from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import NotebookBinding, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, calls, result, snapshot, whole_turns
+from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, Clock, Talk, calls, result, snapshot, whole_turns
 
 OTHER = SessionKey("local", "other")
 ANN = SessionKey("ann", "s")
 
 
-class MaintainedStore(SessionStore, StoreMaintenance, RetentionQueries, Protocol): ...
-
-
-async def ids(store: MaintainedStore, clock: Clock, *names: str, namespace: str = "local") -> None:
+async def ids(store: KeptStore, clock: Clock, *names: str, namespace: str = "local") -> None:
     """Create sessions in this order, ten seconds apart."""
     for name in names:
         clock.now += 10
         await store.create(SessionKey(namespace, name))
 
 
-async def test_a_store_in_use_has_no_faults(store: MaintainedStore, owner: Owner) -> None:
+async def test_a_store_in_use_has_no_faults(store: KeptStore, owner: Owner) -> None:
     await whole_turns(store, 2, PNG)
     await store.branch(KEY, before="t2", name="other")
     await store.add_turn(Turn("t3", KEY), [user("u3"), calls("c"), result("c"), assistant("a3")])
@@ -48,7 +43,7 @@ async def test_a_store_in_use_has_no_faults(store: MaintainedStore, owner: Owner
     assert await store.whole(KEY) == before
 
 
-async def test_a_vacuum_changes_no_conversation(store: MaintainedStore) -> None:
+async def test_a_vacuum_changes_no_conversation(store: KeptStore) -> None:
     await whole_turns(store, 2, PNG)
     await store.add_turn(Turn("t", OTHER), [user("long " * 5000)])
     await store.delete(OTHER)
@@ -59,7 +54,7 @@ async def test_a_vacuum_changes_no_conversation(store: MaintainedStore) -> None:
     assert await store.verify() == []
 
 
-async def test_the_numbers_are_of_one_namespace_or_of_all(store: MaintainedStore, clock: Clock) -> None:
+async def test_the_numbers_are_of_one_namespace_or_of_all(store: KeptStore, clock: Clock) -> None:
     first = clock.now
     await whole_turns(store, 2, PNG)
     clock.now += 100
@@ -77,7 +72,7 @@ async def test_the_numbers_are_of_one_namespace_or_of_all(store: MaintainedStore
     assert (nobody["sessions"], nobody["bytes"], nobody["first_made"], nobody["last_used"]) == (0, 0, None, None)
 
 
-async def test_the_bindings_are_of_one_namespace_or_of_all(store: MaintainedStore) -> None:
+async def test_the_bindings_are_of_one_namespace_or_of_all(store: KeptStore) -> None:
     for key in (KEY, ANN):
         await store.create(key)
     await store.bind("local", "/root", "b.ipynb", KEY.id)
@@ -90,7 +85,7 @@ async def test_the_bindings_are_of_one_namespace_or_of_all(store: MaintainedStor
 
 
 async def test_sessions_that_were_not_used_are_the_longest_unused_first(
-    store: MaintainedStore, clock: Clock, owner: Owner
+    store: KeptStore, clock: Clock, owner: Owner
 ) -> None:
     await ids(store, clock, "a", "b", "c")
     await ids(store, clock, "d", namespace="ann")
@@ -106,7 +101,7 @@ async def test_sessions_that_were_not_used_are_the_longest_unused_first(
 
 
 async def test_sessions_beyond_the_number_are_the_longest_unused_of_each_namespace(
-    store: MaintainedStore, clock: Clock, owner: Owner
+    store: KeptStore, clock: Clock, owner: Owner
 ) -> None:
     await ids(store, clock, "a", "b", "c", "d")
     await ids(store, clock, "x", "y", namespace="ann")

@@ -11,8 +11,8 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Text, ToolCall, assistant, system, user
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import MAX_SNIPPETS, SNIPPET_CHARS, Owner, SearchHit, SessionKey, SessionQuery, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, Talk, assert_raises, calls, result
+from agent_kernel.core.session import MAX_SNIPPETS, SNIPPET_CHARS, SearchHit, SessionKey, SessionQuery, Turn
+from agent_kernel.sessions.contract_tests.fixtures import KEY, Clock, Talk, assert_raises, calls, result
 
 Find: TypeAlias = Callable[..., Awaitable[list[SearchHit]]]
 LONG = 1_000_000
@@ -271,8 +271,7 @@ async def test_a_fork_is_a_session_of_its_own(store: SessionStore, find: Find) -
     assert _ids(await find("garnet")) == ["copy"]
 
 
-async def test_what_an_open_turn_said_is_found_as_it_grows(store: SessionStore, owner: Owner, find: Find) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_what_an_open_turn_said_is_found_as_it_grows(talk: Talk, find: Find) -> None:
     for words in ([user("garnet")], [calls("c")], [result("c")], [assistant("topaz")], [assistant("beryl")]):
         await talk.say(*words)
         await find("opal")

@@ -8,7 +8,7 @@ from agent_kernel.core.errors import InvalidRequest, SessionBusy, SessionNotFoun
 from agent_kernel.core.messages import user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG, Clock, Talk, assert_raises, read_session
+from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, Clock, Talk, assert_raises, read_session
 
 
 async def test_create_makes_a_session_once(store: SessionStore, clock: Clock) -> None:
@@ -114,8 +114,7 @@ async def test_every_change_raises_the_revision_and_a_heartbeat_does_not(store: 
     assert await grown()
 
 
-async def test_clear_keeps_the_session_and_its_bindings(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_clear_keeps_the_session_and_its_bindings(store: SessionStore, talk: Talk) -> None:
     await store.bind("local", "/root", "a.ipynb", "s")
     await talk.say(user("hello", [PNG]))
     await assert_raises(SessionBusy, store.clear(KEY))
@@ -130,8 +129,7 @@ async def test_clear_keeps_the_session_and_its_bindings(store: SessionStore, own
     assert (await (await talk.again("t1")).say(user("anew")))[0].seq == 1
 
 
-async def test_delete_takes_everything_of_the_session_with_it(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_delete_takes_everything_of_the_session_with_it(store: SessionStore, talk: Talk) -> None:
     await store.bind("local", "/root", "a.ipynb", "s")
     await talk.say(user("hello", [PNG]))
     await assert_raises(SessionBusy, store.delete(KEY))

@@ -9,7 +9,7 @@ from agent_kernel.core.messages import Media, Message, Text, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionQuery, SessionUpdate, Summary, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
-from agent_kernel.sessions.contract_tests.dsl import (
+from agent_kernel.sessions.contract_tests.fixtures import (
     KEY,
     PNG,
     Clock,
@@ -96,8 +96,7 @@ async def test_a_restored_session_is_found_by_its_words(store: SessionStore, own
     assert [hit.session.key for hit in await store.search(COPY.namespace, SessionQuery("u1"))] == [COPY]
 
 
-async def test_a_turn_that_was_open_must_be_closed_in_the_copy(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_a_turn_that_was_open_must_be_closed_in_the_copy(store: SessionStore, talk: Talk) -> None:
     await talk.say(user("u1"))
     whole = copy_of(await snapshot(store))
     for over in (False, True):

@@ -1,4 +1,4 @@
-"""The contract of a SessionStore: every test of it, and the fixtures ``clock`` and ``owner``.
+"""The contract of a SessionStore: every test of it, and the fixtures ``clock``, ``owner`` and ``talk``.
 
 The implementation provides the fixture ``store``: an empty store that takes its time (seconds since the epoch) from the
 fixture ``clock`` and is closed after the test. The tests do not depend on how a store keeps its data.
@@ -7,14 +7,16 @@ fixture ``clock`` and is closed after the test. The tests do not depend on how a
 from __future__ import annotations
 
 import pytest
+import pytest_asyncio
 
+from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner
 from agent_kernel.sessions.contract_tests.bindings import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.branch_end import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.branches import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.call_pairs import *  # noqa: F403
-from agent_kernel.sessions.contract_tests.dsl import Clock
 from agent_kernel.sessions.contract_tests.external_programs import *  # noqa: F403
+from agent_kernel.sessions.contract_tests.fixtures import Clock, Talk
 from agent_kernel.sessions.contract_tests.history import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.insertion import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.search import *  # noqa: F403
@@ -36,3 +38,9 @@ def clock() -> Clock:
 def owner() -> Owner:
     """Return an owner that stands for this process."""
     return Owner.here()
+
+
+@pytest_asyncio.fixture
+async def talk(store: SessionStore, owner: Owner) -> Talk:
+    """Return a session with an open turn."""
+    return await Talk.begin(store, owner)

@@ -20,7 +20,7 @@ from agent_kernel.core.session import (
     Summary,
     Turn,
 )
-from agent_kernel.sessions.contract_tests.dsl import KEY, Clock, assert_raises, read_session, whole_turns
+from agent_kernel.sessions.contract_tests.fixtures import KEY, Clock, assert_raises, read_session, whole_turns
 
 NOWHERE = SessionKey("local", "nowhere")
 

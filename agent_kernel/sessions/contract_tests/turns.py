@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, Sequen
 from agent_kernel.core.messages import Usage, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import LEASE_S, Owner, SessionKey, Turn
-from agent_kernel.sessions.contract_tests.dsl import ELSEWHERE, KEY, Clock, Talk, assert_raises, calls
+from agent_kernel.sessions.contract_tests.fixtures import ELSEWHERE, KEY, Clock, Talk, assert_raises, calls
 
 
 async def test_a_turn_comes_back_as_it_was_opened(store: SessionStore, owner: Owner, clock: Clock) -> None:
@@ -29,8 +29,7 @@ async def test_a_turn_comes_back_as_it_was_opened(store: SessionStore, owner: Ow
     )
 
 
-async def test_one_turn_of_a_session_is_open_at_a_time(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_one_turn_of_a_session_is_open_at_a_time(store: SessionStore, talk: Talk, owner: Owner) -> None:
     with pytest.raises(SessionBusy) as busy:
         await store.open_turn(Turn("t2", KEY), owner)
     assert busy.value.details["turn"] == "t1"
@@ -39,15 +38,13 @@ async def test_one_turn_of_a_session_is_open_at_a_time(store: SessionStore, owne
     assert (await store.open_turn(Turn("t2", KEY), owner)).ordinal == 2
 
 
-async def test_a_turn_id_is_used_once_in_a_session(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_a_turn_id_is_used_once_in_a_session(store: SessionStore, talk: Talk, owner: Owner) -> None:
     await talk.close()
     await assert_raises(Conflict, talk.again("t1"))
     await Talk.begin(store, owner, id="another", turn="t1")
 
 
-async def test_items_are_numbered_from_one_without_gaps(store: SessionStore, owner: Owner, clock: Clock) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_items_are_numbered_from_one_without_gaps(store: SessionStore, talk: Talk, clock: Clock) -> None:
     first = await talk.say(user("one"), assistant("two"))
     clock.now += 1
     second = await talk.say(user("three"))
@@ -60,8 +57,9 @@ async def test_items_are_numbered_from_one_without_gaps(store: SessionStore, own
     assert await talk.head() == 3
 
 
-async def test_an_append_behind_the_head_is_a_conflict_and_writes_nothing(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_an_append_behind_the_head_is_a_conflict_and_writes_nothing(
+    store: SessionStore, talk: Talk, owner: Owner
+) -> None:
     await talk.say(user("one"))
     for wrong in (0, 2, -1):
         with pytest.raises(SequenceConflict) as conflict:
@@ -70,8 +68,7 @@ async def test_an_append_behind_the_head_is_a_conflict_and_writes_nothing(store:
     assert await talk.texts() == ["one"]
 
 
-async def test_an_empty_append_is_nothing_but_needs_the_lease(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_an_empty_append_is_nothing_but_needs_the_lease(store: SessionStore, talk: Talk, owner: Owner) -> None:
     before = await store.info(KEY)
     assert await store.append(talk.turn, owner, [], 0) == []
     assert await store.info(KEY) == before
@@ -80,8 +77,7 @@ async def test_an_empty_append_is_nothing_but_needs_the_lease(store: SessionStor
     await assert_raises(LeaseLost, store.append(talk.turn, owner, [], 0))
 
 
-async def test_only_the_owner_writes_to_its_turn(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_only_the_owner_writes_to_its_turn(store: SessionStore, talk: Talk, owner: Owner) -> None:
     stranger = replace(owner, instance="another")
     await assert_raises(LeaseLost, store.append(talk.turn, stranger, [user("no")], 0))
     assert not await store.heartbeat(talk.turn, stranger)
@@ -91,8 +87,7 @@ async def test_only_the_owner_writes_to_its_turn(store: SessionStore, owner: Own
     assert await talk.texts() == []
 
 
-async def test_a_closed_turn_takes_nothing_more(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_a_closed_turn_takes_nothing_more(store: SessionStore, talk: Talk, owner: Owner) -> None:
     assert await talk.close("committed", "stop")
     assert not await talk.close("failed", "late")
     assert not await store.heartbeat(talk.turn, owner)
@@ -111,8 +106,7 @@ async def test_an_unknown_turn_is_lost(store: SessionStore, owner: Owner) -> Non
 
 
 @pytest.mark.parametrize("state", ["open", "done", ""])
-async def test_a_turn_closes_only_in_a_closed_state(store: SessionStore, owner: Owner, state: str) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_a_turn_closes_only_in_a_closed_state(store: SessionStore, talk: Talk, owner: Owner, state: str) -> None:
     with pytest.raises(InvalidRequest):
         await talk.close(state)  # type: ignore[arg-type]  # what a caller without a type checker may pass
     assert await store.heartbeat(talk.turn, owner)
@@ -153,7 +147,6 @@ async def test_an_append_keeps_the_lease(store: SessionStore, clock: Clock) -> N
     assert await store.recover() == []
 
 
-async def test_recovery_leaves_a_living_owner_alone(store: SessionStore, owner: Owner) -> None:
-    talk = await Talk.begin(store, owner)
+async def test_recovery_leaves_a_living_owner_alone(store: SessionStore, talk: Talk) -> None:
     assert await store.recover() == []
     await talk.say(user("still here"))

@@ -17,7 +17,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.sessions.contract_tests.dsl import calls, result
+from agent_kernel.sessions.contract_tests.fixtures import calls, result
 from agent_kernel.sessions.export.import_export import import_session
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.memory import MemoryStore

@@ -136,7 +136,7 @@ BROKEN = {
 def test_every_broken_store_fails_the_test_of_what_it_lacks(tmp_path: Path) -> None:
     classes = [f"class {name}(Plain):{body}" for name, body in BROKEN.items()]
     imports = (
-        "from agent_kernel.core.errors import Conflict\nfrom agent_kernel.sessions.contract_tests.dsl import KEY\n"
+        "from agent_kernel.core.errors import Conflict\nfrom agent_kernel.sessions.contract_tests.fixtures import KEY\n"
     )
     (tmp_path / "broken.py").write_text(imports + HEAD + "\n".join(classes))
     (tmp_path / "test_broken.py").write_text(MODULE)

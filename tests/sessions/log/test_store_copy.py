@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_kernel.core.session import Owner
-from agent_kernel.sessions.contract_tests.dsl import KEY, PNG
-from agent_kernel.sessions.contract_tests.snapshots import add_branches, snapshot
+from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, snapshot
+from agent_kernel.sessions.contract_tests.snapshots import add_branches
 from agent_kernel.sessions.export.store_copy import copy_stored_session
 from agent_kernel.sessions.store.shared_store import SharedStore
 from agent_kernel.sessions.store.sqlite import SqliteStore

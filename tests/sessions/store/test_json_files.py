@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.errors import SessionBusy, StoreCorrupt, StoreError, StoreFull
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionQuery, SessionUpdate, Summary, Turn
-from agent_kernel.sessions.contract_tests.dsl import whole_turns
+from agent_kernel.sessions.contract_tests.fixtures import whole_turns
 from agent_kernel.sessions.store import json_document, schema_migration
 from agent_kernel.sessions.store.json_files import FilesStore
 from tests.sessions.file import ROOT
