@@ -114,10 +114,10 @@ async def test_a_damaged_file_is_reported_and_not_served(
         file.write_bytes(damage)
     assert await file_store.blob(KEY, LARGE.hash) is None
     assert LARGE.hash in caplog.text
-    assert await file_store._database.read(rows_of_blobs.select_damaged) == [("local", LARGE.hash)]
+    assert [fault.kind for fault in await file_store.verify()] == ["no_bytes"]
     await file_store.add_turn(Turn("t2", KEY), [user("the same again", [LARGE])])
     assert await file_store.blob(KEY, LARGE.hash) == LARGE.data
-    assert await file_store._database.read(rows_of_blobs.select_damaged) == []
+    assert await file_store.verify() == []
 
 
 async def test_a_full_disk_refuses_the_write_and_leaves_nothing(

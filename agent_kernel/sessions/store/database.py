@@ -235,7 +235,7 @@ class Database:
         try:
             blobs.delete_unnamed_files(connection)
         except (sqlite3.Error, OSError) as error:
-            log.warning("%s: files that no row names could not be taken away: %s", self.name, error)
+            log.warning("%s: media files to which no row refers could not be deleted: %s", self.name, error)
         finally:
             if connection.in_transaction:
                 self._roll_back(connection)

@@ -17,6 +17,7 @@ from typing import Any
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
+from agent_kernel.sessions.tables import blobs
 
 FORMAT = "agent-kernel session"
 """Value of ``format`` in every document."""
@@ -79,11 +80,7 @@ def insert_document(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
     key = SessionKey(body["namespace"], body["id"])
     # The bytes are files beside the documents. A row without data but with a size refers to such a file.
     for medium in (*body.get("media", ()), *(file for file in body.get("files", ()) if file["hash"])):
-        place = (key.namespace, medium["hash"], medium["mime"], medium["size"])
-        db.execute(
-            "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'') ON CONFLICT DO NOTHING",
-            place,
-        )
+        blobs.insert_blob_row(db, key.namespace, medium["hash"], mime=medium["mime"], size=medium["size"])
     for table, columns in document_tables(db).items():
         rows = body.get(table, [])
         for row in [rows] if table == "sessions" else rows:

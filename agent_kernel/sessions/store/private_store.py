@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from agent_kernel.core.approval import ApprovalQuestion
 from agent_kernel.core.errors import InvalidRequest
@@ -13,8 +13,6 @@ from agent_kernel.core.session import OpeningMatch, Session, SessionKey, Turn, n
 from agent_kernel.sessions.store.memory import MemoryStore
 
 PREFIX = "private:"
-Turns: TypeAlias = list[Turn]
-Paths: TypeAlias = list[str]
 
 
 def is_private(session: str) -> bool:
@@ -62,7 +60,7 @@ class PrivateStore:
     async def question(self, namespace: str, id: str) -> ApprovalQuestion | None:
         return await self._private.question(namespace, id) or await cast(Grants, self._kept).question(namespace, id)
 
-    async def recover(self) -> Turns:
+    async def recover(self) -> list[Turn]:
         return [*await self._private.recover(), *await self._kept.recover()]
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
@@ -83,7 +81,7 @@ class PrivateStore:
     async def move(self, root: str, old: str, new: str) -> int:
         return await self._private.move(root, old, new) + await self._kept.move(root, old, new)
 
-    async def paths(self, root: str, session: SessionKey) -> Paths:
+    async def paths(self, root: str, session: SessionKey) -> list[str]:
         return await (self._private if is_private(session.id) else self._kept).paths(root, session)
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:

@@ -154,7 +154,7 @@ class Replica:
         return len(changes)
 
     def _apply_change(self, db: sqlite3.Connection, namespace: str, change: _Change) -> set[str]:
-        """Apply a change and return the hashes of bytes that may have lost their last name."""
+        """Apply a change, and return the hashes of bytes to which perhaps no row refers any more."""
         table, columns = change.table, self._columns[change.table]
         where = " AND ".join(f"{name} IS ?" for name in KEYS[table])
         if change.event == "d":
@@ -164,11 +164,7 @@ class Replica:
         if table in ("media", "files") and row["hash"]:
             mime, size = change.new[len(columns) :] if table == "media" else (row["mime"], row["size"])
             if mime is not None:
-                db.execute(
-                    "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'')"
-                    " ON CONFLICT DO NOTHING",
-                    (namespace, row["hash"], mime, size),
-                )
+                blobs.insert_blob_row(db, namespace, row["hash"], mime=mime, size=size)
         if change.event == "i":
             # As the writer's own statement was: a binding or a grant takes the place of an earlier one.
             places = ", ".join("?" * len(columns))
@@ -179,7 +175,7 @@ class Replica:
         return set()
 
     def _delete_stream(self, db: sqlite3.Connection, entry: Entry) -> set[str]:
-        """Delete all rows of a stream, and return the hashes that they named."""
+        """Delete all rows of a stream, and return the hashes to which they referred."""
         if not entry.session:
             db.execute("DELETE FROM bindings WHERE namespace = ?", (entry.namespace,))
             return set()
@@ -232,7 +228,7 @@ class Replica:
         self._published = []
 
     def _keep_bytes(self, namespace: str, changes: Sequence[_Change]) -> None:
-        """Tell the log that these bytes have a name again: a fork names bytes that it did not store."""
+        """Tell the log that rows refer to these bytes again: a fork refers to bytes that it did not store."""
         for table in ("media", "files"):
             at = self._columns[table].index("hash")
             digests = {change.new[at] for change in changes if change.table == table and change.event != "d"} - {""}

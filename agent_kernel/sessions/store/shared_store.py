@@ -77,7 +77,7 @@ class _SharedDatabase(Database):
                 self._replica.settle()
             return result
         raise StoreError(
-            f"{self.name}: other servers wrote to the same session all the time.",
+            f"{self.name}: other servers changed the same session {MAX_ATTEMPTS} times while this write was tried.",
             hint="Nothing was written. Try again.",
         )
 

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
@@ -55,17 +55,6 @@ from agent_kernel.sessions.tables.quota import Quota, QuotaGuard
 
 T = TypeVar("T")
 NONE = Quota()
-Items: TypeAlias = list[Item]
-"""Aliases of list types: inside a class with a method named ``list``, the built-in name is shadowed."""
-Sessions: TypeAlias = list[Session]
-Turns: TypeAlias = list[Turn]
-Branches: TypeAlias = list[Branch]
-Summaries: TypeAlias = list[Summary]
-Paths: TypeAlias = list[str]
-Faults: TypeAlias = list[StoreFault]
-Bindings: TypeAlias = list[NotebookBinding]
-Hits: TypeAlias = list[SearchHit]
-Pairs: TypeAlias = list[tuple[str, str]]
 
 
 class SqliteStore(SqliteFiles, SqliteGrants):
@@ -88,9 +77,9 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     ) -> None:
         self.path = None if path is None else Path(path).absolute()
         beside = None if self.path is None else BlobFiles(self.path.with_name(f"{self.path.name}.blobs"))
-        database = Database(self.path, durable=durable, files=beside)
-        SqliteFiles.__init__(self, database, QuotaGuard(quota), clock)
-        SqliteGrants.__init__(self, database)
+        self._database = Database(self.path, durable=durable, files=beside)
+        self._guard = QuotaGuard(quota)
+        self._clock = clock
 
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a write that creates a session or a turn, after checking the quota."""
@@ -111,16 +100,11 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         """Return a session with its counts of turns and items, or None."""
         return await self._database.read(lambda db: sessions.select_session(db, key, counts=True))
 
-    async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        check_id(namespace, "namespace")
-        serialization.validate_limit(limit)
-        return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit))
-
-    async def idle(self, until: float) -> Sessions:
+    async def idle(self, until: float) -> list[Session]:
         """Return the sessions that were last used before ``until``, in seconds since the epoch."""
         return await self._database.read(lambda db: sessions.select_idle(db, until))
 
-    async def excess(self, cap: int, namespace: str | None = None) -> Sessions:
+    async def excess(self, cap: int, namespace: str | None = None) -> list[Session]:
         """Return the sessions beyond the ``cap`` most recently used ones."""
         return await self._database.read(lambda db: sessions.select_excess(db, cap, namespace))
 
@@ -147,7 +131,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         fresh = serialization.validate_turn(turn)
         return await self._growing(fresh.key, lambda db: turns.open_turn(db, fresh, owner, self._clock()))
 
-    async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> Items:
+    async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> list[Item]:
         batch = tuple(messages)
         return await self._database.write(
             lambda db: turns.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
@@ -162,7 +146,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         *,
         behind: int | None = None,
         earlier: Sequence[Sequence[Message]] = (),
-    ) -> Items:
+    ) -> list[Item]:
         batch, before = tuple(messages), tuple(map(tuple, earlier))
         return await self._database.write(
             lambda db: turns.append_at(
@@ -187,7 +171,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         closing = turns.TurnClosing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
         return await self._database.write(lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
 
-    async def recover(self) -> Turns:
+    async def recover(self) -> list[Turn]:
         now = self._clock()
         leases = await self._database.read(
             lambda db: turns.select_abandoned(db, lambda owner, seen: lease_expiry.is_stale(owner, seen, now))
@@ -202,26 +186,26 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def add_turn(
         self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
-    ) -> Items:
+    ) -> list[Item]:
         fresh, batch, cost = serialization.validate_turn(turn), tuple(messages), usage.to_json() if usage else {}
         return await self._growing(
             fresh.key, lambda db: turns.add_turn(db, fresh, batch, usage=cost, expect_seq=expect_seq, now=self._clock())
         )
 
-    async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> Items:
+    async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> list[Item]:
         batch = tuple(messages)
         return await self._database.write(lambda db: turns.extend_turn(db, turn, batch, self._clock()))
 
     async def add_messages(
         self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
-    ) -> Items:
+    ) -> list[Item]:
         batch, facts = tuple(messages), json.loads(serialization.encode_value(dict(record or {})))
         return await self._growing(key, lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock()))
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
         return await self._database.read(lambda db: turns.select_turn_by_id(db, namespace, id))
 
-    async def pop(self, key: SessionKey) -> Items:
+    async def pop(self, key: SessionKey) -> list[Item]:
         return await self._database.write(lambda db: branches.pop(db, key, self._clock()), frees=True)
 
     async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
@@ -232,7 +216,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
-    ) -> Items:
+    ) -> list[Item]:
         serialization.validate_limit(limit)
         return await self._database.read(
             lambda db: items.select_latest(db, key, segments.branch_path(db, key, branch), limit, failed=failed)
@@ -240,20 +224,20 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
-    ) -> Turns:
+    ) -> list[Turn]:
         serialization.validate_limit(limit)
         return await self._database.read(
             lambda db: turns.select_turns(db, key, segments.branch_path(db, key, branch), limit, before)
         )
 
-    async def everything(self, key: SessionKey) -> tuple[Turns, Items]:
+    async def everything(self, key: SessionKey) -> tuple[list[Turn], list[Item]]:
         return await self._database.read(lambda db: (turns.select_all_turns(db, key), items.select_all_items(db, key)))
 
-    async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> Turns:
+    async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> list[Turn]:
         serialization.validate_limit(limit)
         return await self._database.read(lambda db: turns.select_cell_turns(db, key, cell, limit))
 
-    async def of_turn(self, turn: Turn) -> Items:
+    async def of_turn(self, turn: Turn) -> list[Item]:
         return await self._database.read(lambda db: items.select_turn_items(db, turn.key, turn.id))
 
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
@@ -261,7 +245,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     # ------------------------------------------------------------------------------------------- branches
 
-    async def branches(self, key: SessionKey) -> Branches:
+    async def branches(self, key: SessionKey) -> list[Branch]:
         return await self._database.read(lambda db: segments.select_branches(db, key))
 
     async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
@@ -273,7 +257,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def drop_branch(self, key: SessionKey, name: str) -> None:
         await self._database.write(lambda db: branches.remove_branch(db, key, name, self._clock()), frees=True)
 
-    async def siblings(self, key: SessionKey, turn: str) -> Pairs:
+    async def siblings(self, key: SessionKey, turn: str) -> list[tuple[str, str]]:
         return await self._database.read(lambda db: branches.select_siblings(db, key, turn))
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
@@ -282,7 +266,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     # ------------------------------------------------------------------------------------------- summaries, openings
 
-    async def summaries(self, key: SessionKey, *, branch: str | None = None) -> Summaries:
+    async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
         return await self._database.read(
             lambda db: summaries.select_summaries(db, key, segments.branch_path(db, key, branch))
         )
@@ -311,7 +295,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         hashes = tuple(chain)
         return await self._database.read(lambda db: conversation_openings.find_match(db, namespace, scope, hashes))
 
-    # ------------------------------------------------------------------------------------------- wholes
+    # ------------------------------------------------------------------------------------------- snapshots
 
     async def whole(self, key: SessionKey) -> SessionSnapshot | None:
         return await self._database.read(lambda db: session_copy.read_whole(db, key))
@@ -327,7 +311,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     # ------------------------------------------------------------------------------------------- search
 
-    async def search(self, namespace: str, query: SessionQuery) -> Hits:
+    async def search(self, namespace: str, query: SessionQuery) -> list[SearchHit]:
         check_id(namespace, "namespace")
         return await self._database.read(lambda db: search.search(db, namespace, query))
 
@@ -358,17 +342,17 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         serialization.path(old), serialization.path(new)
         return await self._database.write(lambda db: bindings.move_bindings(db, root, old, new))
 
-    async def paths(self, root: str, session: SessionKey) -> Paths:
+    async def paths(self, root: str, session: SessionKey) -> list[str]:
         """Return the notebooks below ``root`` that are bound to a session."""
         return await self._database.read(lambda db: bindings.select_paths(db, root, session))
 
-    # ------------------------------------------------------------------------------------------- care
+    # ------------------------------------------------------------------------------------------- maintenance
 
-    async def verify(self, namespace: str | None = None) -> Faults:
+    async def verify(self, namespace: str | None = None) -> list[StoreFault]:
         """Return the faults of the store, without changing anything."""
         return await self._database.read(lambda db: mending.verify(db, namespace))
 
-    async def repair(self, namespace: str | None = None) -> Faults:
+    async def repair(self, namespace: str | None = None) -> list[StoreFault]:
         """Repair the faults that can be repaired, move the others to the quarantine, and return all of them."""
         return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
 
@@ -376,7 +360,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         """Return the numbers of sessions, items and bytes of the store."""
         return await self._database.read(lambda db: maintenance.read_stats(db, namespace))
 
-    async def bindings(self, namespace: str | None = None) -> Bindings:
+    async def bindings(self, namespace: str | None = None) -> list[NotebookBinding]:
         """Return which notebook is bound to which session."""
         return await self._database.read(lambda db: maintenance.select_bindings(db, namespace))
 
@@ -396,3 +380,9 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         """Wait for the calls that have started and close the file. Idempotent. Afterwards every method raises
         StoreError."""
         await self._database.aclose()
+
+    # Last, because behind this method the name ``list`` in an annotation means the method.
+    async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
+        check_id(namespace, "namespace")
+        serialization.validate_limit(limit)
+        return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit))

@@ -15,13 +15,11 @@ from agent_kernel.sessions.tables.quota import QuotaGuard
 
 
 class SqliteFiles:
-    """The SessionFiles protocol on a database that its creator closes. Usable by itself. New files count towards the
-    quota."""
+    """The part of SqliteStore that implements SessionFiles. New files count towards the quota."""
 
-    def __init__(self, database: Database, guard: QuotaGuard, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._guard = guard
-        self._clock = clock
+    _database: Database
+    _guard: QuotaGuard
+    _clock: Callable[[], float]
 
     async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
         batch = tuple(new)

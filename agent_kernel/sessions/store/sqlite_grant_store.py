@@ -10,10 +10,9 @@ from agent_kernel.sessions.tables import grants
 
 
 class SqliteGrants:
-    """The Grants protocol on a database that its creator closes. Usable by itself."""
+    """The part of SqliteStore that implements Grants."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def grants(self, key: SessionKey) -> list[Grant]:
         return await self._database.read(lambda db: grants.select_grants(db, key))

@@ -6,15 +6,12 @@ import sqlite3
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, count_changes, pair
+from agent_kernel.sessions.tables.rows import HERE, count_changes, insert_row, pair
 
 
 def bind(db: sqlite3.Connection, key: SessionKey, root: str, path: str) -> None:
     sessions.require_session(db, key)
-    db.execute(
-        "INSERT OR REPLACE INTO bindings (namespace, root, path, session) VALUES (?, ?, ?, ?)",
-        (key.namespace, root, path, key.id),
-    )
+    insert_row(db, "bindings", key, or_replace=True, root=root, path=path)
 
 
 def unbind(db: sqlite3.Connection, namespace: str, root: str, path: str) -> bool:

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media
 from agent_kernel.sessions.blob_files import PART, BlobFiles, StoreConnection, matches_hash
-from agent_kernel.sessions.tables.rows import count_changes
+from agent_kernel.sessions.tables.rows import count_changes, has_row
 
 log = logging.getLogger(__name__)
 GRACE_S = 3600.0
@@ -43,21 +43,14 @@ def store_file(db: sqlite3.Connection, namespace: str, file: File, body: bytes |
     if body.stat().st_size != file.size:
         raise InvalidRequest("A file's bytes do not match its hash and size.")
     files.take(namespace, file.hash, body)
-    db.execute(
-        "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, x'') ON CONFLICT DO NOTHING",
-        (namespace, file.hash, file.mime, file.size),
-    )
+    insert_blob_row(db, namespace, file.hash, mime=file.mime, size=file.size)
 
 
 def read_file_body(db: sqlite3.Connection, namespace: str, file: File) -> bytes | Path | None:
     """Return the bytes of a file or the path of its bytes, or None if they are missing."""
-    row = db.execute("SELECT size, data FROM blobs WHERE namespace = ? AND hash = ?", (namespace, file.hash)).fetchone()
-    if row is None:
-        return None
-    if row[1] or not row[0]:
-        return bytes(row[1])
+    data, in_file = _select_data(db, namespace, file.hash)
     files = files_of(db)
-    return files.find(namespace, file.hash, file.size) if files else None
+    return files.find(namespace, file.hash, file.size) if in_file and files else data
 
 
 def is_intact(db: sqlite3.Connection, namespace: str, file: File) -> bool:
@@ -70,17 +63,22 @@ def is_intact(db: sqlite3.Connection, namespace: str, file: File) -> bool:
 
 def read_medium(db: sqlite3.Connection, namespace: str, digest: str) -> bytes | None:
     """Return the bytes, or None if there are none or they have changed; that is logged."""
-    row = db.execute("SELECT size, data FROM blobs WHERE namespace = ? AND hash = ?", (namespace, digest)).fetchone()
-    if row is None:
-        return None
-    size, data = row
-    if data or not size:
-        return bytes(data)
+    data, in_file = _select_data(db, namespace, digest)
+    if not in_file:
+        return data
     files = files_of(db)
     content = files.get(namespace, digest) if files else None
     if content is None:
         log.error("the bytes of medium %s are missing or damaged; run agent-kernel sessions verify for details", digest)
     return content
+
+
+def _select_data(db: sqlite3.Connection, namespace: str, digest: str) -> tuple[bytes | None, bool]:
+    """Return the bytes in the row of a blob, or None; and whether its bytes are in a file instead."""
+    row = db.execute("SELECT size, data FROM blobs WHERE namespace = ? AND hash = ?", (namespace, digest)).fetchone()
+    size, data = row or (0, None)
+    in_file = bool(size) and not data
+    return None if in_file or data is None else bytes(data), in_file
 
 
 def copy_blobs(db: sqlite3.Connection, source: str, target: str, digests: Iterable[str]) -> None:
@@ -115,7 +113,7 @@ def delete_unnamed_files(db: sqlite3.Connection) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     for namespace, digest in db.unnamed:
-        if not _has_row(db, namespace, digest):
+        if not has_row(db, "SELECT 1 FROM blobs WHERE namespace = ? AND hash = ?", (namespace, digest)):
             db.files.remove(namespace, digest)
     db.execute("COMMIT")
     db.unnamed.clear()
@@ -155,26 +153,29 @@ def move_large_rows_out(db: sqlite3.Connection) -> int:
     return moved
 
 
-def select_damaged(db: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return (namespace, hash) of blobs whose file is missing or damaged. Reads every file."""
-    files = files_of(db)
-    rows = db.execute("SELECT namespace, hash FROM blobs WHERE size > 0 AND length(data) = 0").fetchall()
-    return [(namespace, digest) for namespace, digest in rows if not (files and files.get(namespace, digest))]
-
-
 def files_of(db: sqlite3.Connection) -> BlobFiles | None:
     """Return the blob files of the database, or None if everything is stored in rows."""
     return db.files if isinstance(db, StoreConnection) else None
 
 
+def insert_blob_row(
+    db: sqlite3.Connection, namespace: str, digest: str, *, mime: str, size: int, data: bytes = b""
+) -> None:
+    """Insert the row of a blob unless there is one. Without ``data`` the bytes are in a file."""
+    db.execute(
+        "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (namespace, digest, mime, size, data),
+    )
+
+
 def is_named(db: sqlite3.Connection, namespace: str, digest: str) -> bool:
     """Whether an item or a file of the namespace refers to these bytes."""
-    row = db.execute(
+    return has_row(
+        db,
         "SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash"
         " UNION ALL SELECT 1 FROM files WHERE namespace = :namespace AND hash = :hash",
         {"namespace": namespace, "hash": digest},
-    ).fetchone()
-    return row is not None
+    )
 
 
 def _insert(db: sqlite3.Connection, namespace: str, digest: str, mime: str, data: bytes) -> None:
@@ -183,10 +184,7 @@ def _insert(db: sqlite3.Connection, namespace: str, digest: str, mime: str, data
     if row is not None and row[0] == len(data):
         return
     stored = _store_data(db, namespace, digest, data)
-    db.execute(
-        "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (namespace, digest, mime, len(data), stored),
-    )
+    insert_blob_row(db, namespace, digest, mime=mime, size=len(data), data=stored)
 
 
 def _store_data(db: sqlite3.Connection, namespace: str, digest: str, data: bytes) -> bytes:
@@ -196,8 +194,3 @@ def _store_data(db: sqlite3.Connection, namespace: str, digest: str, data: bytes
         return data
     files.put(namespace, digest, data)
     return b""
-
-
-def _has_row(db: sqlite3.Connection, namespace: str, digest: str) -> bool:
-    row = db.execute("SELECT 1 FROM blobs WHERE namespace = ? AND hash = ?", (namespace, digest)).fetchone()
-    return row is not None

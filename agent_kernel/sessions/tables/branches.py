@@ -10,7 +10,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, files, items, segments, sessions, turns
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, insert_row, pair
 from agent_kernel.sessions.tables.segments import END, SegmentRange
 
 
@@ -46,7 +46,7 @@ def remove_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float
     if branch.current:
         raise Conflict("The current branch cannot be dropped.", hint="Switch to another one first.")
     db.execute(f"DELETE FROM branches WHERE {HERE} AND name = ?", (*pair(key), name))
-    db.execute("INSERT INTO dropped_branches (namespace, session, name) VALUES (?, ?, ?)", (*pair(key), name))
+    insert_row(db, "dropped_branches", key, name=name)
     _remove_unreachable(db, key)
     sessions.mark_changed(db, key, now)
 

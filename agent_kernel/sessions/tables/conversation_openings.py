@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from agent_kernel.core.session import OpeningMatch, SessionKey
 from agent_kernel.sessions.tables import segments, sessions
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, has_row, pair
 
 _AT_ONCE = 500
 """Hashes per statement. SQLite accepts 32,766 variables."""
@@ -37,7 +37,7 @@ def insert_openings(db: sqlite3.Connection, key: SessionKey, scope: str, chain: 
 
 
 def has_openings(db: sqlite3.Connection, key: SessionKey) -> bool:
-    return db.execute(f"SELECT 1 FROM openings WHERE {HERE} LIMIT 1", pair(key)).fetchone() is not None
+    return has_row(db, f"SELECT 1 FROM openings WHERE {HERE} LIMIT 1", pair(key))
 
 
 def delete_openings(db: sqlite3.Connection, key: SessionKey) -> None:

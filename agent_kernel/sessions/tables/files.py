@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.files import File
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, sessions
-from agent_kernel.sessions.tables.rows import HERE, pair, sql_limit
+from agent_kernel.sessions.tables.rows import HERE, insert_row, pair, sql_limit
 
 FILE = "id, name, mime, size, created, format, purpose, tool, round, turn, hash, preview, error, message, expires"
 GONE = "gone"
@@ -35,10 +35,8 @@ def store_files(
 
 def insert_files(db: sqlite3.Connection, key: SessionKey, files: Sequence[File]) -> None:
     """Insert rows of files whose bytes are stored already or are stored in the same transaction."""
-    db.executemany(
-        f"INSERT INTO files (namespace, session, {FILE}) VALUES ({', '.join('?' * 17)})",
-        [(*pair(key), *_row(file)) for file in files],
-    )
+    for file in files:
+        insert_row(db, "files", key, **asdict(file))
 
 
 def select_file(db: sqlite3.Connection, key: SessionKey, id: str) -> File | None:
@@ -110,7 +108,3 @@ def _check(file: File, body: bytes | Path | None) -> None:
         serialization.text(text, "file's fact")
     if (body is None) != (not file.hash) or bool(file.error) != (body is None):
         raise InvalidRequest("A file must have either bytes or an error.")
-
-
-def _row(file: File) -> tuple[Any, ...]:
-    return tuple(getattr(file, name) for name in FILE.split(", "))

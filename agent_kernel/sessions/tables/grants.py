@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from agent_kernel.core.approval import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.messages import Message, Text
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, count_changes, pair
+from agent_kernel.sessions.tables.rows import HERE, count_changes, insert_row, pair
 
 QUESTION = "id, turn, call, kind, tool, shown, outcome, remember, message, asked, answered"
 
@@ -23,16 +23,9 @@ def select_grants(db: sqlite3.Connection, key: SessionKey) -> list[Grant]:
 
 def insert_grant(db: sqlite3.Connection, key: SessionKey, grant: Grant) -> None:
     sessions.require_session(db, key)
-    db.execute(
-        "INSERT OR REPLACE INTO grants (namespace, session, kind, tool, decision, time) VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            *pair(key),
-            serialization.text(grant.kind, "kind"),
-            serialization.text(grant.tool, "tool"),
-            grant.decision,
-            grant.time,
-        ),
-    )
+    serialization.text(grant.kind, "kind")
+    serialization.text(grant.tool, "tool")
+    insert_row(db, "grants", key, or_replace=True, **asdict(grant))
 
 
 def delete_grants(db: sqlite3.Connection, key: SessionKey, kind: str | None, tool: str | None) -> int:
@@ -47,11 +40,7 @@ def delete_grants(db: sqlite3.Connection, key: SessionKey, kind: str | None, too
 
 def insert_question(db: sqlite3.Connection, question: ApprovalQuestion) -> None:
     sessions.require_session(db, question.key)
-    words = (question.kind, question.tool, question.shown, question.outcome, question.remember, question.message)
-    db.execute(
-        f"INSERT INTO questions (namespace, session, {QUESTION}) VALUES ({', '.join('?' * 13)})",
-        (*pair(question.key), question.id, question.turn, question.call, *words, question.asked, question.answered),
-    )
+    insert_row(db, "questions", question.key, **{name: getattr(question, name) for name in QUESTION.split(", ")})
 
 
 def store_answer(db: sqlite3.Connection, question: ApprovalQuestion, grant: Grant | None) -> ApprovalQuestion:

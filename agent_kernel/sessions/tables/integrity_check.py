@@ -79,7 +79,7 @@ def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Located
         (namespace,),
     ).fetchall()
     for space, digest, size in rows:
-        detail = f"medium {digest} ({size} bytes) is named by no item"
+        detail = f"no item refers to the medium {digest} ({size} bytes)"
         yield LocatedFault(SessionKey(space, "-"), "unused_bytes", detail, {"hash": digest})
 
 
@@ -120,10 +120,12 @@ class SessionCheck:
             f"SELECT coalesce(max(seq), 0), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM items WHERE {HERE}"
         )
         if newest > head:
-            yield self._fault("head", f"the head is {head}, the newest item {newest}", head=newest)
+            yield self._fault("head", f"the head is {head}, but there is an item {newest}", head=newest)
         ((ordinal,),) = self._rows(f"SELECT coalesce(max(ordinal), 0) FROM turns WHERE {HERE}")
         if ordinal > turns:
-            yield self._fault("turn_count", f"{turns} turns are counted, the newest is {ordinal}", turns=ordinal)
+            yield self._fault(
+                "turn_count", f"the session counts {turns} turns, but has turn number {ordinal}", turns=ordinal
+            )
         ((media,),) = self._rows(
             "SELECT coalesce(sum(b.size), 0) FROM media AS m JOIN blobs AS b ON b.namespace = m.namespace"
             " AND b.hash = m.hash WHERE m.namespace = ? AND m.session = ?"
@@ -131,7 +133,7 @@ class SessionCheck:
         ((file_bytes,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
         there = taken + media + file_bytes
         if size != there:
-            yield self._fault("bytes", f"{size} bytes are counted, there are {there}", bytes=there)
+            yield self._fault("bytes", f"the session counts {size} bytes, but stores {there}", bytes=there)
 
     def _turns(self) -> Iterator[LocatedFault]:
         for rowid, id, usage, record in self._rows(f"SELECT rowid, id, usage, record FROM turns WHERE {HERE}"):
@@ -143,17 +145,20 @@ class SessionCheck:
         known = {0} | {id for (id,) in self._rows(f"SELECT id FROM segments WHERE {HERE}")}
         for id, parent in self._rows(f"SELECT id, parent FROM segments WHERE {HERE} ORDER BY id"):
             if parent not in known or parent >= id:
-                yield self._fault("segment", f"segment {id} begins in {parent}, which is not before it", segment=id)
+                yield self._fault(
+                    "segment", f"the parent of segment {id} is {parent}, which is not an older one", segment=id
+                )
         ends = dict(self._rows(f"SELECT name, segment FROM branches WHERE {HERE}"))
         for name, segment in ends.items():
             if segment not in known:
-                yield self._fault("branch", f"branch {name} ends in segment {segment}, which is not there", name=name)
+                detail = f"branch {name} ends in segment {segment}, which does not exist"
+                yield self._fault("branch", detail, table="branches", column="name", value=name)
         ((branch, segment),) = self._rows("SELECT branch, segment FROM sessions WHERE namespace = ? AND id = ?")
         if branch not in ends or ends[branch] != segment:
-            yield self._fault("current_branch", f"the current branch {branch} is not there or ends elsewhere")
+            yield self._fault("current_branch", f"the branch {branch} does not exist or ends elsewhere")
         used = [row[0] for row in self._rows(f"SELECT DISTINCT segment FROM items WHERE {HERE}")]
         for lost in sorted(set(used) - known):
-            yield self._fault("lost_segment", f"items are in segment {lost}, which is not there", segment=lost)
+            yield self._fault("lost_segment", f"items are in segment {lost}, which does not exist", segment=lost)
         extents = segments.segment_extents(self._db, self._key)
         for segment in sorted(known & set(used)):
             # Items behind the last one that a branch shows.
@@ -183,14 +188,14 @@ class SessionCheck:
                 yield from self._check_results(unit, waiting, turns.get(last[1], ""))
                 unit, waiting, last = [], set(), (segment, turn)
             if turn not in turns:
-                yield self._fault("no_turn", f"item {seq} is of turn {turn}, which is not there", turn=turn)
+                yield self._fault("no_turn", f"item {seq} belongs to turn {turn}, which does not exist", turn=turn)
                 turns[turn] = "interrupted"
             if message is None:
                 yield self._fault("body", f"item {seq} cannot be read", rowids=[rowid])
                 continue
             self._named |= {(medium.hash, seq) for medium in message.media}
             if (role, call_id) != (message.role, message.call_id):
-                yield self._fault("columns", f"item {seq} says two things about itself", rowid=rowid)
+                yield self._fault("columns", f"the columns of item {seq} do not match its message", rowid=rowid)
             if message.role != "tool":
                 waiting = {call.id for call in message.calls}
                 unit = [(rowid, seq)] if waiting else []
@@ -198,7 +203,7 @@ class SessionCheck:
                 waiting.discard(message.call_id)
                 unit.append((rowid, seq))
             else:
-                yield self._fault("no_call", f"item {seq} is a result of no call", rowids=[rowid])
+                yield self._fault("no_call", f"item {seq} is a tool result without its call", rowids=[rowid])
         yield from self._check_results(unit, waiting, turns.get(last[1], ""))
 
     def _check_results(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[LocatedFault]:
@@ -212,29 +217,30 @@ class SessionCheck:
         """Call after ``_items``."""
         rows = self._rows(f"SELECT hash, seq FROM media WHERE {HERE}")
         for digest, seq in sorted(set(rows) - self._named):
-            yield self._fault("media_row", f"item {seq} does not name {digest}", hash=digest, seq=seq, wanted=False)
+            detail = f"a row says that item {seq} refers to the medium {digest}, but the item does not"
+            yield self._fault("media_row", detail, hash=digest, seq=seq, wanted=False)
         for digest, seq in sorted(self._named - set(rows)):
-            yield self._fault(
-                "media_row", f"that item {seq} names {digest} is not noted", hash=digest, seq=seq, wanted=True
-            )
+            detail = f"item {seq} refers to the medium {digest}, but no row says so"
+            yield self._fault("media_row", detail, hash=digest, seq=seq, wanted=True)
         for digest in sorted({digest for digest, _ in self._named & set(rows)}):
             data = items.read_blob(self._db, self._key, digest)
             if data is None:
-                yield self._fault("no_bytes", f"the bytes of medium {digest} are not there")
+                yield self._fault("no_bytes", f"the bytes of medium {digest} are missing")
             elif hashlib.sha256(data).hexdigest() != digest:
-                yield self._fault("wrong_bytes", f"the bytes of medium {digest} are others", hash=digest)
+                yield self._fault("wrong_bytes", f"the bytes of medium {digest} do not match its hash", hash=digest)
 
     def _files(self) -> Iterator[LocatedFault]:
         for file in files.select_files(self._db, self._key):
             if not file.error and not blobs.is_intact(self._db, self._key.namespace, file):
-                detail = f"the bytes of file {file.id} are not there, or are others"
+                detail = f"the bytes of file {file.id} are missing or do not match its hash"
                 yield self._fault("file", detail, id=file.id, hash=file.hash)
 
     def _marks(self, table: str, column: str, kind: str) -> Iterator[LocatedFault]:
         """Yield rows that represent the conversation up to an item (summaries, openings) if that item does not exist.
         Call after ``_items``."""
         for seq in sorted({row[0] for row in self._rows(f"SELECT {column} FROM {table} WHERE {HERE}")} - self._seqs):
-            yield self._fault(kind, f"{kind} up to item {seq}, which is not there", table=table, column=column, seq=seq)
+            detail = f"the {kind} up to item {seq}, which does not exist"
+            yield self._fault(kind, detail, table=table, column=column, value=seq)
 
 
 def _message(body: Any) -> Message | None:

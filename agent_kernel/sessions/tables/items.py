@@ -14,7 +14,7 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import blobs, search_texts
-from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, item_from_row, pair
+from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, has_row, item_from_row, pair
 from agent_kernel.sessions.tables.segments import SegmentRange
 
 log = logging.getLogger(__name__)
@@ -107,18 +107,22 @@ def select_last_unit(db: sqlite3.Connection, key: SessionKey, path: Sequence[Seg
 
 
 def select_all_items(db: sqlite3.Connection, key: SessionKey) -> list[Item]:
-    rows = db.execute(f"SELECT {ITEM_COLUMNS} FROM items WHERE {HERE} ORDER BY seq", pair(key)).fetchall()
-    return [item for item in (_decode_row(key, row) for row in rows) if item is not None]
+    return _select_items(db, key, f"SELECT {ITEM_COLUMNS} FROM items WHERE {HERE} ORDER BY seq", pair(key))
 
 
 def select_turn_items(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
     """Return the items of a turn. They all lie behind the item at which the turn was opened, which limits the search to
     a range of the index."""
-    rows = db.execute(
+    query = (
         f"SELECT {ITEM_COLUMNS} FROM items WHERE {HERE} AND seq > (SELECT since FROM turns WHERE {HERE} AND id = ?)"
-        " AND turn = ? ORDER BY seq",
-        (*pair(key), *pair(key), turn, turn),
-    ).fetchall()
+        " AND turn = ? ORDER BY seq"
+    )
+    return _select_items(db, key, query, (*pair(key), *pair(key), turn, turn))
+
+
+def _select_items(db: sqlite3.Connection, key: SessionKey, query: str, values: Sequence[str]) -> list[Item]:
+    """Return the items that can be decoded."""
+    rows = db.execute(query, values).fetchall()
     return [item for item in (_decode_row(key, row) for row in rows) if item is not None]
 
 
@@ -200,8 +204,7 @@ def read_blob(db: sqlite3.Connection, key: SessionKey, digest: str) -> bytes | N
 
 def has_medium(db: sqlite3.Connection, key: SessionKey, digest: str) -> bool:
     """Whether an item of the session refers to this medium."""
-    row = db.execute(f"SELECT 1 FROM media WHERE {HERE} AND hash = ? LIMIT 1", (*pair(key), digest)).fetchone()
-    return row is not None
+    return has_row(db, f"SELECT 1 FROM media WHERE {HERE} AND hash = ? LIMIT 1", (*pair(key), digest))
 
 
 def _kind(message: Message) -> str:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from agent_kernel.core.errors import QuotaExceeded
 from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.tables.rows import has_row, pair
 
 FRESH_S = 10.0
 """Seconds for which a count is reused if it is far below the quota: by more than FAR_SESSIONS and FAR_BYTES, which
 nobody can write in this time on one machine (measured: 1,900 sessions/s, 40 MB/s)."""
 FAR_SESSIONS = 20_000
 FAR_BYTES = 2**30
+IS_STORED = "SELECT 1 FROM sessions WHERE namespace = ? AND id = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class QuotaGuard:
         held = self._holds(db, key.namespace, now, more)
         if quota.bytes and (held.bytes >= quota.bytes or held.bytes + more > quota.bytes):
             raise _quota_error(f"{quota.bytes / 2**30:g} GiB of messages, media and files", "quota_gb", held)
-        if quota.sessions and held.sessions >= quota.sessions and not _session_exists(db, key):
+        if quota.sessions and held.sessions >= quota.sessions and not has_row(db, IS_STORED, pair(key)):
             raise _quota_error(f"{quota.sessions} sessions", "quota_sessions", held)
 
     def _holds(self, db: sqlite3.Connection, namespace: str, now: float, more: int) -> _CountedUsage:
@@ -63,14 +65,9 @@ class QuotaGuard:
         return held
 
 
-def _session_exists(db: sqlite3.Connection, key: SessionKey) -> bool:
-    row = db.execute("SELECT 1 FROM sessions WHERE namespace = ? AND id = ?", (key.namespace, key.id)).fetchone()
-    return row is not None
-
-
 def _quota_error(what: str, setting: str, held: _CountedUsage) -> QuotaExceeded:
     return QuotaExceeded(
         f"The limit of {what} is reached.",
-        hint=f"Delete some (agent-kernel sessions expire, delete), or raise {setting}.",
+        hint=f"Delete sessions (agent-kernel sessions delete, or expire), or increase the setting {setting}.",
         details={"sessions": held.sessions, "bytes": held.bytes},
     )

@@ -13,7 +13,7 @@ from agent_kernel.core.session import MAIN, SessionKey, StoreFault
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, files, integrity_check, search_texts, segments
 from agent_kernel.sessions.tables.integrity_check import LocatedFault
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, has_row, insert_row, pair, update_session
 
 ROUNDS = 5
 """One repair may reveal another fault: a turn created for items, a call whose result was moved away."""
@@ -57,10 +57,8 @@ def set_aside(
         if table == "blobs" and not data and (files := blobs.files_of(db)) is not None:
             data = files.get(columns["namespace"], columns["hash"])
         text = json.dumps({name: value for name, value in columns.items() if not isinstance(value, bytes)})
-        db.execute(
-            "INSERT INTO quarantine (namespace, session, origin, row, data, why, time) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (*pair(fault.key), table, text, data, f"{fault.kind}: {fault.detail}", now),
-        )
+        why = f"{fault.kind}: {fault.detail}"
+        insert_row(db, "quarantine", fault.key, origin=table, row=text, data=data, why=why, time=now)
     db.execute(f"DELETE FROM {table} WHERE {where}", values)
     if table == "items":
         search_texts.delete_session_texts(db, fault.key)
@@ -77,15 +75,15 @@ def _no_session(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
             " VALUES (?, ?, ?, ?, ?, ?, 1, '{}') ON CONFLICT DO NOTHING",
             (*pair(fault.key), RECOVERED, now, now, now),
         )
-    elif not db.execute("SELECT 1 FROM sessions WHERE namespace = ? AND id = ?", pair(fault.key)).fetchone():
+    elif not has_row(db, "SELECT 1 FROM sessions WHERE namespace = ? AND id = ?", pair(fault.key)):
         return set_aside(db, fault, table, HERE, pair(fault.key), now=now)
-    return "a session was made"
+    return "a session was created"
 
 
 def _column_of_session(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     name = fault.facts["column"]
     _keep_value(db, fault, "sessions", f"SELECT {name} FROM sessions WHERE namespace = ? AND id = ?", now)
-    db.execute(f"UPDATE sessions SET {name} = ? WHERE namespace = ? AND id = ?", (_DEFAULTS[name], *pair(fault.key)))
+    update_session(db, fault.key, **{name: _DEFAULTS[name]})
     return SET_ASIDE
 
 
@@ -98,16 +96,14 @@ def _column_of_turn(db: sqlite3.Connection, fault: LocatedFault, now: float) -> 
 
 def _keep_value(db: sqlite3.Connection, fault: LocatedFault, table: str, query: str, now: float) -> None:
     (value,) = db.execute(query, pair(fault.key)).fetchone()
-    db.execute(
-        "INSERT INTO quarantine (namespace, session, origin, row, why, time) VALUES (?, ?, ?, ?, ?, ?)",
-        (*pair(fault.key), table, json.dumps({fault.facts["column"]: str(value)}), fault.detail, now),
-    )
+    row = json.dumps({fault.facts["column"]: str(value)})
+    insert_row(db, "quarantine", fault.key, origin=table, row=row, why=fault.detail, time=now)
 
 
 def _number_of_session(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     ((name, value),) = fault.facts.items()
-    db.execute(f"UPDATE sessions SET {name} = ? WHERE namespace = ? AND id = ?", (value, *pair(fault.key)))
-    return f"{name} is {value} now"
+    update_session(db, fault.key, **{name: value})
+    return f"{name} was set to {value}"
 
 
 def _no_turn(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
@@ -125,22 +121,19 @@ def _no_turn(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
         " WHERE namespace = ? AND id = ?",
         (turn, RECOVERED, cell, epoch, time, now, seq - 1, segment, now, *pair(fault.key)),
     )
-    return "a turn was made"
+    return "the turn was created from its items"
 
 
 def _segment(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     db.execute(
         f"UPDATE segments SET parent = 0, since = 0 WHERE {HERE} AND id = ?", (*pair(fault.key), fault.facts["segment"])
     )
-    return "begins at the beginning now"
+    return "the segment now begins at the start of the session"
 
 
 def _lost_segment(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     segment = fault.facts["segment"]
-    db.execute(
-        "INSERT INTO segments (namespace, session, id, parent, since) VALUES (?, ?, ?, 0, 0)",
-        (*pair(fault.key), segment),
-    )
+    insert_row(db, "segments", fault.key, id=segment, parent=0, since=0)
     return _name_end(db, fault.key, segment, now)
 
 
@@ -165,16 +158,8 @@ def _hidden_items(db: sqlite3.Connection, fault: LocatedFault, now: float) -> st
 
 def _name_end(db: sqlite3.Connection, key: SessionKey, segment: int, now: float) -> str:
     name = f"{RECOVERED}-{segment}"
-    db.execute(
-        "INSERT OR REPLACE INTO branches (namespace, session, name, segment, parent, created)"
-        " VALUES (?, ?, ?, ?, '', ?)",
-        (*pair(key), name, segment, now),
-    )
-    return f"on the branch {name} now"
-
-
-def _branch(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    return set_aside(db, fault, "branches", f"{HERE} AND name = ?", (*pair(fault.key), fault.facts["name"]), now=now)
+    insert_row(db, "branches", key, or_replace=True, name=name, segment=segment, parent="", created=now)
+    return f"the items are on the new branch {name}"
 
 
 def _current_branch(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
@@ -188,12 +173,10 @@ def _current_branch(db: sqlite3.Connection, fault: LocatedFault, now: float) -> 
     if row is None:
         ((segment,),) = db.execute(f"SELECT coalesce(max(segment), 0) FROM items WHERE {HERE}", pair(fault.key))
         row = (MAIN, segment)
-        db.execute(
-            "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, '', ?)",
-            (*pair(fault.key), *row, now),
-        )
-    db.execute("UPDATE sessions SET branch = ?, segment = ? WHERE namespace = ? AND id = ?", (*row, *pair(fault.key)))
-    return f"{row[0]} is the current one now"
+        insert_row(db, "branches", fault.key, name=MAIN, segment=segment, parent="", created=now)
+    name, segment = row
+    update_session(db, fault.key, branch=name, segment=segment)
+    return f"{name} was made the current branch"
 
 
 def _items(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
@@ -208,17 +191,17 @@ def _columns(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     message = serialization.decode(body)
     db.execute("UPDATE items SET role = ?, call_id = ? WHERE rowid = ?", (message.role, message.call_id, rowid))
     search_texts.delete_session_texts(db, fault.key)
-    return "as the message says"
+    return "the columns were corrected from the message"
 
 
 def _media_row(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Correct a row that repeats what items say, so nothing is lost."""
-    row = (*pair(fault.key), fault.facts["hash"], fault.facts["seq"])
+    """Add or remove a row that repeats a fact of the items, so that nothing is lost."""
+    digest, seq = fault.facts["hash"], fault.facts["seq"]
     if fault.facts["wanted"]:
-        db.execute("INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?)", row)
-        return "noted"
-    db.execute(f"DELETE FROM media WHERE {HERE} AND hash = ? AND seq = ?", row)
-    return "not noted any more"
+        insert_row(db, "media", fault.key, hash=digest, seq=seq)
+        return "the row was added"
+    db.execute(f"DELETE FROM media WHERE {HERE} AND hash = ? AND seq = ?", (*pair(fault.key), digest, seq))
+    return "the row was removed"
 
 
 def _blob(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
@@ -235,13 +218,13 @@ def _file(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     space, digest = fault.key.namespace, fault.facts["hash"]
     if not blobs.is_named(db, space, digest):
         set_aside(db, fault, "blobs", "namespace = ? AND hash = ?", (space, digest), now=now)
-    return "noted that its bytes were lost"
+    return "the file was marked as lost"
 
 
-def _mark(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
+def _set_row_aside(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     facts = fault.facts
     where = f"{HERE} AND {facts['column']} = ?"
-    return set_aside(db, fault, facts["table"], where, (*pair(fault.key), facts["seq"]), now=now)
+    return set_aside(db, fault, facts["table"], where, (*pair(fault.key), facts["value"]), now=now)
 
 
 REPAIRS: Mapping[str, Repair] = MappingProxyType(
@@ -256,7 +239,7 @@ REPAIRS: Mapping[str, Repair] = MappingProxyType(
         "segment": _segment,
         "lost_segment": _lost_segment,
         "hidden_items": _hidden_items,
-        "branch": _branch,
+        "branch": _set_row_aside,
         "current_branch": _current_branch,
         "body": _items,
         "no_call": _items,
@@ -266,8 +249,9 @@ REPAIRS: Mapping[str, Repair] = MappingProxyType(
         "unused_bytes": _blob,
         "wrong_bytes": _blob,
         "file": _file,
-        "summary": _mark,
-        "opening": _mark,
+        "summary": _set_row_aside,
+        "opening": _set_row_aside,
     }
 )
-"""``no_bytes`` cannot be repaired: the item stays, its picture is lost."""
+"""The repair of each kind of fault. ``no_bytes`` is missing, because it cannot be repaired: the item stays, and its
+picture is lost."""

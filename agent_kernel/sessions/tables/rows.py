@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_kernel.core.session import Item, Session, SessionKey, Turn
+from agent_kernel.core.session import Item, Session, SessionKey, Summary, Turn
 from agent_kernel.sessions import serialization
 
 SESSION_COLUMNS = (
     "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
 )
-"""Columns in the order in which ``session_from_row``, ``turn_from_row`` and ``item_from_row`` expect them.
-``session_from_row`` also takes COUNTED_COLUMNS."""
+"""Columns in the order in which ``session_from_row`` expects them, as the constants below are for the other
+functions. ``session_from_row`` also takes COUNTED_COLUMNS."""
 COUNTED_COLUMNS = f"""
 {SESSION_COLUMNS},
 (SELECT max((SELECT max(seq) FROM items AS i
@@ -34,6 +34,7 @@ TURN_COLUMNS = (
     "namespace, session, id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, since"
 )
 ITEM_COLUMNS = "seq, turn, body, time"
+SUMMARY_COLUMNS = "last, text, model, usage, reason, id, time"
 HERE = "namespace = ? AND session = ?"
 """Condition that selects the rows of one session; its parameters are ``pair(key)``."""
 
@@ -49,6 +50,26 @@ def count_changes(db: sqlite3.Connection) -> int:
     Azerbaijani (which have a dotless I) it takes INSERT for a query and reports -1."""
     (count,) = db.execute("SELECT changes()").fetchone()
     return int(count)
+
+
+def insert_row(
+    db: sqlite3.Connection, table: str, key: SessionKey, *, or_replace: bool = False, **values: object
+) -> None:
+    """Insert one row of a session. With ``or_replace`` it takes the place of a row with the same primary key."""
+    row = {"namespace": key.namespace, "session": key.id, **values}
+    verb = "INSERT OR REPLACE" if or_replace else "INSERT"
+    db.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+
+
+def update_session(db: sqlite3.Connection, key: SessionKey, **values: object) -> None:
+    """Set these columns of a session."""
+    columns = ", ".join(f"{name} = ?" for name in values)
+    db.execute(f"UPDATE sessions SET {columns} WHERE namespace = ? AND id = ?", (*values.values(), *pair(key)))
+
+
+def has_row(db: sqlite3.Connection, query: str, values: Sequence[object] | Mapping[str, object] = ()) -> bool:
+    """Return whether the query finds at least one row."""
+    return db.execute(query, values).fetchone() is not None
 
 
 def sql_limit(limit: int | None) -> int:
@@ -80,6 +101,11 @@ def turn_from_row(row: Sequence[Any]) -> Turn:
     *middle, usage, record, since = row[3:]
     turn = Turn(row[2], SessionKey(row[0], row[1]), *middle)
     return replace(turn, usage=json.loads(usage), record=json.loads(record), since=since)
+
+
+def summary_from_row(key: SessionKey, row: Sequence[Any]) -> Summary:
+    last, text, model, usage, *rest = row
+    return Summary(key, last, text, model, json.loads(usage), *rest)
 
 
 def item_from_row(row: Sequence[Any]) -> Item:

@@ -14,12 +14,13 @@ from typing import Any
 
 from agent_kernel.core.errors import BranchNotFound, Conflict, InvalidRequest, TurnNotFound
 from agent_kernel.core.session import Branch, SessionKey
+from agent_kernel.core.session_tree import AFTER_EVERY_SEQ
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import sessions
-from agent_kernel.sessions.tables.rows import HERE, pair
+from agent_kernel.sessions.tables.rows import HERE, has_row, insert_row, pair, update_session
 
-END = 2**62
-"""A seq behind every item: the upper limit of a segment that a branch shows completely."""
+END = AFTER_EVERY_SEQ
+"""The upper limit of a segment that a branch shows completely."""
 MAX_NAME = 200
 """Characters of a branch name."""
 _BRANCH_COLUMNS = (
@@ -112,10 +113,7 @@ def create_branch(db: sqlite3.Connection, key: SessionKey, before: str | None, n
             details={"branch": name},
         )
     segment = insert_segment(db, key, *_find_branch_point(db, key, before))
-    db.execute(
-        "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
-        (*pair(key), name, segment, session.branch, now),
-    )
+    insert_row(db, "branches", key, name=name, segment=segment, parent=session.branch, created=now)
     return switch_branch(db, key, name, now)
 
 
@@ -123,7 +121,7 @@ def switch_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float
     """Make the branch ``name`` the current one."""
     sessions.check_no_open_turn(db, key)
     require_branch(db, key, name)
-    _make_current(db, key, name)
+    make_current(db, key, name)
     sessions.mark_changed(db, key, now)
     return require_branch(db, key, name)
 
@@ -147,24 +145,21 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
         name = ending[-1]
     else:
         name = _next_free_name(_select_used_names(db, key))
-        db.execute(
-            "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
-            (*pair(key), name, insert_segment(db, key, *here), now_current, now),
-        )
-    return _make_current(db, key, name)
+        segment = insert_segment(db, key, *here)
+        insert_row(db, "branches", key, name=name, segment=segment, parent=now_current, created=now)
+    return make_current(db, key, name)
 
 
 def find_segment(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequence[SegmentRange]) -> int | None:
     """Return the one of these segments that holds item ``seq``, or None."""
     for piece in pieces:
-        where = (*pair(key), piece.segment, seq)
-        row = db.execute(f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?", where).fetchone()
-        if row and seq <= piece.until:
+        query = f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?"
+        if seq <= piece.until and has_row(db, query, (*pair(key), piece.segment, seq)):
             return piece.segment
     return None
 
 
-def _make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:
+def make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:
     """Set the current branch without checks, and return its segment."""
     db.execute(
         "UPDATE sessions SET branch = :name, segment = (SELECT segment FROM branches WHERE namespace = :namespace"
@@ -181,20 +176,15 @@ def insert_segment(db: sqlite3.Connection, key: SessionKey, parent: int, since: 
     newest = db.execute(f"SELECT coalesce(max(id), 0) FROM segments WHERE {HERE}", pair(key)).fetchone()[0]
     of_branches = db.execute(f"SELECT coalesce(max(segment), 0) FROM branches WHERE {HERE}", pair(key)).fetchone()[0]
     segment = max(int(newest), int(of_branches)) + 1
-    db.execute(
-        "INSERT INTO segments (namespace, session, id, parent, since) VALUES (?, ?, ?, ?, ?)",
-        (*pair(key), segment, parent, since),
-    )
+    insert_row(db, "segments", key, id=segment, parent=parent, since=since)
     return segment
 
 
 def is_shared(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> bool:
     """Whether another branch than the current one shows item ``seq`` of ``segment``, the last segment of the current
     branch."""
-    row = db.execute(
-        f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? LIMIT 1", (*pair(key), segment, seq)
-    ).fetchone()
-    return row is not None
+    query = f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? LIMIT 1"
+    return has_row(db, query, (*pair(key), segment, seq))
 
 
 def move_branch_end(db: sqlite3.Connection, key: SessionKey, segment: int) -> None:
@@ -204,7 +194,7 @@ def move_branch_end(db: sqlite3.Connection, key: SessionKey, segment: int) -> No
         " AND name = (SELECT branch FROM sessions WHERE namespace = ? AND id = ?)",
         (segment, *pair(key), *pair(key)),
     )
-    db.execute("UPDATE sessions SET segment = ? WHERE namespace = ? AND id = ?", (segment, *pair(key)))
+    update_session(db, key, segment=segment)
 
 
 def segment_extents(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:

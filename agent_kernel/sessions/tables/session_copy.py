@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import groupby
 
 from agent_kernel.core.errors import Conflict, InvalidRequest
@@ -14,8 +14,16 @@ from agent_kernel.core.messages import Media, Message, Text
 from agent_kernel.core.session import MAIN, Item, Session, SessionKey, Summary
 from agent_kernel.core.session_tree import BranchTree, SessionSnapshot, TreeSegment
 from agent_kernel.sessions import serialization
-from agent_kernel.sessions.tables import files, items, segments, sessions, turns
-from agent_kernel.sessions.tables.rows import HERE, TURN_COLUMNS, item_from_row, pair, turn_row
+from agent_kernel.sessions.tables import files, items, segments, sessions, summaries, turns
+from agent_kernel.sessions.tables.rows import (
+    HERE,
+    SUMMARY_COLUMNS,
+    insert_row,
+    item_from_row,
+    pair,
+    summary_from_row,
+    update_session,
+)
 
 
 def read_whole(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | None:
@@ -44,11 +52,7 @@ def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[s
     _write_turns(db, whole)
     _write_items(db, whole, blobs)
     files.store_files(db, key, [(file, _require_bytes(file, blobs)) for file in whole.files], now)
-    db.executemany(
-        "INSERT INTO summaries (namespace, session, segment, last, text, model, usage, reason, time)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*pair(key), *_summary_row(whole, summary)) for summary in whole.summaries],
-    )
+    _write_summaries(db, whole)
     _write_session(db, whole.session, now)
     return sessions.require_session(db, key, counts=True)
 
@@ -95,13 +99,8 @@ def _read_tree(db: sqlite3.Connection, key: SessionKey) -> BranchTree:
 
 
 def _select_summaries(db: sqlite3.Connection, key: SessionKey) -> tuple[Summary, ...]:
-    rows = db.execute(
-        f"SELECT id, last, text, model, usage, reason, time FROM summaries WHERE {HERE} ORDER BY id", pair(key)
-    )
-    return tuple(
-        Summary(key, last, text, model, json.loads(usage), reason, id, time)
-        for id, last, text, model, usage, reason, time in rows
-    )
+    rows = db.execute(f"SELECT {SUMMARY_COLUMNS} FROM summaries WHERE {HERE} ORDER BY id", pair(key))
+    return tuple(summary_from_row(key, row) for row in rows)
 
 
 def _select_results(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
@@ -115,34 +114,30 @@ def _select_results(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[
 
 
 def _write_tree(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
-    here = pair(whole.session.key)
-    db.executemany(
-        "INSERT INTO segments (namespace, session, id, parent, since) VALUES (?, ?, ?, ?, ?)",
-        [(*here, segment.id, segment.parent, segment.since) for segment in whole.tree.segments],
-    )
+    key = whole.session.key
+    for segment in whole.tree.segments:
+        insert_row(db, "segments", key, **asdict(segment))
     if whole.branches:
-        db.execute(f"DELETE FROM branches WHERE {HERE}", here)
+        db.execute(f"DELETE FROM branches WHERE {HERE}", pair(key))
     elif whole.session.branch != MAIN:
-        db.execute(f"UPDATE branches SET name = ? WHERE {HERE}", (whole.session.branch, *here))
-    db.executemany(
-        "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (*here, branch.name, whole.tree.ends[branch.name], branch.parent, branch.created)
-            for branch in whole.branches
-        ],
-    )
+        db.execute(f"UPDATE branches SET name = ? WHERE {HERE}", (whole.session.branch, *pair(key)))
+    for branch in whole.branches:
+        end = whole.tree.ends[branch.name]
+        insert_row(db, "branches", key, name=branch.name, segment=end, parent=branch.parent, created=branch.created)
 
 
 def _write_turns(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
     """Insert the turns without an owner: they are closed."""
-    db.executemany(
-        f"INSERT INTO turns ({TURN_COLUMNS}, segment, pending, owner, instance, heartbeat)"
-        f" VALUES ({', '.join('?' * 20)})",
-        [
-            (*turn_row(replace(turn, key=whole.session.key)), whole.tree.turns.get(turn.id, 0), "{}", "{}", "", 0.0)
-            for turn in whole.turns
-        ],
-    )
+    for turn in whole.turns:
+        segment = whole.tree.turns.get(turn.id, 0)
+        turns.insert_turn_row(db, replace(turn, key=whole.session.key), segment, heartbeat=0.0)
+
+
+def _write_summaries(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
+    turn_of = {item.seq: item.turn for item in whole.items}
+    for summary in whole.summaries:
+        segment = whole.tree.turns.get(turn_of[summary.last], 0)
+        summaries.insert_summary_row(db, replace(summary, key=whole.session.key), segment)
 
 
 def _write_items(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes]) -> None:
@@ -179,40 +174,13 @@ def _require_bytes(file: File, blobs: Mapping[str, bytes]) -> bytes | None:
 
 
 def _write_session(db: sqlite3.Connection, session: Session, now: float) -> None:
-    db.execute(
-        "UPDATE sessions SET created = ?, updated = ?, head = ?, revision = ?, turns = ?, branch = ?, accessed = ?,"
-        " tags = ?, metadata = ?, context = ?, imported = ?,"
-        " segment = (SELECT segment FROM branches WHERE namespace = sessions.namespace AND session = sessions.id"
-        " AND name = ?) WHERE namespace = ? AND id = ?",
-        (
-            session.created,
-            session.updated,
-            session.head,
-            session.revision,
-            session.turns,
-            session.branch,
-            now,
-            json.dumps(session.tags, ensure_ascii=False),
-            serialization.encode_value(session.metadata),
-            serialization.encode_value(session.context),
-            serialization.encode_value(session.imported),
-            session.branch,
-            *pair(session.key),
-        ),
-    )
-
-
-def _summary_row(whole: SessionSnapshot, summary: Summary) -> tuple[object, ...]:
-    turn = next(item.turn for item in whole.items if item.seq == summary.last)
-    return (
-        whole.tree.turns.get(turn, 0),
-        summary.last,
-        summary.text,
-        summary.model,
-        serialization.encode_value(summary.usage),
-        summary.reason,
-        summary.time,
-    )
+    plain = {name: getattr(session, name) for name in ("created", "updated", "head", "revision", "turns")}
+    described = {
+        name: serialization.encode_value(getattr(session, name)) for name in ("metadata", "context", "imported")
+    }
+    tags = json.dumps(session.tags, ensure_ascii=False)
+    update_session(db, session.key, **plain, **described, tags=tags, accessed=now)
+    segments.make_current(db, session.key, session.branch)
 
 
 def _record_clearing(db: sqlite3.Connection, key: SessionKey, turn: str, now: float) -> None:

@@ -16,9 +16,11 @@ from agent_kernel.sessions.tables.rows import (
     HERE,
     SESSION_COLUMNS,
     count_changes,
+    insert_row,
     pair,
     session_from_row,
     sql_limit,
+    update_session,
 )
 
 _CONTENT_TABLES = (
@@ -35,7 +37,7 @@ def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> S
         (key.namespace, key.id, title, now, now, now),
     )
     if count_changes(db):
-        _insert_main_branch(db, key, now)
+        insert_row(db, "branches", key, name=MAIN, segment=0, parent="", created=now)
     return require_session(db, key, counts=True)
 
 
@@ -152,13 +154,13 @@ def describe(db: sqlite3.Connection, key: SessionKey, change: SessionUpdate, now
     }
     for name, value in fields.items():
         if value is not None:
-            db.execute(f"UPDATE sessions SET {name} = ? WHERE namespace = ? AND id = ?", (value, *pair(key)))
+            update_session(db, key, **{name: value})
     mark_changed(db, key, now)
     return require_session(db, key, counts=True)
 
 
 def touch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
-    db.execute("UPDATE sessions SET accessed = ? WHERE namespace = ? AND id = ?", (now, *pair(key)))
+    update_session(db, key, accessed=now)
 
 
 def clear(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
@@ -170,11 +172,8 @@ def clear(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
         (*pair(key), MAIN),
     )
     _remove_items(db, key)
-    _insert_main_branch(db, key, now)
-    db.execute(
-        "UPDATE sessions SET head = 0, turns = 0, segment = 0, branch = ? WHERE namespace = ? AND id = ?",
-        (MAIN, *pair(key)),
-    )
+    insert_row(db, "branches", key, name=MAIN, segment=0, parent="", created=now)
+    update_session(db, key, head=0, turns=0, segment=0, branch=MAIN)
     mark_changed(db, key, now)
 
 
@@ -208,13 +207,6 @@ def mark_changed(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
     db.execute(
         "UPDATE sessions SET revision = revision + 1, updated = ?, accessed = ? WHERE namespace = ? AND id = ?",
         (now, now, *pair(key)),
-    )
-
-
-def _insert_main_branch(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
-    db.execute(
-        "INSERT INTO branches (namespace, session, name, segment, parent, created) VALUES (?, ?, ?, 0, '', ?)",
-        (*pair(key), MAIN, now),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +9,9 @@ from dataclasses import replace
 from agent_kernel.core.errors import Conflict
 from agent_kernel.core.session import SUMMARY_CLAIM_S, Owner, SessionKey, Summary
 from agent_kernel.sessions import serialization
+from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.tables import segments, sessions
-from agent_kernel.sessions.tables.rows import HERE, count_changes, pair
+from agent_kernel.sessions.tables.rows import HERE, SUMMARY_COLUMNS, count_changes, insert_row, pair, summary_from_row
 from agent_kernel.sessions.tables.segments import SegmentRange
 
 
@@ -20,15 +20,12 @@ def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[Seg
     summaries: list[Summary] = []
     for piece in path:
         rows = db.execute(
-            f"SELECT id, last, text, model, usage, reason, time FROM summaries WHERE {HERE} AND segment = ?"
+            f"SELECT {SUMMARY_COLUMNS} FROM summaries WHERE {HERE} AND segment = ?"
             # A summary of items behind the branch point applies only to the branch on which they are.
             " AND last <= ? ORDER BY last DESC, id DESC",
             (*pair(key), piece.segment, piece.until),
         )
-        summaries += [
-            Summary(key, last, text, model, json.loads(usage), reason, id, time)
-            for id, last, text, model, usage, reason, time in rows
-        ]
+        summaries += [summary_from_row(key, row) for row in rows]
     return summaries[::-1]
 
 
@@ -38,15 +35,9 @@ def insert_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: flo
     db.execute(
         # One statement, so that two processes cannot both take it. The conflict update changes nothing while the other
         # claim is valid, and then changes() is 0.
-        "INSERT INTO summary_claims (namespace, session, instance, time) VALUES (:namespace, :session, :instance, :now)"
-        " ON CONFLICT DO UPDATE SET instance = excluded.instance, time = excluded.time WHERE time <= :stale",
-        {
-            "namespace": key.namespace,
-            "session": key.id,
-            "instance": owner.instance,
-            "now": now,
-            "stale": now - SUMMARY_CLAIM_S,
-        },
+        "INSERT INTO summary_claims (namespace, session, instance, time) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET instance = excluded.instance, time = excluded.time WHERE time <= ?",
+        (*pair(key), owner.instance, now, now - SUMMARY_CLAIM_S),
     )
     return count_changes(db) == 1
 
@@ -61,22 +52,18 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: 
     segment = segments.find_segment(db, key, summary.last, path)
     if segment is None:
         raise Conflict(f"Item {summary.last} is not on the current branch.", details={"session": key.id})
-    cursor = db.execute(
-        "INSERT INTO summaries (namespace, session, segment, last, text, model, usage, reason, time)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *pair(key),
-            segment,
-            summary.last,
-            serialization.text(summary.text, "summary"),
-            summary.model,
-            serialization.encode_value(summary.usage),
-            summary.reason,
-            now,
-        ),
-    )
+    serialization.text(summary.text, "summary")
+    stored = replace(summary, time=now)
+    insert_summary_row(db, stored, segment)
+    (id,) = db.execute("SELECT last_insert_rowid()").fetchone()
     sessions.mark_changed(db, key, now)
-    return replace(summary, id=cursor.lastrowid or 0, time=now)
+    return replace(stored, id=int(id))
+
+
+def insert_summary_row(db: sqlite3.Connection, summary: Summary, segment: int) -> None:
+    columns = fields_to_json(summary, "key", "id", "usage")
+    usage = serialization.encode_value(summary.usage)
+    insert_row(db, "summaries", summary.key, segment=segment, usage=usage, **columns)
 
 
 def release_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner) -> bool:

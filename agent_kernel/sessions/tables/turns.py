@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, LeaseLost, SequenceConflict, TurnNotFound
 from agent_kernel.core.events import TurnState
@@ -25,18 +25,20 @@ from agent_kernel.sessions.tables.rows import (
     sql_limit,
     turn_from_row,
     turn_row,
+    update_session,
 )
 from agent_kernel.sessions.tables.segments import SegmentRange
 
 _INSERT = (
-    f"INSERT INTO turns ({TURN_COLUMNS}, segment, pending, owner, instance, heartbeat) VALUES ({', '.join('?' * 20)})"
+    f"INSERT INTO turns ({TURN_COLUMNS}, segment, owner, instance, heartbeat, pending)"
+    f" VALUES ({', '.join('?' * 19)}, '{{}}')"
 )
 
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
     """Open a turn on the current branch and take its lease. Raises SessionBusy, SessionNotFound, Conflict."""
     session = sessions.read_end(db, turn.key) or sessions.raise_not_found(turn.key)
-    opened = _insert_turn(db, session, turn, ("{}", json.dumps(asdict(owner)), owner.instance, now))
+    opened = _insert_turn(db, session, turn, now, owner)
     _count_turn(db, opened, now)
     return opened
 
@@ -53,7 +55,7 @@ def add_turn(
     session = sessions.read_end(db, turn.key) or sessions.begin_session(db, turn.key, now)
     _check_head(session.head, session.head if expect_seq is None else expect_seq)
     _check_paired(messages)
-    added = _insert_turn(db, session, turn, ("{}", "{}", "", now), state="committed", closed=now, usage=usage)
+    added = _insert_turn(db, session, replace(turn, state="committed", closed=now, usage=usage), now)
     if not messages:
         _count_turn(db, added, now)
     place = items.AppendPoint(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head, added.ordinal)
@@ -71,7 +73,7 @@ def add_messages(
         place = None if _starts_turn(batch[0]) else _newest_turn_end(db, key, session)
         if place is None:
             turn = Turn(_new_turn_id(), key, state="committed", opened=now, closed=now, record=record)
-            ordinal = _insert_turn(db, session, turn, ("{}", "{}", "", now)).ordinal
+            ordinal = _insert_turn(db, session, turn, now).ordinal
             place = items.AppendPoint(key, turn.id, session.segment, "", "", session.head, ordinal)
             session = replace(session, turns=session.turns + 1)
         added += items.insert_items(db, place, batch, now)
@@ -125,9 +127,7 @@ def extend_turn(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message],
 def append(
     db: sqlite3.Connection, turn: Turn, owner: Owner, messages: Sequence[Message], *, expect_seq: int, now: float
 ) -> list[Item]:
-    lease = _select_lease(db, turn, owner)
-    if lease is None:
-        raise LeaseLost("The turn is closed or belongs to another process.", details={"turn": turn.id})
+    lease = _select_lease(db, turn, owner) or _raise_lease_lost(turn)
     _check_head(lease.place.head, expect_seq)
     waiting = call_pairs.pending_calls(lease.pending, messages)
     added = items.insert_items(db, lease.place, messages, now)
@@ -149,10 +149,8 @@ def append_at(
     earlier: Sequence[Sequence[Message]],
     now: float,
 ) -> list[Item]:
-    lease = _select_lease(db, turn, owner)
-    opened = select_turn(db, turn.key, turn.id)
-    if lease is None or opened is None:
-        raise LeaseLost("The turn is closed or belongs to another process.", details={"turn": turn.id})
+    lease = _select_lease(db, turn, owner) or _raise_lease_lost(turn)
+    opened = select_turn(db, turn.key, turn.id) or _raise_lease_lost(turn)
     _check_head(lease.place.head, expect_seq)
     # A turn is moved only while it is empty: items stay in the segment in which they were inserted.
     if lease.place.head != opened.since:
@@ -165,10 +163,14 @@ def append_at(
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
         _check_paired(batch)
         appended = Turn(_new_turn_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
-        db.execute(_INSERT, (*turn_row(appended), segment, "{}", "{}", "", now))
+        insert_turn_row(db, appended, segment, now)
         items.insert_items(db, replace(place, turn=appended.id, cell="", epoch=""), batch, now)
         place = replace(place, head=place.head + len(batch))
     return append(db, turn, owner, messages, expect_seq=place.head, now=now)
+
+
+def _raise_lease_lost(turn: Turn) -> NoReturn:
+    raise LeaseLost("The turn is closed or belongs to another process.", details={"turn": turn.id})
 
 
 def _segment_after(db: sqlite3.Connection, key: SessionKey, seq: int, now: float) -> int:
@@ -192,7 +194,7 @@ def _move_open_turn(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: i
         f"UPDATE turns SET segment = ?, ordinal = ?, since = ? WHERE {HERE} AND id = ?",
         (segment, ordinal, since, *pair(turn.key), turn.id),
     )
-    db.execute("UPDATE sessions SET turns = ? WHERE namespace = ? AND id = ?", (ordinal, *pair(turn.key)))
+    update_session(db, turn.key, turns=ordinal)
 
 
 def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> bool:
@@ -223,7 +225,7 @@ def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: TurnCl
     results = grants.close_questions(db, turn, lease.pending, closing.state, closing.reason)
     items.insert_items(db, lease.place, results, now)
     db.execute(
-        "UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{}'" + f" WHERE {HERE} AND id = ?",
+        f"UPDATE turns SET state = ?, reason = ?, usage = ?, closed = ?, pending = '{{}}' WHERE {HERE} AND id = ?",
         (closing.state, closing.reason, serialization.encode_value(closing.usage), now, *pair(turn.key), turn.id),
     )
     if closing.record and (stored := select_turn(db, turn.key, turn.id)):
@@ -312,14 +314,22 @@ def select_cell_turns(db: sqlite3.Connection, key: SessionKey, cell: str, limit:
     return [turn_from_row(row) for row in reversed(rows)]
 
 
+def insert_turn_row(
+    db: sqlite3.Connection, turn: Turn, segment: int, heartbeat: float, owner: Owner | None = None
+) -> None:
+    """Insert the row of a turn. ``owner`` and ``heartbeat`` are its lease; a closed turn has no owner."""
+    lease = (json.dumps(asdict(owner)), owner.instance) if owner else ("{}", "")
+    db.execute(_INSERT, (*turn_row(turn), segment, *lease, heartbeat))
+
+
 def _insert_turn(
-    db: sqlite3.Connection, session: sessions.SessionEnd, turn: Turn, lease: tuple[object, ...], **facts: Any
+    db: sqlite3.Connection, session: sessions.SessionEnd, turn: Turn, now: float, owner: Owner | None = None
 ) -> Turn:
     """Insert a turn with the next ordinal and return it as stored. The session's turn count is updated separately."""
     sessions.raise_if_busy(session)
-    added = replace(turn, ordinal=session.turns + 1, since=session.head, **facts)
+    added = replace(turn, ordinal=session.turns + 1, since=session.head)
     try:
-        db.execute(_INSERT, (*turn_row(added), session.segment, *lease))
+        insert_turn_row(db, added, session.segment, now, owner)
     except sqlite3.IntegrityError as error:
         raise Conflict(f"A turn {turn.id!r} exists already.", details={"turn": turn.id}) from error
     return added
