@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 class EventLoopThread:
-    """The thread starts at first use, and again in a forked process. ``run`` can be called from any thread; a running
-    loop of the calling thread is blocked until the result is there."""
+    """Runs coroutines on an event loop in a thread of its own. The thread starts at first use, and again in a forked
+    process. ``run`` can be called from any thread; it blocks that thread, and a loop that runs in it, until the
+    coroutine ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from agent_kernel.core.messages import Message, is_too_deep
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions.adapters.openai_agents_compaction import CompactionSnapshot, Forms, Suffix
-from agent_kernel.sessions.adapters.shared_stores import FILES, MEMORY, OpenFile
+from agent_kernel.sessions.adapters.shared_stores import MEMORY, StoreHolder
 from agent_kernel.sessions.export import responses_items
 from agent_kernel.sessions.export.responses_items import Body
 from agent_kernel.sessions.serialization import MAX_DEPTH
@@ -73,15 +72,8 @@ class AgentsSession:
         self._settings = _settings(session_settings)
         self.db_path = place if isinstance(place, str | Path) else None
         self._namespace = namespace
-        self._durable = durable
-        self._clean = clean or _keep
-        self._closed = False
-        self._given: SessionStore | None = None
-        self._file: OpenFile | None = None
-        if isinstance(place, str | Path):
-            self._file = FILES.take(place, durable=durable)
-        else:
-            self._given = place
+        self._clean = clean or (lambda message: message)
+        self._holder: StoreHolder[SessionStore] = StoreHolder("AgentsSession", place, durable=durable)
         if isinstance(namespace, str):
             SessionKey(namespace, session_id)
 
@@ -100,14 +92,14 @@ class AgentsSession:
     async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Body]:
         """Return the newest ``limit`` items in order (None: the limit of the settings, or all). Items of agent-kernel's
         own agent are returned as messages, calls and outputs of the Responses API; its hidden messages are left out."""
-        store, key = self._store(), self._key(wrapper)
+        store, key = self._holder.store, self._key(wrapper)
         wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
         items = _flat(await self._newest(store, key, wanted))
         return items if wanted is None else items[-wanted:] if wanted else []
 
     async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
         """Add all items or none. A user message begins a turn."""
-        store, key = self._store(), self._key(wrapper)
+        store, key = self._holder.store, self._key(wrapper)
         if items:
             await store.add_messages(key, [self._clean(_message(item)) for item in items], record=RECORD)
 
@@ -115,19 +107,20 @@ class AgentsSession:
         """Remove and return the newest item, or return None if there is none. Calls and results of agent-kernel's own
         agent cannot stand alone: the rest of such a group is stored again as items of the SDK, in a second
         transaction."""
-        store, key = self._store(), self._key(wrapper)
+        store, key = self._holder.store, self._key(wrapper)
         while unit := await self._newest_unit(store, key):
             items = _flat(await self._forms(store, key, unit))
             if not await store.rewind(key, unit):
                 continue  # another writer was faster: the newest item has changed
             if items:
-                await self._put_back(store, key, items[:-1])
+                if rest := [responses_items.message_of(item) for item in items[:-1]]:
+                    await store.add_messages(key, rest, record=RECORD)
                 return items[-1]
         return None
 
     async def clear_session(self, *, wrapper: Any = None) -> None:
         """Remove the items. The session's title and notebook stay."""
-        store, key = self._store(), self._key(wrapper)
+        store, key = self._holder.store, self._key(wrapper)
         with suppress(SessionNotFound):
             await store.clear(key)
 
@@ -137,7 +130,7 @@ class AgentsSession:
         """Return the newest ``limit`` items regardless of the settings. The SDK's OpenAIResponsesCompactionSession
         calls this by name. Replaced items stay in the session as an earlier branch; with ``prune_prefix``, from an
         EncryptedSession, they are removed together with expired items at the beginning."""
-        store, key = self._store(), self._key(None)
+        store, key = self._holder.store, self._key(None)
         forms = await self._newest(store, key, limit + 1)
         items = _flat(forms)
         first = max(0, len(items) - limit)
@@ -152,10 +145,7 @@ class AgentsSession:
 
     def close(self) -> None:
         """Release the file. Idempotent."""
-        if not self._closed:
-            self._closed = True
-            if self._file is not None:
-                FILES.give_back(self._file)
+        self._holder.close()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
@@ -165,16 +155,6 @@ class AgentsSession:
 
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
-
-    def _store(self) -> SessionStore:
-        if self._closed:
-            raise RuntimeError("AgentsSession is closed")
-        if self._file is None:
-            assert self._given is not None, "a store or a file"
-            return self._given
-        if self._file.place is not None and self._file.place[0] != os.getpid():
-            self._file = FILES.take(self._file.place[1], durable=self._durable)
-        return self._file.store
 
     def _key(self, wrapper: Any) -> SessionKey:
         namespace = self._namespace if isinstance(self._namespace, str) else self._namespace(wrapper)
@@ -212,11 +192,6 @@ class AgentsSession:
         start = next((at for at in range(len(items) - 1, -1, -1) if items[at].message.role != "tool"), 0)
         return items[start:]
 
-    @staticmethod
-    async def _put_back(store: SessionStore, key: SessionKey, items: Sequence[Body]) -> None:
-        if items:
-            await store.add_messages(key, [responses_items.message_of(item) for item in items], record=RECORD)
-
 
 def _message(item: Mapping[str, Any]) -> Message:
     """Convert an item to a message. Raises TypeError if the item is not a JSON object, and InvalidRequest if it is too
@@ -227,10 +202,6 @@ def _message(item: Mapping[str, Any]) -> Message:
         raise InvalidRequest(f"An item can have at most {MAX_DEPTH} levels.")
     json.dumps(item)
     return responses_items.message_of(item)
-
-
-def _keep(message: Message) -> Message:
-    return message
 
 
 def _flat(forms: Forms) -> list[Body]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.seams.session_store import ExpiringStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.adapters.event_loop_thread import EventLoopThread
-from agent_kernel.sessions.adapters.saved_window import text_of
-from agent_kernel.sessions.adapters.selectools_sessions import SavedMemory, SavedSessions, SelectoolsBackend, count_of
-from agent_kernel.sessions.adapters.shared_stores import FILES, OpenFile
+from agent_kernel.sessions.adapters.selectools_sessions import SavedMemory, SavedSessions, count_of
+from agent_kernel.sessions.adapters.selectools_window import text_of
+from agent_kernel.sessions.adapters.shared_stores import StoreHolder
 
 if TYPE_CHECKING:
     from selectools.memory import ConversationMemory
@@ -55,7 +55,7 @@ class SelectoolsStore:
 
     def __init__(
         self,
-        store: SelectoolsBackend | str | Path = "sessions.db",
+        store: ExpiringStore | str | Path = "sessions.db",
         default_ttl: float | None = None,
         *,
         db_path: str | Path | None = None,
@@ -65,11 +65,9 @@ class SelectoolsStore:
     ) -> None:
         place = store if db_path is None else db_path
         self._namespace = namespace
-        self._ttl, self._clock, self._durable = default_ttl, clock, durable
-        self._given = None if isinstance(place, str | Path) else place
-        self._file: OpenFile | None = FILES.take(place, durable=durable) if isinstance(place, str | Path) else None
+        self._ttl, self._clock = default_ttl, clock
+        self._holder: StoreHolder[ExpiringStore] = StoreHolder("SelectoolsStore", place, durable=durable)
         self._bridge = EventLoopThread()
-        self._closed = False
         self._lock = threading.Lock()
         self._memories: WeakKeyDictionary[Any, dict[SessionKey, SavedMemory]] = WeakKeyDictionary()
         self._seen: set[SessionKey] = set()
@@ -148,20 +146,12 @@ class SelectoolsStore:
     def close(self) -> None:
         """Release the file and stop the thread. Idempotent."""
         with self._lock:
-            closed, self._closed = self._closed, True
-        if not closed:
-            if self._file is not None:
-                FILES.give_back(self._file)
-            self._bridge.close()
+            self._holder.close()
+        self._bridge.close()
 
     @property
     def _sessions(self) -> SavedSessions:
-        if self._closed:
-            raise RuntimeError("SelectoolsStore is closed")
-        if self._file is not None and self._file.place is not None and self._file.place[0] != os.getpid():
-            self._file = FILES.take(self._file.place[1], durable=self._durable)
-        store: Any = self._given if self._file is None else self._file.store
-        return SavedSessions(store, self._ttl, self._clock)
+        return SavedSessions(self._holder.store, self._ttl, self._clock)
 
     def _key(self, session_id: str, namespace: str | None) -> SessionKey:
         """Raises ValueError, as selectools does."""

@@ -5,25 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from agent_kernel.core.errors import Conflict, SessionNotFound
 from agent_kernel.core.messages import shorten
-from agent_kernel.core.seams.session_store import RetentionQueries, SessionStore
+from agent_kernel.core.seams.session_store import ExpiringStore
 from agent_kernel.core.session import Item, SearchHit, Session, SessionKey, SessionQuery, SessionUpdate
-from agent_kernel.sessions.adapters.saved_window import Window, overlap, parting, text_of
 from agent_kernel.sessions.adapters.selectools_messages import Body, bodies_of, messages_of
+from agent_kernel.sessions.adapters.selectools_window import Window, find_divergence, overlap, text_of
 
 NAME = "selectools"
 RECORD = {"by": NAME}
 LONGEST_SUMMARY = 32_000
 """Characters; the metadata of a session has 64 KiB."""
 LONGEST_QUERY = 1_000
-
-
-class SelectoolsBackend(SessionStore, RetentionQueries, Protocol):
-    """The parts of a session store that this module needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +39,18 @@ class LoadedMemory:
 
 
 class SavedSessions:
-    """``ttl``: seconds since the last change after which a session expires (None: never)."""
+    """Saves and loads the memories of selectools in a session store. ``ttl`` is the number of seconds after its last
+    change at which a session expires (None: never)."""
 
-    def __init__(self, store: SelectoolsBackend, ttl: float | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: ExpiringStore, ttl: float | None, clock: Callable[[], float]) -> None:
         self._store = store
         self._ttl = ttl
         self._clock = clock
 
     async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, meant: bool) -> SavedMemory:
-        """Append what is new. ``meant``: the caller has used this session before, so a completely different memory
-        replaces its window on purpose."""
+        """Append the new messages of a memory. ``known`` is the memory as it was last loaded or saved. ``meant`` is
+        true if the caller has used this session before, so that a completely different memory replaces the window
+        intentionally."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
@@ -128,7 +126,7 @@ class SavedSessions:
         same = overlap(stored, texts)
         if same or not texts or not stored or len(stored) != len(items):
             return len(texts) - same, len(texts)
-        where = parting(stored, texts)
+        where = find_divergence(stored, texts)
         if where is None:
             return len(texts), len(texts) + (0 if meant else session.head)
         kept_count = await self._branch_before(key, items, where.start + where.same) - where.start
@@ -146,7 +144,7 @@ class SavedSessions:
         window = Window(memory["max_messages"], memory.get("max_tokens"), short, count, head)
         metadata = {**session.metadata, NAME: asdict(window)}
         if metadata != session.metadata:
-            await self._store.describe(key, replace(SessionUpdate(), metadata=metadata))
+            await self._store.describe(key, SessionUpdate(metadata=metadata))
 
     def _is_expired(self, session: Session) -> bool:
         return self._ttl is not None and self._clock() - session.updated > self._ttl

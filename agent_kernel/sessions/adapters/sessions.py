@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import TypeAlias
 
 from agent_kernel.core import messages
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound
@@ -19,9 +18,6 @@ from agent_kernel.sessions.adapters.event_loop_thread import EventLoopThread
 from agent_kernel.sessions.store.store_url import open_store
 from agent_kernel.sessions.undo import UndoResult
 
-SessionList: TypeAlias = list[Session]
-"""Aliases of list types: inside a class with a method named ``list``, the built-in name is shadowed."""
-Hits: TypeAlias = list[SearchHit]
 RECORD = {"by": "program"}
 """Record of turns that a program wrote."""
 
@@ -116,16 +112,12 @@ class Sessions:
         512 characters and no control characters."""
         return Chat(self.store, SessionKey(self.namespace, id))
 
-    async def list(self, limit: int | None = 50) -> SessionList:
-        """Return the sessions, the one that changed last first; None as limit means all."""
-        return await self.store.list(self.namespace, limit)
-
     async def delete(self, id: str) -> bool:
         """Delete a conversation with everything that belongs to it, and return whether it existed. Raises SessionBusy
         while an agent runs a turn of it."""
         return await self.store.delete(SessionKey(self.namespace, id))
 
-    async def search(self, text: str, limit: int = 5) -> Hits:
+    async def search(self, text: str, limit: int = 5) -> list[SearchHit]:
         """Return the sessions in which any of these words occurs, best first."""
         return await self.store.search(self.namespace, SessionQuery(text, limit))
 
@@ -146,6 +138,11 @@ class Sessions:
     def __exit__(self, *error: object) -> None:
         self._sync.close()
 
+    # Last, because behind this method the name ``list`` in an annotation means the method.
+    async def list(self, limit: int | None = 50) -> list[Session]:
+        """Return the sessions, the one that changed last first; None as limit means all."""
+        return await self.store.list(self.namespace, limit)
+
 
 class SyncChat:
     """``Chat`` for programs without an event loop; ``for message in chat`` reads the messages."""
@@ -160,7 +157,10 @@ class SyncChat:
         self._thread.run(self._chat.add(*given, user=user, assistant=assistant))
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._thread.run(_read_all(self._chat)))
+        async def read_all() -> list[Message]:
+            return [message async for message in self._chat]
+
+        return iter(self._thread.run(read_all()))
 
     def last(self, count: int = 1) -> list[Message]:
         """Return the newest messages, as ``Chat.last`` does."""
@@ -190,15 +190,11 @@ class SyncSessions:
     def __getitem__(self, id: str) -> SyncChat:
         return SyncChat(self._sessions[id], self._thread)
 
-    def list(self, limit: int | None = 50) -> SessionList:
-        """Return the sessions, as ``Sessions.list`` does."""
-        return self._thread.run(self._sessions.list(limit))
-
     def delete(self, id: str) -> bool:
         """Delete a conversation, as ``Sessions.delete`` does."""
         return self._thread.run(self._sessions.delete(id))
 
-    def search(self, text: str, limit: int = 5) -> Hits:
+    def search(self, text: str, limit: int = 5) -> list[SearchHit]:
         """Return the sessions in which any of these words occurs, as ``Sessions.search`` does."""
         return self._thread.run(self._sessions.search(text, limit))
 
@@ -207,6 +203,7 @@ class SyncSessions:
         self._thread.run(self._sessions.aclose())
         self._thread.close()
 
-
-async def _read_all(chat: Chat) -> list[Message]:
-    return [message async for message in chat]
+    # Last, because behind this method the name ``list`` in an annotation means the method.
+    def list(self, limit: int | None = 50) -> list[Session]:
+        """Return the sessions, as ``Sessions.list`` does."""
+        return self._thread.run(self._sessions.list(limit))

@@ -1,4 +1,5 @@
-"""Stores that this process has opened by path: sessions on one file share one connection and thread."""
+"""The SQLite files that adapters of this process have opened. All adapters on one file share its connection and
+thread."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
@@ -20,7 +21,8 @@ MEMORY = ":memory:"
 
 @dataclass(slots=True)
 class OpenFile:
-    """``users`` counts the holders that have not released the file. A database in memory has only one."""
+    """An open SQLite file. ``place`` is its process id and path, None for a database in memory. ``users`` counts the
+    holders that have not released it; a database in memory has only one."""
 
     store: SqliteStore
     place: tuple[int, Path] | None = None
@@ -67,3 +69,39 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 FILES = SharedStores()
+S = TypeVar("S")
+
+
+class StoreHolder(Generic[S]):
+    """The store of one adapter object: a store that its caller closes, or the path of a SQLite file, which adapters on
+    the same path share. ``name`` is used in error messages."""
+
+    def __init__(self, name: str, place: S | str | Path, *, durable: bool) -> None:
+        self._name = name
+        self._durable = durable
+        self._closed = False
+        self._file: OpenFile | None = None
+        self._given: S | None = None
+        if isinstance(place, str | Path):
+            self._file = FILES.take(place, durable=durable)
+        else:
+            self._given = place
+
+    @property
+    def store(self) -> S | SqliteStore:
+        """The store. Raises RuntimeError after ``close``."""
+        if self._closed:
+            raise RuntimeError(f"{self._name} is closed")
+        if self._file is None:
+            assert self._given is not None, "a store or a file"
+            return self._given
+        if self._file.place is not None and self._file.place[0] != os.getpid():
+            self._file = FILES.take(self._file.place[1], durable=self._durable)
+        return self._file.store
+
+    def close(self) -> None:
+        """Release the file. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            if self._file is not None:
+                FILES.give_back(self._file)

@@ -1,5 +1,5 @@
-"""Compares a saved window of a conversation with the stored messages: what is new, and where they differ. The functions
-have no side effects.
+"""Compares the window that selectools saves with the stored messages: how many are new, and where they differ. The
+functions have no side effects.
 
 selectools saves the whole window of its memory after every run. Only the new messages are appended here, so that
 nothing that has left the window is lost.
@@ -41,15 +41,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """The first ``same`` messages of the window match those stored from ``start`` on; then they differ."""
+class Divergence:
+    """The first ``same`` messages of the window match the stored messages from index ``start`` on; then they differ."""
 
     start: int
     same: int
 
 
 def text_of(body: Mapping[str, Any]) -> str:
-    """Return a text by which messages are compared. Raises TypeError for what is not JSON."""
+    """Return a text by which messages are compared. Raises TypeError for a message that is not JSON."""
     return json.dumps(body, sort_keys=True, ensure_ascii=False)
 
 
@@ -61,14 +61,14 @@ def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
     return 0
 
 
-def parting(stored: Sequence[str], window: Sequence[str]) -> Parting | None:
-    """Return where the window begins in the stored messages and differs later, choosing the longest match. None if its
-    beginning is not stored."""
-    partings: list[Parting] = []
+def find_divergence(stored: Sequence[str], window: Sequence[str]) -> Divergence | None:
+    """Return where the window begins in the stored messages and where it starts to differ. Of several places the one
+    with the longest match is returned; None if the first message of the window is not stored."""
+    divergences: list[Divergence] = []
     for start in range(len(stored)):
         same = 0
         while same < min(len(window), len(stored) - start) and stored[start + same] == window[same]:
             same += 1
         if same:
-            partings.append(Parting(start, same))
-    return max(partings, key=lambda each: each.same, default=None)
+            divergences.append(Divergence(start, same))
+    return max(divergences, key=lambda each: each.same, default=None)
