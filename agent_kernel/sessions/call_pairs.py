@@ -1,5 +1,5 @@
-"""Rules for pairs of a tool call and its result: what may be stored, which results close a turn, where a view may
-begin. The functions have no side effects."""
+"""Rules for pairs of a tool call and its result: which messages may be stored, which results a turn gets when it is
+closed early, and where a view of the history may begin. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _add_calls(waiting: dict[str, str], message: Message) -> None:
         raise InvalidRequest(f"A {message.role} message cannot call tools.")
     for call in message.calls:
         if not call.id or call.id in waiting:
-            raise InvalidRequest(f"Every call of a message must have a unique id, but {call.id!r} occurs twice.")
+            raise InvalidRequest(f"Every call of a message must have a unique id; {call.id!r} is empty or used twice.")
         waiting[call.id] = call.name
 
 

@@ -244,11 +244,12 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
 def _merge_rounds(
     stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step, adds: frozenset[str]
 ) -> tuple[int, int, bool]:
-    """Return (end of what is kept, end of what is used, whether the two still agree).
+    """Return (index behind the stored messages that stay, index behind the messages of the request that they replace,
+    whether the tool rounds of both agree).
 
-    ``adds`` are the calls that the request adds to these rounds: stored rounds behind those it knows do not stay then.
-    Calls that were returned to the client are stored too. It brings their results, and stored rounds before them, which
-    it does not know, stay."""
+    ``adds`` are the ids of the calls that the request adds to these rounds; if there are any, stored rounds that follow
+    those in the request do not stay. Calls that were returned to the client are also stored: the request contains their
+    results, and stored rounds before these calls stay even if the client does not know them."""
     here = [_round_form(stored[start:end]) for start, end in mine.rounds]
     there = [_round_form(known[start:end]) for start, end in other.rounds]
     common = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), min(len(here), len(there)))
@@ -265,7 +266,7 @@ def _merge_rounds(
 
 
 def _is_subsequence(some: Sequence[Any], all_of: Sequence[Any]) -> bool:
-    """Whether ``some`` occur in ``all_of`` in this order, with others between them."""
+    """Return whether the elements of ``some`` occur in ``all_of`` in this order, possibly with others in between."""
     rest = iter(all_of)
     return all(any(one == other for other in rest) for one in some)
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core.messages import Media, Message, Text, ToolCall
+from agent_kernel.core.messages import Media, Message, Text
 
 _EXACT = 2**53
 """Integers below this are the same as float and as int."""
@@ -21,11 +21,7 @@ _EXACT = 2**53
 
 def comparison_form(message: Message) -> list[Any]:
     """Return [role, content, calls] as JSON values."""
-    return [message.role, _content(message), [_call(call) for call in message.calls]]
-
-
-def message_digest(message: Message) -> str:
-    return _hash(_json(comparison_form(message)))
+    return [message.role, _content(message), [[call.name, _number(dict(call.arguments))] for call in message.calls]]
 
 
 def is_same(one: Message, other: Message) -> bool:
@@ -38,7 +34,8 @@ def hash_chain(messages: Iterable[Message]) -> list[str]:
     hashes: list[str] = []
     for message in messages:
         content = [message.role, spoken_text([message]), *(medium.hash for medium in message.media)]
-        hashes.append(_hash(_json([*hashes[-1:], content])))
+        text = json.dumps([*hashes[-1:], content], separators=(",", ":"))
+        hashes.append(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
     return hashes
 
 
@@ -83,10 +80,6 @@ def _content(message: Message) -> list[Any]:
     return [part for part in trimmed if part != ""]
 
 
-def _call(call: ToolCall) -> list[Any]:
-    return [call.name, _number(dict(call.arguments))]
-
-
 def _number(value: Any) -> Any:
     """Return the number in one notation: 1.0 becomes 1, since a client that parses and rewrites JSON may change one
     into the other."""
@@ -95,14 +88,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _number(inner) for key, inner in value.items()}
     return [_number(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-
-
-def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def spoken_text(messages: Iterable[Message]) -> str:

@@ -33,7 +33,11 @@ async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | No
         if None not in blobs.values() or await store.info(key) == whole.session:
             known = {digest: data for digest, data in blobs.items() if data is not None}
             return to_transcript(whole, known)
-    raise Conflict("The session is changing too often to be read as a whole.", details={"session": key.id})
+    raise Conflict(
+        "The session is changing too often to be read as a whole.",
+        hint="Wait until its running turn has ended, and try again.",
+        details={"session": key.id},
+    )
 
 
 async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes | None]:

@@ -7,10 +7,9 @@ import dataclasses
 import hashlib
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeAlias, cast
+from typing import cast
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, SessionNotFound
 from agent_kernel.core.files import File
@@ -32,7 +31,6 @@ MAX_BYTES = 128 * 2**20
 SHOWN = 200
 """Characters of the first message in a preview."""
 _ATTEMPTS = 5
-Writer: TypeAlias = Callable[[Transcript, str | None, dict[str, int]], Exported]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +67,14 @@ async def export_session(
     ``agent-kernel`` and ``jsonl`` contain all branches and media; ``markdown`` names all branches; the others, and
     markdown with a ``branch``, contain one branch (None: the current one). Raises SessionNotFound, InvalidRequest for
     an unknown format or branch."""
-    writer = FORMATS.get(format)
-    if writer is None:
+    if format not in FORMATS:
         raise InvalidRequest(f"There is no format {format[:80]!r}.", hint=f"Formats: {', '.join(FORMATS)}.")
     original = await _read_session(store, key)
     if branch is not None and branch not in {known.name for known in original.branches}:
         raise InvalidRequest(f"There is no branch {branch[:80]!r}.", details={"branch": branch})
     if branch is not None and format in OWN:
         raise InvalidRequest("This format always contains all branches: omit the branch, or choose another format.")
-    return await asyncio.to_thread(writer, original, branch, {})
+    return await asyncio.to_thread(write_document, original, format, branch)
 
 
 async def import_session(
@@ -103,7 +100,8 @@ async def import_session(
     InvalidRequest that names the place in the document."""
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     trusted = trusted and name in OWN
-    origin = None if trusted else _origin(read, document)
+    known = {"id": read.session.key.id, "revision": read.session.revision}
+    origin = None if trusted else {**known, "sha256": hashlib.sha256(document).hexdigest()}
     read = await asyncio.to_thread(_redact, read, redactor)
     for _ in range(_ATTEMPTS):
         key = SessionKey(namespace, new_id("session") if id is None else id)
@@ -119,7 +117,7 @@ async def import_session(
                 raise
             continue
         return ImportResult(session, _preview(read, come, name))
-    raise Conflict("No unused session id was found.")
+    raise Conflict("No unused session id was found.", hint="Try again, or name an id.")
 
 
 async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey, title: str = "") -> Session:
@@ -186,30 +184,18 @@ def _detect_and_parse(document: bytes) -> tuple[Transcript, str]:
         check_size(document, MAX_BYTES, MAX_VALUES)
         return jsonl.read(io.BytesIO(document), "import"), "jsonl"
     fields = loads(document, MAX_BYTES, transcript.MAX_DEPTH)
+    if isinstance(fields.value, list):
+        return openai_chat.read(fields, "import"), "openai"
     if isinstance(fields.value, dict) and is_own(fields):
         return read_fields(fields, "import"), "agent-kernel"
-    if not isinstance(fields.value, dict | list) or (isinstance(fields.value, dict) and "messages" not in fields.value):
+    if not isinstance(fields.value, dict) or "messages" not in fields.value:
         fields.refuse("this is not a session: it has neither agent_kernel nor messages")
-    if isinstance(fields.value, dict) and (_has_lists(fields.value) or is_tagged(_first(fields.value["messages"]))):
+    messages = fields.value["messages"]
+    first = messages[0] if isinstance(messages, list) and messages else None
+    # Documents of OpenAI never have the lists of mistral.rs.
+    if {"images", "videos", "files"} & fields.value.keys() or is_tagged(first):
         return mistralrs.read(fields, "import"), "mistralrs"
     return openai_chat.read(fields, "import"), "openai"
-
-
-def _has_lists(document: Mapping[str, object]) -> bool:
-    """Whether the document has the lists of mistral.rs, which OpenAI's documents never have."""
-    return bool({"images", "videos", "files"} & document.keys())
-
-
-def _first(messages: object) -> object:
-    return messages[0] if isinstance(messages, list) and messages else None
-
-
-def _origin(read: Transcript, document: bytes) -> dict[str, object]:
-    return {
-        "id": read.session.key.id,
-        "revision": read.session.revision,
-        "sha256": hashlib.sha256(document).hexdigest(),
-    }
 
 
 def _preview(read: Transcript, come: Transcript, format: str) -> ImportPreview:
@@ -230,48 +216,28 @@ def _preview(read: Transcript, come: Transcript, format: str) -> ImportPreview:
     )
 
 
-def _write_own(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return transcript.export(found, inline_bytes=None)
+def write_document(found: Transcript, format: str, branch: str | None = None) -> Exported:
+    """Write a session in one of ``FORMATS``."""
+    left_out = {"files": len(found.files)} if found.files and format in ("openai", "notebook") else {}
+    match format:
+        case "agent-kernel":
+            return transcript.export(found, inline_bytes=None)
+        case "jsonl":
+            return Exported(b"".join(jsonl.write(found)), media_type="application/jsonl", suffix=".jsonl")
+        case "openai":
+            return Exported(openai_chat.write(found, branch, left_out), left_out=left_out)
+        case "mistralrs":
+            return Exported(mistralrs.write(found, branch, left_out), left_out=left_out)
+        case "notebook":
+            document = notebook.write(found, branch, left_out)
+            return Exported(document, {}, "application/x-ipynb+json", ".ipynb", left_out)
+        case _:
+            text, files = markdown.write(found, branch, beside=format == "markdown-files")
+            return Exported(text.encode(), files, "text/markdown", ".md")
 
 
-def _write_chat(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return Exported(openai_chat.write(found, branch, left_out), left_out=_count_files(found, left_out))
-
-
-def _write_mistralrs(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return Exported(mistralrs.write(found, branch, left_out), left_out=left_out)
-
-
-def _write_jsonl(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    return Exported(b"".join(jsonl.write(found)), media_type="application/jsonl", suffix=".jsonl")
-
-
-def _write_markdown(
-    found: Transcript, branch: str | None, left_out: dict[str, int], *, beside: bool = False
-) -> Exported:
-    text, files = markdown.write(found, branch, beside=beside)
-    return Exported(text.encode(), files, "text/markdown", ".md")
-
-
-def _write_notebook(found: Transcript, branch: str | None, left_out: dict[str, int]) -> Exported:
-    document = notebook.write(found, branch, left_out)
-    return Exported(document, {}, "application/x-ipynb+json", ".ipynb", _count_files(found, left_out))
-
-
-def _count_files(found: Transcript, left_out: dict[str, int]) -> dict[str, int]:
-    return left_out | ({"files": len(found.files)} if found.files else {})
-
-
-FORMATS: Mapping[str, Writer] = {
-    "agent-kernel": _write_own,
-    "jsonl": _write_jsonl,
-    "openai": _write_chat,
-    "mistralrs": _write_mistralrs,
-    "markdown": _write_markdown,
-    "markdown-files": partial(_write_markdown, beside=True),
-    "notebook": _write_notebook,
-}
-"""Export formats by name."""
+FORMATS = ("agent-kernel", "jsonl", "openai", "mistralrs", "markdown", "markdown-files", "notebook")
+"""Export formats."""
 OWN = ("agent-kernel", "jsonl")
 """Formats that contain a session completely."""
 IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")

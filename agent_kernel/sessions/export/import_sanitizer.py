@@ -61,7 +61,8 @@ def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, in
     charts that are not safe to draw. Unknown times (0) and times in the future become now."""
     transcript = with_new_turn_ids(transcript)
     items = [_plain_item(item, now) for item in transcript.items if _is_importable(item.message, left_out)]
-    for what, count in (("summaries", len(transcript.summaries)), ("records of turns", _records(transcript))):
+    records = sum(1 for turn in transcript.turns if turn.record or turn.usage)
+    for what, count in (("summaries", len(transcript.summaries)), ("records of turns", records)):
         if count:
             left_out[what] = left_out.get(what, 0) + count
     charts = ImportedCharts(transcript.blobs)
@@ -116,10 +117,6 @@ def _bare_turn(turn: Turn, now: float) -> Turn:
     opened = min(turn.opened, now) or now
     closed = None if turn.closed is None else min(turn.closed, now) or now
     return replace(turn, opened=opened, closed=closed, epoch="", where="", usage={}, record={})
-
-
-def _records(transcript: Transcript) -> int:
-    return sum(1 for turn in transcript.turns if turn.record or turn.usage)
 
 
 def _close_open_turn(transcript: Transcript) -> Transcript:

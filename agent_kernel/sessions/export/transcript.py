@@ -23,9 +23,9 @@ from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript_reader
-from agent_kernel.sessions.export.formats import mistralrs_files
+from agent_kernel.sessions.export.formats import mistralrs, mistralrs_files
 from agent_kernel.sessions.export.formats.bare_messages import message_to_json
-from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES
+from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, loads
 from agent_kernel.sessions.export.formats.mistralrs_videos import PNG
 from agent_kernel.sessions.serialization import dumps, fields_to_json
 
@@ -84,7 +84,9 @@ def parse(
 
     Nothing in the document is trusted: sizes, depth, types, ids, hashes, numbering, the tree and the pairing of calls
     and results are checked. Raises InvalidRequest that names the place."""
-    return transcript_reader.read(document, namespace, max_bytes=max_bytes, max_depth=MAX_DEPTH, max_values=max_values)
+    fields = loads(document, max_bytes, MAX_DEPTH, max_values)
+    is_own = transcript_reader.is_own(fields)
+    return transcript_reader.read_fields(fields, namespace) if is_own else mistralrs.read(fields, namespace)
 
 
 def facts(transcript: Transcript) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, check_id
 from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
-from agent_kernel.sessions.export.formats import mistralrs, mistralrs_files
-from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, Fields, loads
+from agent_kernel.sessions.export.formats import mistralrs_files
+from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, decode_base64
 from agent_kernel.sessions.export.validation import TranscriptValidator
 
@@ -21,13 +21,6 @@ FORMAT = 2
 READABLE = (1, 2)
 MARK_IN_METADATA = "agent_kernel.origin"
 """Metadata key that marks an imported session in documents without a field ``imported``."""
-
-
-def read(
-    document: bytes, namespace: str, *, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES
-) -> Transcript:
-    fields = loads(document, max_bytes, max_depth, max_values)
-    return read_fields(fields, namespace) if is_own(fields) else mistralrs.read(fields, namespace)
 
 
 def is_own(document: Fields) -> bool:
@@ -47,7 +40,7 @@ def read_fields(document: Fields, namespace: str) -> Transcript:
 def read_format(own: Fields) -> int:
     format = own.get("format", int)
     if format not in READABLE:
-        own.refuse(f"format {format} is none of {READABLE}: another version of agent-kernel wrote this")
+        own.refuse(f"format {format} is not supported (only {READABLE}): another version of agent-kernel wrote this")
     return format
 
 
@@ -76,7 +69,7 @@ def build_transcript(
     summaries = tuple(_summary(body, session.key) for body in own.each("summaries"))
     facts = list(own.each("items"))
     if len(facts) != len(messages):
-        own.refuse(f"{len(facts)} items do not go with {len(messages)} messages")
+        own.refuse(f"there are {len(facts)} items but {len(messages)} messages")
     items = tuple(_item(fact, message) for fact, message in zip(facts, messages, strict=True))
     if format == 1:
         turns = _compute_since(turns, items)
@@ -148,7 +141,7 @@ def _branch(body: Fields, session: Session) -> Branch:
 def _turn(body: Fields, key: SessionKey) -> Turn:
     state = body.get("state", str)
     if state not in get_args(TurnState):
-        body.refuse(f"no state {state[:80]!r}")
+        body.refuse(f"unknown state {state[:80]!r}")
     return Turn(
         check_id(body.get("id", str), "turn id"),
         key,

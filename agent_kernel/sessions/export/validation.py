@@ -6,11 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions import call_pairs
+from agent_kernel.sessions.export.formats.bare_messages import pending_calls
 from agent_kernel.sessions.export.formats.json_reader import Fields
 
 MAX_SEGMENTS = 100_000
@@ -35,36 +33,34 @@ class TranscriptValidator:
         self._check_cuts()
         self._check_summaries()
 
-    def _refuse_unless(self, right: bool, why: str) -> None:
+    def _require(self, right: bool, why: str) -> None:
         if not right:
             self._place.refuse(why)
 
     def _check_turns(self) -> None:
         turns, session = self._whole.turns, self._whole.session
         ordinals = [turn.ordinal for turn in turns]
-        self._refuse_unless(
+        self._require(
             all(low < high for low, high in pairwise([0, *ordinals])) and len(self._by_id) == len(turns),
             "turns are not numbered upwards from 1, or an id is used twice",
         )
-        self._refuse_unless(max(ordinals, default=0) <= session.turns, "the session counts fewer turns than there are")
-        self._refuse_unless(
-            all(turn.state != "open" for turn in turns[:-1]), "a turn is open although another followed"
-        )
-        self._refuse_unless(all(turn.since <= session.head for turn in turns), "a turn begins behind the last item")
+        self._require(max(ordinals, default=0) <= session.turns, "the session counts fewer turns than it has")
+        self._require(all(turn.state != "open" for turn in turns[:-1]), "a turn is open although another followed")
+        self._require(all(turn.since <= session.head for turn in turns), "a turn begins after the last item")
 
     def _check_segments(self) -> None:
         segments, head = self._whole.tree.segments, self._whole.session.head
-        self._refuse_unless(len(segments) <= MAX_SEGMENTS, f"there are more than {MAX_SEGMENTS} segments")
+        self._require(len(segments) <= MAX_SEGMENTS, f"there are more than {MAX_SEGMENTS} segments")
         since = {0: 0}
         for segment in segments:
             ordered = segment.parent in since and segment.id > max(segment.parent, next(reversed(since)))
-            self._refuse_unless(ordered, "a segment has no parent before it, or segments are not in order")
+            self._require(ordered, "a segment has no parent before it, or segments are not in order")
             fits = since[segment.parent] <= segment.since <= head
-            self._refuse_unless(fits, "a segment begins before its parent, or behind the last item")
+            self._require(fits, "a segment begins before its parent, or after the last item")
             since[segment.id] = segment.since
         places = self._whole.tree.turns
-        self._refuse_unless(all(at in since for at in places.values()), "a turn is in no segment")
-        self._refuse_unless(
+        self._require(all(at in since for at in places.values()), "the segment of a turn does not exist")
+        self._require(
             all(self._by_id[turn].since >= since[at] for turn, at in places.items()),
             "a turn begins before its segment",
         )
@@ -72,30 +68,33 @@ class TranscriptValidator:
     def _check_branches(self) -> None:
         branches, tree = self._whole.branches, self._whole.tree
         names = [branch.name for branch in branches]
-        self._refuse_unless(len(set(names)) == len(names), "two branches have one name")
-        self._refuse_unless(
+        self._require(len(set(names)) == len(names), "two branches have the same name")
+        self._require(
             all(1 <= len(name) <= MAX_NAME and name.isprintable() for name in names),
-            f"a branch has a name of 1 to {MAX_NAME} printable characters",
+            f"the name of a branch must have 1 to {MAX_NAME} printable characters",
         )
         known = {0, *(segment.id for segment in tree.segments)}
-        self._refuse_unless(all(end in known for end in tree.ends.values()), "a branch ends in no segment")
-        self._refuse_unless(not branches or self._whole.session.branch in names, "there is no current branch")
-        self._refuse_unless(bool(branches) or not tree.segments, "there are segments but no branches")
+        self._require(all(end in known for end in tree.ends.values()), "the last segment of a branch does not exist")
+        self._require(not branches or self._whole.session.branch in names, "the current branch does not exist")
+        self._require(bool(branches) or not tree.segments, "there are segments but no branches")
 
     def _check_items(self) -> None:
         """Check that turns follow each other within a segment, and that every call of a closed turn has its result."""
         items = self._whole.items
         numbered = all(low < high for low, high in pairwise([0, *(item.seq for item in items)]))
-        self._refuse_unless(numbered, "items are not numbered upwards from 1")
+        self._require(numbered, "items are not numbered upwards from 1")
         head = items[-1].seq if items else 0
-        self._refuse_unless(head <= self._whole.session.head, "the session counts fewer items than there are")
+        self._require(head <= self._whole.session.head, "the session counts fewer items than it has")
         for item in items:
             turn = self._by_id.get(item.turn)
-            self._refuse_unless(turn is not None and item.seq > turn.since, "an item is of no turn, or stood before it")
+            self._require(
+                turn is not None and item.seq > turn.since,
+                "an item has no turn, or is older than its turn",
+            )
             self._items.setdefault(self._whole.tree.turns.get(item.turn, 0), []).append(item)
         for grown in self._items.values():
             ordinals = [self._by_id[item.turn].ordinal for item in grown]
-            self._refuse_unless(ordinals == sorted(ordinals), "an item is of a turn that another had followed")
+            self._require(ordinals == sorted(ordinals), "an item follows items of a later turn")
 
     def _check_cuts(self) -> None:
         """Check that no branch begins between a call and its results."""
@@ -110,19 +109,16 @@ class TranscriptValidator:
         waiting: dict[str, str] = {}
         turn = ""
         for item in grown:
-            self._refuse_unless(not waiting or item.turn == turn, f"a call of turn {turn[:80]!r} has no result")
+            self._require(not waiting or item.turn == turn, f"a call of turn {turn[:80]!r} has no result")
             turn = item.turn
-            waiting = self._after(waiting, item.message)
+            waiting = pending_calls(self._place, waiting, item.message)
             yield item, not waiting
         if waiting and self._by_id[turn].state != "open":
             self._place.refuse(f"a call of turn {turn[:80]!r} has no result")
 
-    def _after(self, waiting: dict[str, str], message: Message) -> dict[str, str]:
-        try:
-            return call_pairs.pending_calls(waiting, [message])
-        except InvalidRequest as error:
-            self._place.refuse(error.message.rstrip("."))
-
     def _check_summaries(self) -> None:
         seqs = {item.seq for item in self._whole.items}
-        self._refuse_unless(all(summary.last in seqs for summary in self._whole.summaries), "a summary ends at no item")
+        self._require(
+            all(summary.last in seqs for summary in self._whole.summaries),
+            "the last item of a summary does not exist",
+        )

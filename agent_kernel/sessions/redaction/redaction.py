@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Message, Part, Text, ToolCall
+from agent_kernel.core.messages import Message, Text, ToolCall
 from agent_kernel.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -155,14 +155,11 @@ class Redactor:
             return message
         return replace(
             message,
-            parts=tuple(self._part(part) for part in message.parts),
+            parts=tuple(Text(self.text(part.text)) if isinstance(part, Text) else part for part in message.parts),
             calls=tuple(ToolCall(call.id, call.name, self.value(call.arguments)) for call in message.calls),
             reasoning=self.text(message.reasoning),
             extra=self.value(message.extra),
         )
-
-    def _part(self, part: Part) -> Part:
-        return Text(self.text(part.text)) if isinstance(part, Text) else part
 
     def held_from(self, text: str) -> int:
         """Return the index at which a secret could begin that continues after the end of ``text``. Everything before it
@@ -211,7 +208,8 @@ class CompiledPattern:
         return cls(pattern, compiled)
 
     def clean_text(self, text: str) -> str:
-        if not self._may_match(text):
+        hints = self.pattern.hints
+        if hints and not any(hint in text for hint in hints):
             return text
         try:
             clean: str = self.compiled.sub(self._replacement, text, timeout=TIMEOUT_S)
@@ -232,9 +230,6 @@ class CompiledPattern:
     @property
     def label(self) -> str:
         return self.pattern.label
-
-    def _may_match(self, text: str) -> bool:
-        return not self.pattern.hints or any(hint in text for hint in self.pattern.hints)
 
     def _replacement(self, match: regex.Match[str]) -> str:
         mark = f"[REDACTED:{self.label}]"

@@ -28,16 +28,3 @@ def seconds(text: str, setting: str) -> float:
     if total > LONGEST:
         raise InvalidRequest(f"{setting} can be at most 100 years, not {text[:40]!r}.")
     return total
-
-
-def format_duration(length: float) -> str:
-    """Format in the largest units without a remainder: 5400 s is ``1h30m``."""
-    if not length:
-        return "0"
-    left, words = round(length * 1000), []
-    for unit in ("w", "d", "h", "m", "s", "ms"):
-        size = round(UNITS[unit] * 1000)
-        count, left = divmod(left, size)
-        if count:
-            words.append(f"{count}{unit}")
-    return "".join(words)

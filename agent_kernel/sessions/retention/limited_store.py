@@ -6,27 +6,18 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound, TurnNotFound
 from agent_kernel.core.files import File
-from agent_kernel.core.seams.session_store import FileStore, SessionStore
+from agent_kernel.core.seams.session_store import ExpiringStore, FileStore, SessionStore
 from agent_kernel.core.session import Item, OpeningMatch, Owner, SearchHit, Session, SessionKey, SessionQuery, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.retention.limits import RetentionLimits
-from agent_kernel.sessions.retention.retention import OnExpire, Retention, RetentionStore
+from agent_kernel.sessions.retention.retention import OnExpire, Retention
 
 T = TypeVar("T")
-Sessions: TypeAlias = list[Session]
-"""Aliases of list types: inside a class with a method named ``list``, the built-in name is shadowed."""
-Turns: TypeAlias = list[Turn]
-Items: TypeAlias = list[Item]
-Hits: TypeAlias = list[SearchHit]
-Paths: TypeAlias = list[str]
-Keys: TypeAlias = list[SessionKey]
-Owned: TypeAlias = list[tuple[SessionKey, File]]
-
 EMPTY_READS: Mapping[str, Callable[[], Any]] = MappingProxyType(
     {
         "everything": lambda: ([], []),
@@ -70,7 +61,7 @@ class LimitedStore:
         self._store = store
         self.retention = retention
         self._turns = retention.limits.max_history_turns
-        self._search: Callable[[str, SessionQuery], Awaitable[Hits]] = getattr(store, "search", _no_search)
+        self._search: Callable[[str, SessionQuery], Awaitable[list[SearchHit]]] = getattr(store, "search", _no_search)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -115,9 +106,6 @@ class LimitedStore:
     async def _unless_expired(self, session: Session) -> Session | None:
         return None if await self.retention.is_expired(session) else self.retention.apply_touch(session)
 
-    async def list(self, namespace: str, limit: int | None = 50) -> Sessions:
-        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
-
     async def touch(self, key: SessionKey) -> None:
         session = await self.info(key)
         if session is not None:
@@ -147,7 +135,7 @@ class LimitedStore:
 
     async def latest(
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
-    ) -> Items:
+    ) -> list[Item]:
         serialization.validate_limit(limit)
         session = await self.info(key)
         if session is None:
@@ -164,7 +152,7 @@ class LimitedStore:
 
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
-    ) -> Turns:
+    ) -> list[Turn]:
         serialization.validate_limit(limit)
         if await self.info(key) is None:
             if before:
@@ -180,23 +168,23 @@ class LimitedStore:
             seen = seen[:place]
         return seen if limit is None else seen[-limit:]
 
-    async def _visible_turns(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> Turns:
+    async def _visible_turns(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> list[Turn]:
         """Return the newest turns within the limit, and the running one."""
 
         async def keep_turn(turn: Turn) -> Turn | None:
             return turn if failed or turn.state != "failed" else None
 
-        async def newest(count: int | None) -> Turns:
+        async def newest(count: int | None) -> list[Turn]:
             return (await self._store.turns(key, count, branch=branch))[::-1]
 
         turns = await _read_enough(self._turns + 1, newest, keep_turn)
         runs = bool(turns) and turns[0].state == "open"
         return turns[: self._turns + runs][::-1]
 
-    # ------------------------------------------------------------------------------------------- finding
+    # ------------------------------------------------------------------------------------------- search
 
-    async def search(self, namespace: str, query: SessionQuery) -> Hits:
-        async def read_hits(count: int | None) -> Hits:
+    async def search(self, namespace: str, query: SessionQuery) -> list[SearchHit]:
+        async def read_hits(count: int | None) -> list[SearchHit]:
             return await self._search(namespace, replace(query, limit=count or 0))
 
         await self.retention.write_touches()
@@ -228,14 +216,14 @@ class LimitedStore:
 
     # ------------------------------------------------------------------------------------------- files
 
-    async def sessions_of_file(self, namespace: str, id: str) -> Keys:
+    async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
         keys = await cast(FileStore, self._store).sessions_of_file(namespace, id)
         return [key for key in keys if await self.info(key) is not None]
 
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
-    ) -> Owned:
-        async def read_files(count: int | None) -> Owned:
+    ) -> list[tuple[SessionKey, File]]:
+        async def read_files(count: int | None) -> list[tuple[SessionKey, File]]:
             return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
 
         async def keep_file(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
@@ -253,12 +241,16 @@ class LimitedStore:
         session = await self._store.bound(namespace, root, path)
         return session if session and await self.info(SessionKey(namespace, session)) else None
 
-    async def paths(self, root: str, session: SessionKey) -> Paths:
+    async def paths(self, root: str, session: SessionKey) -> list[str]:
         return await self._store.paths(root, session) if await self.info(session) else []
 
     async def _require(self, key: SessionKey) -> None:
         if await self.info(key) is None:
             raise _session_error(key)
+
+    # Last, because behind this method the name ``list`` in an annotation means the method.
+    async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
+        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
 
 
 def limit_store(
@@ -278,7 +270,7 @@ def limit_store(
             f"{type(store).__name__} cannot expire sessions: it has no idle() and excess().",
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
-    retention = Retention(cast(RetentionStore, store), limits, callbacks, clock=clock)
+    retention = Retention(cast(ExpiringStore, store), limits, callbacks, clock=clock)
     return cast(SessionStore, LimitedStore(store, retention))  # what is not in the class is the store's own
 
 
@@ -296,7 +288,7 @@ async def _read_enough(
 
 
 async def _no_search(namespace: str, query: SessionQuery) -> list[SearchHit]:
-    raise InvalidRequest("This store has no search.")
+    raise InvalidRequest("This session store does not support search.")
 
 
 def _key_of(first: Any) -> SessionKey:

@@ -9,12 +9,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from agent_kernel.core.errors import Conflict, StoreError
-from agent_kernel.core.seams.session_store import RetentionQueries
-from agent_kernel.core.session import Session, SessionKey, Turn
+from agent_kernel.core.seams.session_store import ExpiringStore
+from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.sessions.retention.limits import RetentionLimits
 
 log = logging.getLogger(__name__)
@@ -29,18 +29,6 @@ CALLBACK_S = 60.0
 shutdown."""
 
 OnExpire: TypeAlias = Callable[[Session], Awaitable[None]]
-
-
-class RetentionStore(RetentionQueries, Protocol):
-    """The store methods that retention needs."""
-
-    async def info(self, key: SessionKey) -> Session | None: ...
-
-    async def turns(self, key: SessionKey, limit: int | None = None, *, branch: str | None = None) -> list[Turn]: ...
-
-    async def touch(self, key: SessionKey) -> None: ...
-
-    async def delete(self, key: SessionKey, revision: int | None = None) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +52,7 @@ class Retention:
 
     def __init__(
         self,
-        store: RetentionStore,
+        store: ExpiringStore,
         limits: RetentionLimits,
         on_expire: Iterable[OnExpire] = (),
         *,
@@ -80,7 +68,7 @@ class Retention:
         self._creation_lock = asyncio.Lock()
         self._sweeper: asyncio.Task[None] | None = None
 
-    # ------------------------------------------------------------------------------------------- what is used
+    # ------------------------------------------------------------------------------------------- use of sessions
 
     async def is_expired(self, session: Session) -> bool:
         return self._too_old(session) and not await self._has_open_turn(session.key)
@@ -119,7 +107,7 @@ class Retention:
         newest = await self._store.turns(key, 1)
         return bool(newest) and newest[-1].state == "open"
 
-    # ------------------------------------------------------------------------------------------- what goes
+    # ------------------------------------------------------------------------------------------- removal
 
     @asynccontextmanager
     async def room_for(self, key: SessionKey) -> AsyncIterator[None]:
@@ -206,7 +194,7 @@ class Retention:
                     "a callback that runs before session %s is deleted failed: %s", session.key.id, type(error).__name__
                 )
 
-    # ------------------------------------------------------------------------------------------- from start to end
+    # ------------------------------------------------------------------------------------------- start and shutdown
 
     def start(self) -> None:
         """Sweep every quarter of the ttl, at most once per second."""

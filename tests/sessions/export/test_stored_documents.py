@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
-from agent_kernel.sessions.export.import_export import FORMATS
+from agent_kernel.sessions.export.import_export import FORMATS, write_document
 from agent_kernel.sessions.export.transcript import parse
 
 DOCUMENTS = Path(__file__).parents[1] / "data" / "documents"
@@ -31,7 +31,7 @@ def test_a_stored_document_holds_every_part_of_a_session(stored: Transcript) -> 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_writes_the_stored_bytes(stored: Transcript, format: str) -> None:
-    written = FORMATS[format](stored, None, {})
+    written = write_document(stored, format)
     assert written.document == (DOCUMENTS / f"{format}.txt").read_bytes()
 
 

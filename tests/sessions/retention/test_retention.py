@@ -10,11 +10,11 @@ import pytest
 
 from agent_kernel.core.errors import Conflict, SessionBusy, SessionNotFound, StoreFull
 from agent_kernel.core.messages import user
-from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.seams.session_store import ExpiringStore, SessionStore
 from agent_kernel.core.session import Owner, Session, SessionKey, Turn
 from agent_kernel.sessions.retention.limited_store import LimitedStore, limit_store
 from agent_kernel.sessions.retention.limits import RetentionLimits
-from agent_kernel.sessions.retention.retention import OnExpire, Retention, RetentionStore
+from agent_kernel.sessions.retention.retention import OnExpire, Retention
 from tests.sessions.talk import KEY, Clock, Talk
 
 TTL = 0.1
@@ -272,7 +272,7 @@ async def test_at_the_end_the_server_tells_of_the_sessions_it_worked_with(
 
 async def test_the_sweeper_comes_by_itself(made: Made, store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_kernel.sessions.retention.retention.MIN_SWEEP_S", 0.01)
-    retention = Retention(cast(RetentionStore, store), RetentionLimits(ttl=0.02), clock=lambda: 2_000_000_000.0)
+    retention = Retention(cast(ExpiringStore, store), RetentionLimits(ttl=0.02), clock=lambda: 2_000_000_000.0)
     await store.create(KEY)
     retention.start()
     assert await soon_gone(store)
@@ -293,7 +293,7 @@ async def test_a_full_disk_does_not_end_the_sweeper(
         return await real(*given)
 
     monkeypatch.setattr(store, "delete", full_once)
-    retention = Retention(cast(RetentionStore, store), RetentionLimits(ttl=0.02), clock=lambda: 2_000_000_000.0)
+    retention = Retention(cast(ExpiringStore, store), RetentionLimits(ttl=0.02), clock=lambda: 2_000_000_000.0)
     await store.create(KEY)
     retention.start()
     assert await soon_gone(store)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Session, SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
@@ -81,21 +82,23 @@ def _strict(said: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
     place: Fields | None = None
     for place, message in said:
         if message.role == "tool":
-            if message.call_id not in waiting:
-                place.refuse("the result of a call that is not there")
-            name = waiting.pop(message.call_id)
-            yield replace(message, name=message.name or name, status=message.status or "success", calls=())
-            continue
-        if waiting:
-            place.refuse(f"the call {next(iter(waiting))[:80]!r} before it has no result")
-        if message.calls and message.role != "assistant":
-            place.refuse(f"a {message.role} message cannot call tools")
-        waiting = {call.id: call.name for call in message.calls}
-        if len(waiting) != len(message.calls) or "" in waiting:
-            place.refuse("every call needs an id of its own")
-        yield replace(message, call_id=None)
+            name = message.name or waiting.get(message.call_id or "")
+            complete = replace(message, name=name, status=message.status or "success", calls=())
+        else:
+            complete = replace(message, call_id=None)
+        waiting = pending_calls(place, waiting, complete)
+        yield complete
     if waiting and place is not None:
         place.refuse(f"the call {next(iter(waiting))[:80]!r} has no result")
+
+
+def pending_calls(place: Fields, waiting: Mapping[str, str], message: Message) -> dict[str, str]:
+    """Return the calls without a result after this message, as ``call_pairs.pending_calls`` does. An error names the
+    ``place``."""
+    try:
+        return call_pairs.pending_calls(waiting, [message])
+    except InvalidRequest as error:
+        place.refuse(error.message.rstrip("."))
 
 
 def _lenient(messages: Sequence[Message], left_out: dict[str, int]) -> Iterator[Message]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from agent_kernel.core.messages import Media, Message, ToolCall
-from agent_kernel.core.session import Branch, Item, Turn
+from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats.openai_chat import data_url
 
@@ -37,7 +37,8 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
     if branch is None:
         for other in transcript.branches:
             if other.name != chosen:
-                lines += ["", f"## Branch {_code(other.name)}{_from(other)}", *page.branch(other.name)]
+                origin = f" (from {_code(other.parent)}, item {other.since})" if other.parent else ""
+                lines += ["", f"## Branch {_code(other.name)}{origin}", *page.branch(other.name)]
     lines += page.list_files()
     return "\n".join(lines).rstrip() + "\n", page.files
 
@@ -120,10 +121,6 @@ class _MarkdownPage:
         name = f"images/{medium.hash[:16]}.{suffix}"
         self.files[name] = data
         return f"![image]({name})"
-
-
-def _from(branch: Branch) -> str:
-    return f" (from {_code(branch.parent)}, item {branch.since})" if branch.parent else ""
 
 
 def _call(call: ToolCall) -> list[str]:

@@ -39,9 +39,9 @@ class MessageReader:
         role = "system" if body.get("role", str) == "developer" else body.get("role", str)
         status = body.child("status").value
         if role not in get_args(Role):
-            body.child("role").refuse(f"no role {role[:80]!r}")
+            body.child("role").refuse(f"unknown role {role[:80]!r}")
         if status is not None and status not in get_args(Status):
-            body.child("status").refuse("no such status")
+            body.child("status").refuse("unknown status")
         return Message(
             cast(Role, role),
             self._parts(body),
@@ -66,7 +66,7 @@ class MessageReader:
     def keep(self, place: Fields, mime: str, data: bytes) -> Media:
         """Add the bytes to ``blobs`` and return the medium without them."""
         if not _MIME.match(mime):
-            place.refuse("has no MIME type of a file")
+            place.refuse("does not have a valid MIME type")
         self._one_more(place)
         medium = Media.of(mime, data)
         self.blobs[medium.hash] = data
@@ -97,7 +97,7 @@ class MessageReader:
             case "video":
                 yield from self._video(part)
             case kind:
-                part.refuse(f"no part of type {kind[:80]!r}")
+                part.refuse(f"unknown part type {kind[:80]!r}")
 
     def _image(self, part: Fields) -> Media:
         image = next(self._images, None)
@@ -107,7 +107,7 @@ class MessageReader:
             self._one_more(part)
             named = medium(part)
             if image.get("hash", str) != named.hash:
-                image.refuse("is not the image of its part")
+                image.refuse("has another hash than the image part that it belongs to")
             return named
         known = medium(part) if part.child("hash").value is not None else None
         image_medium = self.keep(image, known.mime if known else PNG, decode_base64(image))
@@ -166,7 +166,7 @@ def medium(part: Fields) -> Media:
     if not _HASH.match(digest):
         part.child("hash").refuse("a hash is 64 hexadecimal digits")
     if not _MIME.match(mime):
-        part.child("mime").refuse("is no MIME type")
+        part.child("mime").refuse("is not a MIME type")
     return Media(mime, digest, size)
 
 

@@ -31,6 +31,7 @@ from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
 _LAST_NOTE = re.compile(r"(?:\A|\n)\[([^\[\]\n]{3,255}): ([0-9a-f]{12})\]\Z")
+"""The text that replaces a medium whose bytes are a file of their own in the document: MIME type and hash."""
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
@@ -46,7 +47,7 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
 def read(document: Fields, namespace: str) -> Transcript:
     """Parse wrapped or plain values. Results have no ids, so they are assigned to calls in order."""
     if document.child("messages").value is None:
-        document.refuse("this is no session: it has no messages")
+        document.refuse("this is not a session: it has no messages")
     reader = MessageReader(document)
     messages = [(place, reader.message(place)) for place in document.each("messages")]
     reader.end()
@@ -83,11 +84,6 @@ def _title(document: Fields) -> str:
 def _tags(document: Fields) -> tuple[str, ...]:
     tags = document.child("tags").value
     return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
-
-
-def _note(medium: Media) -> str:
-    """Return the text that replaces a medium whose bytes are a file of their own in the export."""
-    return f"[{medium.mime}: {medium.hash[:12]}]"
 
 
 def _with_media(message: Message, files: Mapping[str, File], named: set[str]) -> Message:
@@ -129,7 +125,7 @@ class _MediaLists:
                 placeholders.append({"type": "image"})
             else:
                 self._add(part, message.role)
-                notes.append(_note(part))
+                notes.append(f"[{part.mime}: {part.hash[:12]}]")
         placeholders += [{"type": "video"} for _ in shown]
         text_parts = "".join(part.text for part in rest if isinstance(part, Text))
         text = "\n".join(filter(None, [text_parts, *notes]))

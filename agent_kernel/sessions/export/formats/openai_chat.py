@@ -51,7 +51,8 @@ def _body(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]
 
 
 def _content(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> str | list[dict[str, Any]]:
-    seen = [part for part in message.media if message.role == "user" and part.hash in blobs and _is_image(part)]
+    images = [medium for medium in message.media if medium.mime.startswith("image/") and medium.hash in blobs]
+    seen = images if message.role == "user" else []
     if len(seen) < len(message.media):
         left_out["media"] = left_out.get("media", 0) + len(message.media) - len(seen)
     if not seen:
@@ -63,10 +64,6 @@ def _part(part: Text | Media, blobs: Mapping[str, bytes]) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     return {"type": "image_url", "image_url": {"url": data_url(part, blobs[part.hash])}}
-
-
-def _is_image(medium: Media) -> bool:
-    return medium.mime.startswith("image/")
 
 
 def data_url(medium: Media, data: bytes) -> str:
