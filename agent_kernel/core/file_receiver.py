@@ -144,7 +144,7 @@ class FileReceiver:
                 left = left[self._file.write(left) :]
 
     def finish(self) -> ReceivedFile:
-        """Finish the file. Raises StoreError."""
+        """Complete the file on the disk, and describe it. Raises StoreError."""
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
         with store_errors("A file"):

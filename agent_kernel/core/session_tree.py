@@ -43,8 +43,8 @@ class BranchTree:
     turns: Mapping[str, int] = field(default_factory=dict)
 
     def way(self, branch: str) -> list[tuple[int, int]]:
-        """Return (segment, last seq on the branch) from the end of the branch to the beginning; empty for an unknown
-        branch."""
+        """Return (segment, last seq of it that the branch shows) for each segment of a branch, from its end to the
+        beginning; empty for an unknown branch."""
         by_id = {segment.id: segment for segment in self.segments}
         if branch not in self.ends:
             return []

@@ -27,7 +27,8 @@ MAX_WATCHED = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TrustedFolder:
-    """``files`` maps names to the SHA-256 at the time the folder was trusted (``since``, seconds since the epoch)."""
+    """A folder that a person trusts since ``since`` (seconds since the epoch). ``files`` maps the names of its watched
+    files to their SHA-256 at that time."""
 
     path: Path
     since: float

@@ -218,7 +218,7 @@ def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
 
 
 def _leading_end(stored: Sequence[Message]) -> int:
-    """Return the end of the messages before the first visible one that do not belong to it."""
+    """Return the index behind the instructions and the tool rounds that precede the first visible message."""
     start = message_hash.count_instructions(stored)
     rounds = [*_find_rounds(stored, start, (message_hash.visible_indices(stored) or [len(stored)])[0])]
     return rounds[-1][1] if rounds else start

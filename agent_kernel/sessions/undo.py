@@ -11,8 +11,8 @@ from agent_kernel.core.session import Item, SessionKey
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """``prompt`` is the removed user message. ``ran`` names the calls that ran. Their effects (variables, files, sent
-    data) remain, since the store has no record of them."""
+    """What ``undo`` removed. ``prompt`` is the text of the user message, and ``ran`` are the names of the tools that
+    ran. The effects of these calls (variables, files, sent data) remain."""
 
     turn: str
     items: int

@@ -35,7 +35,7 @@ class CallTally:
 
 @dataclass(slots=True)
 class ToolUsage:
-    """``seconds`` include waiting for a person; ``outcomes`` counts results by status."""
+    """The calls of one tool. ``seconds`` include waiting for a person; ``outcomes`` counts results by status."""
 
     count: int = 0
     seconds: float = 0.0
@@ -53,7 +53,7 @@ class ToolUsage:
 
 @dataclass(slots=True)
 class UsageCost:
-    """``turns`` counts turns in every state, ``summaries`` the model calls that wrote one."""
+    """Sums over turns. ``turns`` counts turns in every state, ``summaries`` the model calls that wrote a summary."""
 
     turns: int = 0
     summaries: int = 0
@@ -77,8 +77,8 @@ class UsageCost:
 
 @dataclass(slots=True)
 class UsageReport:
-    """``models`` by name (empty: unknown), ``days`` by local date (YYYY-MM-DD), ``branches`` by the branch on which a
-    turn ran. Several sessions can be added up; branches of the same name are then combined."""
+    """The usage of one or several sessions: in total, by the name of the model (empty: unknown), by local date
+    (YYYY-MM-DD), by the branch on which a turn ran, and by tool. Branches of the same name are combined."""
 
     total: UsageCost = field(default_factory=UsageCost)
     models: dict[str, UsageCost] = field(default_factory=lambda: defaultdict(UsageCost))

@@ -71,7 +71,7 @@ class EventDecoder:
                 yield event
 
     def _end_line(self) -> ServerEvent | None:
-        """Take in the collected line. The blank line after an event completes it."""
+        """Parse the line that was collected. A blank line completes an event, which is returned."""
         line = self._line.rstrip(b"\r\n")
         self._line.clear()
         if line:

@@ -154,7 +154,7 @@ class SelectoolsStore:
         return SavedSessions(self._holder.store, self._ttl, self._clock)
 
     def _key(self, session_id: str, namespace: str | None) -> SessionKey:
-        """Raises ValueError, as selectools does."""
+        """Return the key of a session. Raises ValueError for an invalid id, as selectools does."""
         for what, value in (("session_id", session_id), ("namespace", namespace)):
             if value == "":
                 raise ValueError(f"{what} must not be empty")

@@ -42,7 +42,7 @@ async def add_branches(store: SessionStore, owner: Owner) -> SessionSnapshot:
 
 
 def copy_of(whole: SessionSnapshot, key: SessionKey = COPY) -> SessionSnapshot:
-    """Return the snapshot as one of another session."""
+    """Return the snapshot with the key of another session."""
     return replace(
         whole,
         session=replace(whole.session, key=key),

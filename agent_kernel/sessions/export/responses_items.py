@@ -161,7 +161,7 @@ def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
 
 
 def _plain(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body:
-    """Return the item of a message without anything that only another program knows."""
+    """Return an item of the Responses API that is made from the text and the media of a message alone."""
     known = blobs or {}
     if message.role == "user" and any(medium.hash in known for medium in message.media):
         return {"role": "user", "content": [_element(part, known) for part in message.parts]}

@@ -109,7 +109,7 @@ def facts(transcript: Transcript) -> dict[str, Any]:
 
 
 def _item_to_json(item: Item, turn: Turn) -> dict[str, Any]:
-    """Cell and epoch are those of the turn, repeated for human readers."""
+    """Return an item as JSON, without its message. Cell and epoch of its turn are repeated for human readers."""
     body = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
     body |= {"hidden": True} if item.message.hidden else {}
     return body | ({"extra": dict(item.message.extra)} if item.message.extra else {})

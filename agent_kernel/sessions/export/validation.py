@@ -16,7 +16,7 @@ MAX_NAME = 200
 
 
 class TranscriptValidator:
-    """``place`` is named in errors. The time is linear in the size of the document, whatever its tree."""
+    """Checks one transcript. Errors name ``place``. The time is linear in the size of the document for every tree."""
 
     def __init__(self, place: Fields, transcript: Transcript) -> None:
         self._place = place
@@ -25,7 +25,7 @@ class TranscriptValidator:
         self._items: dict[int, list[Item]] = {}
 
     def check(self) -> None:
-        """Raises InvalidRequest."""
+        """Check everything. Raises InvalidRequest."""
         self._check_turns()
         self._check_segments()
         self._check_branches()

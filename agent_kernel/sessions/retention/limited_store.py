@@ -292,7 +292,7 @@ async def _no_search(namespace: str, query: SessionQuery) -> list[SearchHit]:
 
 
 def _key_of(first: Any) -> SessionKey:
-    """Key of a turn, a summary or a whole session, or the key itself."""
+    """Return the key of a turn, of a summary or of a whole session; a key is returned unchanged."""
     if isinstance(first, SessionKey):
         return first
     key: SessionKey = first.session.key if isinstance(first, SessionSnapshot) else first.key

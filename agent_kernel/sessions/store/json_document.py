@@ -120,7 +120,7 @@ def _rows(db: sqlite3.Connection, table: str, names: list[str], key: SessionKey)
 
 
 def _order_column(names: list[str]) -> str:
-    """Column by which rows are sorted: the order in which they were written."""
+    """Return the column by which rows are sorted, so that they stand in the order in which they were written."""
     return next((f"t.{name}" for name in ("seq", "ordinal", "created", "id", "last", "time") if name in names), "1")
 
 

@@ -75,7 +75,7 @@ class MovedStoreCheck:
 
 
 def _size(path: Path) -> int:
-    """Size of the file in bytes, 0 if there is none."""
+    """Return the size of the file in bytes; 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -83,7 +83,7 @@ def _size(path: Path) -> int:
 
 
 def _holds_data(journal: Path) -> bool:
-    """Whether there is a journal from which pages of its database could be restored."""
+    """Return whether the journal exists and contains pages from which its database could be restored."""
     try:
         with journal.open("rb") as file:
             header = file.read(_INITIAL_PAGES.stop)

@@ -73,7 +73,7 @@ class PendingWrite:
         return self.match(items, session.head if session else 0)
 
     def match(self, items: Sequence[Item], head: int) -> list[Item] | None:
-        """Do the same with the newest items of the current branch and the head of the session."""
+        """Do what ``stored`` does, given the newest items of the current branch and the head of the session."""
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:

@@ -113,7 +113,7 @@ def _route(kept: Callable[..., Any], private: Callable[..., Any]) -> Callable[..
 
 
 def _session_id(first: Any) -> str:
-    """Session id of a key or of a value that has one (turn, summary, whole session). Empty for a namespace."""
+    """Return the session id of a key, turn, summary or whole session; empty for anything else, such as a namespace."""
     owner = getattr(first, "session", first)
     key = getattr(owner, "key", owner)
     return key.id if isinstance(key, SessionKey) else ""

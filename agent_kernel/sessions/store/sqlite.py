@@ -316,7 +316,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: search.search(db, namespace, query))
 
     async def fold(self, limit: int = 1000) -> int:
-        """Fold in several short transactions, so that turns do not wait long."""
+        """Add new items to the search index in several short transactions, so that turns do not wait long."""
         serialization.validate_limit(limit)
         while limit > 0 and await self._database.read(search_texts.has_work):
             limit -= await self._database.write(functools.partial(search_texts.fold, limit=limit))

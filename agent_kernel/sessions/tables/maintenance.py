@@ -44,7 +44,7 @@ def _count(db: sqlite3.Connection, table: str, where: str, values: tuple[str | N
 
 
 def file_bytes(db: sqlite3.Connection) -> int:
-    """Size of the database without its journal."""
+    """Return the size of the database in bytes, without its journal."""
     return int(db.execute("PRAGMA page_count").fetchone()[0]) * int(db.execute("PRAGMA page_size").fetchone()[0])
 
 

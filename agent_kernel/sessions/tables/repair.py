@@ -212,8 +212,8 @@ def _blob(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
 
 
 def _file(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Keep the file and mark its bytes as lost. Bytes in their place are moved to the quarantine unless something else
-    refers to them."""
+    """Keep the file and mark its bytes as lost. Damaged bytes are moved to the quarantine, unless a message or another
+    file refers to them."""
     files.mark_lost(db, fault.key, fault.facts["id"])
     space, digest = fault.key.namespace, fault.facts["hash"]
     if not blobs.is_named(db, space, digest):

@@ -73,7 +73,7 @@ def has_row(db: sqlite3.Connection, query: str, values: Sequence[object] | Mappi
 
 
 def sql_limit(limit: int | None) -> int:
-    """Value for LIMIT; -1 means no limit in SQLite."""
+    """Return the value for LIMIT. In SQLite, -1 means no limit."""
     return -1 if limit is None else limit
 
 

@@ -65,7 +65,7 @@ def has_work(db: sqlite3.Connection) -> bool:
 
 
 def count_left(db: sqlite3.Connection) -> int:
-    """Number of items that are not folded, plus texts that are not in the index where one is possible."""
+    """Return how many items are not folded yet, plus how many texts are not in the index, where one is possible."""
     items = db.execute("SELECT coalesce(sum(head - folded), 0) FROM sessions WHERE folded < head").fetchone()[0]
     texts = db.execute("SELECT count(*) FROM search_unindexed").fetchone()[0] if search_index.is_available() else 0
     return int(items) + int(texts)
@@ -168,7 +168,7 @@ def searchable_text(body: str) -> str:
 
 
 def id_range(number: int) -> IdRange:
-    """Range of the text ids of a session."""
+    """Return the range of the text ids of the session with this number."""
     return IdRange(number << SEQ_BITS, (number + 1 << SEQ_BITS) - 1)
 
 

@@ -103,7 +103,7 @@ def _newest_turn_end(db: sqlite3.Connection, key: SessionKey, session: sessions.
 
 
 def _new_turn_id() -> str:
-    """Id with more random bits, for imports that create thousands of turns in a second."""
+    """Return an id with more random bits than ``new_id`` gives, for imports of thousands of turns in a second."""
     return f"{new_id('turn')}{secrets.token_hex(5)}"
 
 

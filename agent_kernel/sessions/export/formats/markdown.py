@@ -1,8 +1,8 @@
 """Markdown of a session for reading: code in fences, reasoning and tools folded. The output is never parsed again. The
 functions have no side effects.
 
-Text of people and models cannot leave its place: fences are longer than any fence in their content, an open fence in a
-message is closed, and HTML is displayed instead of rendered, by a zero-width space after its "<".
+Text of people and models cannot break out of its block: fences are longer than any fence in their content, an open
+fence in a message is closed, and HTML is displayed instead of rendered, by a zero-width space after its "<".
 """
 
 from __future__ import annotations
