@@ -364,15 +364,8 @@ class Event:
     def to_json(self) -> dict[str, Any]:
         """Return the event as it is sent to clients; ``from_json`` reads it."""
         data = {item.name: getattr(self.body, item.name) for item in dataclasses.fields(self.body)}
-        return {
-            "seq": self.seq,
-            "turn": self.turn,
-            "session": self.session,
-            "round": self.round,
-            "time": round(self.time, 4),
-            "type": self.body.type,
-            "data": data,
-        }
+        place = {"seq": self.seq, "turn": self.turn, "session": self.session, "round": self.round}
+        return place | {"time": round(self.time, 4), "type": self.body.type, "data": data}
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> Event:

@@ -239,28 +239,18 @@ class Usage:
         return self.completion_tokens / self.decode_s if self.decode_s else 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.reused_tokens + other.reused_tokens,
-            self.first_token_s or other.first_token_s,
-            self.seconds + other.seconds,
-            self.decode_s + other.decode_s,
-            self.estimated or other.estimated,
-            self.turn_s + other.turn_s,
-        )
+        sums = {item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
+        sums["first_token_s"] = self.first_token_s or other.first_token_s
+        sums["estimated"] = self.estimated or other.estimated
+        return Usage(**sums)
 
     def to_json(self) -> dict[str, float]:
         """Return the usage as JSON; ``estimated`` is included only if true, ``turn_s`` only for a turn."""
-        body: dict[str, float] = {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "reused_tokens": self.reused_tokens,
-            "first_token_s": round(self.first_token_s, 4),
-            "seconds": round(self.seconds, 4),
-            "decode_s": round(self.decode_s, 4),
-            "tokens_per_s": round(self.tokens_per_s, 1),
-        }
+        counts = ("prompt_tokens", "completion_tokens", "reused_tokens")
+        times = ("first_token_s", "seconds", "decode_s")
+        body: dict[str, float] = {name: getattr(self, name) for name in counts}
+        body |= {name: round(getattr(self, name), 4) for name in times}
+        body["tokens_per_s"] = round(self.tokens_per_s, 1)
         body |= {"turn_s": round(self.turn_s, 4)} if self.turn_s else {}
         return body | {"estimated": True} if self.estimated else body
 

@@ -163,17 +163,13 @@ class FileRegistry:
         while len(self._numbers) > TURNS:
             self._numbers.popitem(last=False)
         form = (produced.format or format_of(produced.name)).lower()
-        return File(
-            id=make_id(context.turn, round, number),
-            name=clean_name(produced.name),
-            mime=mime_of(form),
-            size=0,
-            created=self._clock(),
-            format=clean_name(form)[:40] if form else "",
-            tool=context.call.name,
-            round=round,
-            turn=turn,
-        )
+        origin = {"tool": context.call.name, "round": round, "turn": turn}
+        return self._empty_file(make_id(context.turn, round, number), produced.name, form, **origin)
+
+    def _empty_file(self, id: str, name: str, form: str, **facts: Any) -> File:
+        """Return a file whose bytes are not known yet; ``form`` is its format."""
+        format = clean_name(form)[:40] if form else ""
+        return File(id, clean_name(name), mime_of(form), 0, self._clock(), format, **facts)
 
     # ------------------------------------------------------------------------------------------------ from people
 
@@ -197,20 +193,12 @@ class FileRegistry:
         None: as long as its session. ``arrived`` is removed in any case. Raises what ``add_files`` raises."""
         try:
             session = await self._store.info(key)
-            form = format_of(name)
-            known, now = mime_of(form), self._clock()
-            facts = File(
-                id=f"file-{secrets.token_hex(16)}",
-                name=clean_name(name),
-                mime=known if known != OCTETS or not mime else mime,
-                size=0,
-                created=now,
-                expires=now + lasts_s if lasts_s is not None else 0.0,
-                format=clean_name(form)[:40] if form else "",
-                purpose=purpose,
-                tool="user_upload",
-                turn=session.turns if session else 0,
-            )
+            origin = {"purpose": purpose, "tool": "user_upload", "turn": session.turns if session else 0}
+            facts = self._empty_file(f"file-{secrets.token_hex(16)}", name, format_of(name), **origin)
+            if facts.mime == OCTETS and mime:
+                facts = replace(facts, mime=mime)
+            if lasts_s is not None:
+                facts = replace(facts, expires=facts.created + lasts_s)
             file = _fill_facts(facts, arrived)
             await self._store.add_files(key, [(file, arrived.body)])
             return file

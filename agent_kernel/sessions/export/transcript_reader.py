@@ -142,16 +142,13 @@ def _turn(body: Fields, key: SessionKey) -> Turn:
     state = body.get("state", str)
     if state not in get_args(TurnState):
         body.refuse(f"unknown state {state[:80]!r}")
+    texts = {name: body.get(name, str, "") for name in ("reason", "cell", "epoch", "where", "model")}
     return Turn(
         check_id(body.get("id", str), "turn id"),
         key,
         body.count("ordinal"),
         cast(TurnState, state),
-        reason=body.get("reason", str, ""),
-        cell=body.get("cell", str, ""),
-        epoch=body.get("epoch", str, ""),
-        where=body.get("where", str, ""),
-        model=body.get("model", str, ""),
+        **texts,
         opened=body.time("opened"),
         closed=None if body.child("closed").value is None else body.time("closed"),
         usage=_usage(body),
