@@ -66,7 +66,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "engines.openai_api": ("core core.wire", ""),
-    "evaluation": ("core engines.local.tool_calling notebook.draft sessions", ""),
+    "evaluation": ("core engines.local.tool_calling notebook.draft", ""),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
     "notebook.draft": ("core core.wire.framing notebook.display notebook.kernel sandbox.jail", ""),
@@ -168,7 +168,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "prometheus_client",
     ),
     "jupyter_ext.notebooks": (
-        "core core.seams notebook.display notebook.draft notebook.kernel sandbox.worker sessions sessions.export "
+        "core core.seams notebook.display notebook.draft notebook.kernel sandbox.worker sessions.export "
         "sessions.store tools.base",
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),

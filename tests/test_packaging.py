@@ -111,6 +111,7 @@ def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) 
 
 NEEDED_BY_WHO_HAS_IT = {
     "pytest": "agent_kernel/sessions/contract_tests",
+    "pytest_asyncio": "agent_kernel/sessions/contract_tests",
     "selectools": "agent_kernel/sessions/adapters",
 }
 """Imported only where somebody tests a store with it, or uses one from it."""

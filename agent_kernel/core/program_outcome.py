@@ -1,8 +1,9 @@
-"""What a program did when it was tried, as a kernel reports it to its server."""
+"""What a program did: the outcome of a trial as a kernel reports it to its server, and the line that failed."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,6 +16,8 @@ MAX_VARIABLES = 20
 """Maximum number of variables whose contents are compared."""
 MAX_CHARS = 200
 """Limit for the name of a variable and for a digest."""
+FRAME = re.compile(r"^ +(?:File \"[^\"\n]*\", )?line (\d+), in .*\n    (.*)$", re.MULTILINE)
+"""A frame of a traceback as a model reads it: its line number, then the line itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,12 @@ class ProgramOutcome:
             figures if isinstance(figures, int) else 0,
             {name: digest for name, digest in listed.items() if _is_short(name) and _is_short(digest)},
         )
+
+
+def failed_line(result: str) -> str:
+    """Return the line of the program that failed, as the traceback of a result shows it; empty without one."""
+    frame = FRAME.search(result)
+    return frame[2].strip() if frame else ""
 
 
 def _is_short(text: object) -> bool:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agent_kernel.core import process_identity
-from agent_kernel.sessions import atomic_file
+from agent_kernel.core import atomic_file, process_identity
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """The names of temporary files end with the process id of their writer."""
