@@ -79,7 +79,7 @@ async def test_what_was_replaced_stays_as_an_earlier_branch(limited: AgentsSessi
     session = compacting(limited, [SUMMARY])
     for prompt in ("one", "two"):
         await Runner.run(agent(*said("done"))[0], prompt, session=session, run_config=RunConfig())
-    store: Any = limited._store()
+    store: Any = limited._holder.store
     texts = {
         branch.name: [item.message.text for item in await store.latest(KEY, branch=branch.name)]
         for branch in await store.branches(KEY)
@@ -92,7 +92,7 @@ async def test_what_was_replaced_stays_as_an_earlier_branch(limited: AgentsSessi
 
 @pytest.mark.parametrize("change", ["add", "pop", "busy", "switch"])
 async def test_a_history_that_changed_meanwhile_is_left_as_it_is(limited: AgentsSession, change: str) -> None:
-    store: Any = limited._store()
+    store: Any = limited._holder.store
     after: list[Any] = []
 
     async def during() -> None:
