@@ -16,7 +16,7 @@ from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.code.python import PythonTools
-from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironments
+from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironment
 from agent_kernel.tools.code.shell import ShellTools
 from agent_kernel.turn.runtime import Runtime
 
@@ -45,12 +45,12 @@ def _sandbox(settings: Settings) -> Sandbox:
 
 def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:
     """Create the live tools, with the input files of the conversation."""
-    workplaces = SandboxEnvironments(
+    environment = SandboxEnvironment(
         sandbox, surface=False, network=OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     )
     sources = (
-        PythonTools(workplaces, ClientCallBroker(), settings.run_timeout_s),
-        ShellTools(workplaces, settings.shell_timeout_s),
+        PythonTools(environment, ClientCallBroker(), settings.run_timeout_s),
+        ShellTools(environment, settings.shell_timeout_s),
     )
     given = [file for file in document.files if file.purpose == "user_data"]
     files = [(file, None if file.error else document.blobs.get(file.hash)) for file in given]

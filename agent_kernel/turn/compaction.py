@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import groupby
 
 from agent_kernel.core import token_estimate
 from agent_kernel.core.errors import Conflict, EngineError
 from agent_kernel.core.messages import Message, Usage, shorten, system, user
-from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.protocols import Engine, EngineRequest, Sampling
 from agent_kernel.core.session import Item, SessionKey, Summary
 from agent_kernel.core.shielded_await import await_uncancelled
+from agent_kernel.turn.reply import Reply
 from agent_kernel.turn.turn_writer import TurnWriter
 
 MAX_TOKENS = 600
@@ -140,17 +140,12 @@ class Compactor:
         prompt = _prompt(earlier, shorten(_material(items), room), tokens)
         hint = f"{key.namespace}/{key.id}#summary"
         request = EngineRequest(prompt, (), Sampling(temperature=0.0, max_tokens=tokens), hint)
-        said, end = [], None
-        async with aclosing(engine.stream(request)) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, TextChunk):
-                    said.append(chunk.text)
-                elif isinstance(chunk, EndChunk):
-                    end = chunk
-        text = shorten(self._ledger.redactor.text("".join(said).strip()), MAX_CHARS)
-        if not text or end is None:
+        reply = Reply()
+        await reply.read(engine, request)
+        text = shorten(self._ledger.redactor.text("".join(reply.text).strip()), MAX_CHARS)
+        if not text or reply.end is None:
             raise EngineError("The model wrote no summary.")
-        return text, end.usage
+        return text, reply.end.usage
 
 
 def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:

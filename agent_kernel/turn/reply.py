@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall, assistant
-from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, ReasoningChunk, TextChunk, TokenLogprob
+from agent_kernel.core.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineRequest,
+    ReasoningChunk,
+    TextChunk,
+    TokenLogprob,
+)
 
 
 @dataclass(slots=True)
@@ -29,6 +39,12 @@ class Reply:
                 self.calls.append(call)
             case EndChunk():
                 self.end = chunk
+
+    async def read(self, engine: Engine, request: EngineRequest) -> None:
+        """Run a model call of which nobody sees the single chunks, and add them. Raises EngineError."""
+        async with aclosing(engine.stream(request)) as chunks:
+            async for chunk in chunks:
+                self.add(chunk)
 
     @property
     def chars(self) -> int:

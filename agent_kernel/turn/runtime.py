@@ -44,7 +44,7 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookAccess
-from agent_kernel.tools.base.tool_source import StartableSource, ToolSourceContext, gather_tools
+from agent_kernel.tools.base.tool_source import ClosableSource, StartableSource, ToolSourceContext, gather_tools
 from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
@@ -200,6 +200,7 @@ class Runtime:
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = create_sources(self._parts())
         self._starting = [source for source in self.sources if isinstance(source, StartableSource)]
+        self._closing = [source for source in self.sources if isinstance(source, ClosableSource)]
         self.folding = SearchIndexer(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
@@ -355,7 +356,7 @@ class Runtime:
             await asyncio.wait([self._recovery])
         await self.folding.aclose()
         await self.afterwards.aclose()
-        for source in self.sources:
+        for source in self._closing:
             await source.aclose()
         await self.engines.aclose()
         await self.sandbox.aclose()

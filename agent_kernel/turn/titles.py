@@ -3,12 +3,11 @@ stays."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
-
 from agent_kernel.core.messages import shorten, user
-from agent_kernel.core.protocols import Engine, EngineRequest, Sampling, TextChunk
+from agent_kernel.core.protocols import Engine, EngineRequest, Sampling
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate
+from agent_kernel.turn.reply import Reply
 
 MAX_TITLE = 60
 """Maximum number of characters; a longer beginning is cut and ends with an ellipsis."""
@@ -36,12 +35,9 @@ async def retitle(
     prompt = TASK.format(said=shorten(said, EXCERPT), answer=shorten(answer, EXCERPT))
     sampling = Sampling(temperature=0.0, max_tokens=40)
     request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")
-    written: list[str] = []
-    async with aclosing(engine.stream(request)) as chunks:
-        async for chunk in chunks:
-            if isinstance(chunk, TextChunk):
-                written.append(chunk.text)
-    if title := _clean_title("".join(written)):
+    reply = Reply()
+    await reply.read(engine, request)
+    if title := _clean_title("".join(reply.text)):
         await store.describe(key, SessionUpdate(title=title, instead_of=instead_of))
 
 

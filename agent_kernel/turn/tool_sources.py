@@ -18,7 +18,7 @@ from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.tool_source import ToolSource
 from agent_kernel.tools.code.python import PythonTools
-from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironments
+from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironment
 from agent_kernel.tools.files.file_tools import FileTools
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
 from agent_kernel.tools.skills.store import SkillStore
@@ -58,16 +58,16 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     """
     settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
-    workplaces = SandboxEnvironments(parts.sandbox, settings.surface == "on", network)
+    environment = SandboxEnvironment(parts.sandbox, surface=settings.surface == "on", network=network)
     if parts.has("python"):
-        found.append(PythonTools(workplaces, parts.offers, settings.run_timeout_s))
+        found.append(PythonTools(environment, parts.offers, settings.run_timeout_s))
     if shell:
         from agent_kernel.tools.code.shell import ShellTools
 
-        found.append(ShellTools(workplaces, settings.shell_timeout_s))
+        found.append(ShellTools(environment, settings.shell_timeout_s))
     if parts.files is not None:
         found.append(
-            FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=workplaces.fetches)
+            FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=environment.fetches)
         )
     if parts.has("notebook"):
         found.append(NotebookTools(parts.offers))

@@ -115,8 +115,5 @@ class ActiveTurn:
         if not messages:
             return
         place, self.place = self.place, None
-        if place is not None:
-            items = await self.opened.append_at(messages, place.behind, place.earlier)
-        else:
-            items = await self.opened.append(messages)
+        items = await self.opened.append(messages, *((place.behind, place.earlier) if place is not None else ()))
         self.saved += len(items)

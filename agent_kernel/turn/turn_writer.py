@@ -168,40 +168,29 @@ class OpenTurn:
         self._beat: asyncio.Task[None] | None = None
         self._lost = False
 
-    async def append(self, messages: Sequence[Message]) -> list[Item]:
-        async with self._lock:
-            return await await_uncancelled(self._append(messages))
-
-    async def _append(self, messages: Sequence[Message]) -> list[Item]:
-        clean = await self._writer.clean(messages)
-        store, owner = self._writer.store, self._writer.owner
-        items = await self._writer.append_once(
-            lambda: store.append(self.turn, owner, clean, self.head), lambda: self._pending(clean)
-        )
-        self.head += len(items)
-        await self._writer.copy(self.turn.key, items)
-        return items
-
-    def _pending(self, messages: Sequence[Message]) -> PendingWrite:
-        return PendingWrite.of(self.turn.key, self.turn.id, self.head, messages)
-
-    async def append_at(
-        self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]] = ()
+    async def append(
+        self, messages: Sequence[Message], behind: int | None = None, earlier: Sequence[Sequence[Message]] = ()
     ) -> list[Item]:
-        """Append the first items after item ``behind`` (None: at the end of the current branch) and after the turns
-        ``earlier``."""
+        """Append messages and return their items. The first messages of a turn may be placed after item ``behind`` and
+        after the turns ``earlier``, which are stored before them."""
         async with self._lock:
-            return await await_uncancelled(self._append_at(messages, behind, earlier))
+            return await await_uncancelled(self._append(messages, behind, earlier))
 
-    async def _append_at(
+    async def _append(
         self, messages: Sequence[Message], behind: int | None, earlier: Sequence[Sequence[Message]]
     ) -> list[Item]:
         store, owner = self._writer.store, self._writer.owner
         clean, before = await self._writer.clean(messages), [await self._writer.clean(batch) for batch in earlier]
-        stored = await self._writer.append_once(
-            lambda: store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before),
-            lambda: self._pending([*chain(*before), *clean]),
-        )
+
+        def write() -> Awaitable[list[Item]]:
+            if behind is None and not earlier:
+                return store.append(self.turn, owner, clean, self.head)
+            return store.append_at(self.turn, owner, clean, self.head, behind=behind, earlier=before)
+
+        def pending() -> PendingWrite:
+            return PendingWrite.of(self.turn.key, self.turn.id, self.head, [*chain(*before), *clean])
+
+        stored = await self._writer.append_once(write, pending)
         items = stored[len(stored) - len(clean) :]
         self.head += sum(map(len, before)) + len(items)
         await self._writer.copy(self.turn.key, stored)

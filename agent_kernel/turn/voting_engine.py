@@ -20,6 +20,7 @@ from agent_kernel.core.messages import Message, ToolCall, Usage
 from agent_kernel.core.program_outcome import ProgramOutcome
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.turn.program_vote import TriedProgram, Vote, vote
+from agent_kernel.turn.reply import Reply
 
 PYTHON = "python"
 TEMPERATURE = 0.7
@@ -94,17 +95,12 @@ class VotingEngine:
 
     async def _sample_one(self, request: EngineRequest, seed: int) -> tuple[str, Usage]:
         sampling = replace(request.sampling, temperature=TEMPERATURE, seed=seed)
-        code, usage = "", Usage()
+        reply = Reply()
         try:
-            async with aclosing(self.engine.stream(replace(request, sampling=sampling, tool_choice=PYTHON))) as chunks:
-                async for chunk in chunks:
-                    if isinstance(chunk, CallChunk):
-                        code = code or _code(chunk.call)
-                    elif isinstance(chunk, EndChunk):
-                        usage = chunk.usage
+            await reply.read(self.engine, replace(request, sampling=sampling, tool_choice=PYTHON))
         except AgentKernelError as error:  # the likeliest program is there, and a sample more or less does not matter
             log.info("the model could not write one of the programs for the vote: %s", error)
-        return code, usage
+        return next(filter(None, map(_code, reply.calls)), ""), reply.end.usage if reply.end else Usage()
 
 
 def without_failed_call(request: EngineRequest) -> EngineRequest:

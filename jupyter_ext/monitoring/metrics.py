@@ -222,9 +222,6 @@ class ObservedSource:
         self.on_offer(occasion.turn, offered.tools)
         return offered
 
-    async def aclose(self) -> None:
-        await self.source.aclose()
-
 
 def _counter(registry: CollectorRegistry, name: str, told: str, *labels: str) -> Counter:
     return Counter(f"agent_kernel_{name}", told, labels, registry=registry)

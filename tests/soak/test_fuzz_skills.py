@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.mcp import config
 from agent_kernel.tools.mcp.names import exposed_name
-from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, BytesFile, PackageEntry, read_zip, unpack
+from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, PackageEntry, read_zip, unpack
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, mutated, text, until_over
 
@@ -68,7 +68,7 @@ def check_zip(data: bytes) -> None:
 
 
 def check_names(names: list[str], head: bytes) -> None:
-    unpacked([PackageEntry("SKILL.md", BytesFile(head)), *(PackageEntry(name, BytesFile(b"x")) for name in names)])
+    unpacked([PackageEntry.of_bytes("SKILL.md", head), *(PackageEntry.of_bytes(name, b"x") for name in names)])
 
 
 def check_config(body: Any) -> None:

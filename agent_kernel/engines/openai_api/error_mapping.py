@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel, UpstreamFailed
+from agent_kernel.core.wire.retry_after import parse_retry_after
 from agent_kernel.engines.openai_api.api_keys import key_location, without_key
 from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault, parse_retry_after
+from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault
 
 MAX_SERVER_TEXT = 400
 """Longest excerpt of a server's text in our errors, in characters."""

@@ -3,9 +3,7 @@ pauses."""
 
 from __future__ import annotations
 
-import email.utils
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,14 +45,3 @@ class Retries:
             return fault.after_s if fault.after_s <= LONGEST_ASKED_S else None
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self.failed - 1))
         return longest * (0.5 + self.draw() / 2)
-
-
-def parse_retry_after(header: str, now: Callable[[], float] = time.time) -> float | None:
-    """Parse the header Retry-After, which contains seconds or a date. Return seconds, or None for anything else."""
-    header = header.strip()
-    if header.replace(".", "", 1).isdigit() and header.isascii():
-        return float(header)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - now())
-    except (ValueError, TypeError, OverflowError):
-        return None

@@ -38,5 +38,3 @@ class CallbackTools:
             if spec.name in self._callbacks and occasion.wants("functions", spec.name)
         ]
         return OfferedTools(tuple(tools))
-
-    async def aclose(self) -> None: ...

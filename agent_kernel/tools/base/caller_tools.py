@@ -30,5 +30,3 @@ class CallerTools:
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         tools: list[Tool] = [CallerTool(spec) for spec in occasion.request.functions if spec.where == "caller"]
         return OfferedTools(tuple(tools))
-
-    async def aclose(self) -> None: ...

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jsonschema
@@ -44,27 +45,23 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 def has_too_many_values(value: object, most: int) -> bool:
     """Return whether ``value`` contains more than ``most`` values, counting lists, objects and their contents."""
-    left, waiting = most, [value]
-    while waiting and left >= 0:
-        left -= 1
+    return next(itertools.islice(_walk(value), most, None), None) is not None
+
+
+def _walk(value: object) -> Iterator[tuple[object]]:
+    """Yield the value and everything in it, each in a tuple, because None is a value too."""
+    waiting = [value]
+    while waiting:
         here = waiting.pop()
-        inner: Iterable[object] = here.values() if isinstance(here, Mapping) else here if isinstance(here, list) else ()
-        waiting.extend(inner)
-    return left < 0
+        yield (here,)
+        waiting.extend(here.values() if isinstance(here, Mapping) else here if isinstance(here, list) else ())
 
 
 def _longest_pattern(schema: object) -> int:
     """Return the length of the longest possible pattern; a property named ``pattern`` counts too."""
-    longest, waiting = 0, [schema]
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, Mapping):
-            patterns = [here.get("pattern"), *(here.get("patternProperties") or ())]
-            longest = max([longest, *(len(one) for one in patterns if isinstance(one, str))])
-            waiting.extend(here.values())
-        elif isinstance(here, list):
-            waiting.extend(here)
-    return longest
+    objects = (value for (value,) in _walk(schema) if isinstance(value, Mapping))
+    patterns = (text for each in objects for text in (each.get("pattern"), *(each.get("patternProperties") or ())))
+    return max((len(text) for text in patterns if isinstance(text, str)), default=0)
 
 
 @functools.lru_cache(KNOWN)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 import urllib.parse
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.egress import EgressPolicy, is_here
@@ -23,6 +21,7 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.net.decompression import create_decompressor
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.wire.retry_after import parse_retry_after
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 if TYPE_CHECKING:
@@ -131,7 +130,8 @@ class Dispatcher:
                     "POST", self.url, content=body.encode("utf-8", "replace"), headers=_headers(context, key)
                 ) as response,
             ):
-                return DispatchResponse(response.status_code, await _body(response), _wait(response))
+                wait = parse_retry_after(response.headers.get("retry-after", ""))
+                return DispatchResponse(response.status_code, await _body(response), wait)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise DispatchRefused(_cause(error)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -194,8 +194,6 @@ class DispatchTools:
             return self._dispatcher
         return Dispatcher(url, "", self._exits, self._timeout_s)
 
-    async def aclose(self) -> None: ...
-
 
 def _headers(context: ToolContext, key: str) -> dict[str, str]:
     """Return the headers of a request. Ids may contain any character, so they are percent-encoded."""
@@ -228,18 +226,6 @@ async def _body(response: httpx.Response) -> str:
                 if len(body) > MAX_ANSWER:
                     raise FetchFailed(f"The tool's server sent more than {MAX_ANSWER >> 20} MiB; it was not read on.")
     return body.decode("utf-8", "replace")
-
-
-def _wait(response: httpx.Response) -> float | None:
-    """Parse the header ``Retry-After``, which contains seconds or a date. Return seconds; None if it is missing or
-    invalid."""
-    header = response.headers.get("retry-after", "").strip()
-    if header.isdecimal():
-        return float(header)
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _cause(error: Exception) -> str:

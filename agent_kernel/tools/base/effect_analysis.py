@@ -18,8 +18,9 @@ _DELETES = {"remove", "unlink", "rmtree", "rmdir", "removedirs", "rename", "move
 _OWNERS = {"os", "shutil", "pathlib"}
 """Modules that make an ambiguous name count: lists and sets also have ``remove``, ``copy`` and ``rename``."""
 _AMBIGUOUS = {"remove", "copy", "rename", "move", "save"}
-_NETWORK = {"requests", "httpx", "urllib", "urllib3", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "boto3"}
-_PROGRAMS = {"subprocess", "multiprocessing"}
+_NETWORK = ("requests", "httpx", "urllib", "urllib3", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "boto3")
+_IMPORTS: dict[str, Kind] = {"subprocess": "runs", "multiprocessing": "runs", **dict.fromkeys(_NETWORK, "network")}
+"""Effects of libraries, by the name of their top-level package."""
 _SYSTEM = {"system", "popen", "spawnv", "spawnl", "execv", "execvp", "fork", "posix_spawn"}
 _MODES = set("wax+")
 MAX_NAMED = 80
@@ -45,18 +46,13 @@ def effects(code: str) -> tuple[Effect, ...]:
 
 
 def _of(node: ast.AST) -> Iterator[Effect]:
-    if isinstance(node, ast.Import):
-        yield from (_module(alias.name, node.lineno) for alias in node.names if _root(alias.name) in _NETWORK)
-        yield from (_program(alias.name, node.lineno) for alias in node.names if _root(alias.name) in _PROGRAMS)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        if _root(node.module) in _NETWORK:
-            yield _module(node.module, node.lineno)
-        elif _root(node.module) in _PROGRAMS:
-            yield _program(node.module, node.lineno)
-    elif isinstance(node, ast.Call):
-        kind = _kind(node)
-        if kind is not None:
-            yield Effect(kind, _short(ast.unparse(node)), node.lineno)
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for name in names:
+            if (kind := _IMPORTS.get(name.partition(".")[0])) is not None:
+                yield Effect(kind, f"import {name}", node.lineno)
+    elif isinstance(node, ast.Call) and (kind := _kind(node)) is not None:
+        yield Effect(kind, _short(ast.unparse(node)), node.lineno)
 
 
 def _kind(call: ast.Call) -> Kind | None:
@@ -112,18 +108,6 @@ def _names_a_file(call: ast.Call) -> bool:
 
 def _is_url(value: object) -> bool:
     return isinstance(value, str) and value.startswith(("http://", "https://", "ftp://", "s3://", "gs://"))
-
-
-def _module(name: str, line: int) -> Effect:
-    return Effect("network", f"import {name}", line)
-
-
-def _program(name: str, line: int) -> Effect:
-    return Effect("runs", f"import {name}", line)
-
-
-def _root(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def _short(text: str) -> str:

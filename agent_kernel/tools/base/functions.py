@@ -103,8 +103,6 @@ class FunctionTools:
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         return OfferedTools(tuple(tool for tool in self._tools if occasion.wants("functions", tool.spec.name)))
 
-    async def aclose(self) -> None: ...
-
 
 def as_tool(given: Tool | Callable[..., Any]) -> Tool:
     """Return a tool unchanged, and a function, marked with ``tool`` or not, as a tool. Raises InvalidRequest for

@@ -61,6 +61,11 @@ class ToolSource(Protocol):
         """
         ...
 
+
+@runtime_checkable
+class ClosableSource(Protocol):
+    """A source that owns connections or processes, which end when the server stops."""
+
     async def aclose(self) -> None: ...
 
 

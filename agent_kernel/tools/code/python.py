@@ -13,10 +13,10 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec,
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import Note
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
-from agent_kernel.tools.base.notebook_access import NotebookRunner
+from agent_kernel.tools.base.notebook_call import NotebookCallTool
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
-from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, SandboxEnvironments, format_result
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, format_result
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
@@ -59,36 +59,16 @@ RESET = ToolSpec(
 )
 
 
-class LivePython:
-    """Runs in the kernel of the turn's notebook, through one of that notebook's clients or the server."""
-
-    spec = LIVE
-
-    def __init__(self, side: NotebookRunner) -> None:
-        self._side = side
-
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return await self._side.offer(context)
-
-
-class DraftPython:
+class DraftPython(NotebookCallTool):
     """Runs in a copy of the kernel, which only the kernel itself can make: the magic makes it for a turn of a cell, and
     for other turns the server requests it from the kernel."""
-
-    spec = DRAFT
-
-    def __init__(self, side: NotebookRunner) -> None:
-        self._side = side
-
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return await self._side.offer(context)
 
     async def try_programs(
         self, programs: Sequence[str], names: Sequence[str], context: ToolContext
     ) -> list[ProgramOutcome]:
         """Try the programs in the draft, each on the state that the draft has now."""
         call = ToolCall(new_id("trial"), TRIAL_TOOL, {"programs": list(programs), "names": list(names)})
-        output = await self._side.offer(replace(context, call=call))
+        output = await self._runner.offer(replace(context, call=call))
         tried = output.details.get("tried") if output.status == "success" else None
         return [ProgramOutcome.from_json(one) for one in tried[: len(programs)]] if isinstance(tried, list) else []
 
@@ -96,22 +76,22 @@ class DraftPython:
 class SandboxPython:
     """Runs in the session's sandbox."""
 
-    def __init__(self, workplace: SandboxEnvironment, timeout_s: float = 60.0) -> None:
-        self._workplace = workplace
+    def __init__(self, environment: SandboxEnvironment, timeout_s: float = 60.0) -> None:
+        self._environment = environment
         self._timeout_s = timeout_s
         self.spec = replace(
-            SANDBOXED, description=workplace.description(SANDBOXED.description), fetches=workplace.fetches
+            SANDBOXED, description=environment.description(SANDBOXED.description), fetches=environment.fetches
         )
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._workplace.take_given())
-        ran = await self._workplace.run(work, context, requested_outputs(arguments))
+        work = Work(arguments["code"], timeout_s=self._timeout_s, given=self._environment.take_given())
+        ran = await self._environment.run(work, context, requested_outputs(arguments))
         result = ran.result
         details = {"seconds": round(result.seconds, 4), "less": result.less, "lost": result.lost}
         details |= {"interpreter": result.interpreter, "denied": result.denied}
         details |= {"exception": shorten(result.error or "", EXCEPTION_CHARS)}
         details |= {"result": shorten(result.value or "", VALUE_CHARS)}
-        details |= {"working_directory": str(self._workplace.sandbox.workdir(context.key))}
+        details |= {"working_directory": str(self._environment.sandbox.workdir(context.key))}
         return ToolOutput(
             format_result(result, ran.notes),
             result.status,
@@ -127,12 +107,12 @@ class ResetPython:
 
     spec = RESET
 
-    def __init__(self, workplace: SandboxEnvironment) -> None:
-        self._workplace = workplace
+    def __init__(self, environment: SandboxEnvironment) -> None:
+        self._environment = environment
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        await self._workplace.sandbox.reset(context.key)
-        self._workplace.known_lost = self._workplace.sandbox.lost(context.key)
+        await self._environment.sandbox.reset(context.key)
+        self._environment.known_lost = self._environment.sandbox.lost(context.key)
         return ToolOutput("Python starts again with the next call: variables are gone, files remain.")
 
 
@@ -141,8 +121,8 @@ class PythonTools:
     notebook's kernel (``live``), in a draft, which is a copy of that kernel's process (``draft``), or in the session's
     sandbox (``sandbox``)."""
 
-    def __init__(self, workplaces: SandboxEnvironments, offers: ClientCallBroker, timeout_s: float) -> None:
-        self._workplaces = workplaces
+    def __init__(self, environment: SandboxEnvironment, offers: ClientCallBroker, timeout_s: float) -> None:
+        self._environment = environment
         self._offers = offers
         self._timeout_s = timeout_s
 
@@ -151,14 +131,14 @@ class PythonTools:
         if not occasion.wants("python"):
             return OfferedTools()
         if request.where == "live":
-            return OfferedTools((LivePython(runner_for(occasion, "python", self._offers) or self._offers),))
+            return OfferedTools((NotebookCallTool(LIVE, runner_for(occasion, "python", self._offers) or self._offers),))
         if request.where == "draft":
             return await self._draft(occasion)
-        lost = self._workplaces.sandbox.lost(occasion.key)
-        workplace = self._workplaces.of(occasion, given=request.given, lost=lost)
+        lost = self._environment.sandbox.lost(occasion.key)
+        environment = self._environment.for_turn(occasion, given=request.given, lost=lost)
         if lost:
             occasion.emit(StateLost(lost))
-        tools: tuple[Tool, ...] = (SandboxPython(workplace, self._timeout_s), ResetPython(workplace))
+        tools: tuple[Tool, ...] = (SandboxPython(environment, self._timeout_s), ResetPython(environment))
         return OfferedTools(tools, tuple(_notes(lost, request.given)))
 
     async def _draft(self, occasion: ToolSourceContext) -> OfferedTools:
@@ -167,13 +147,11 @@ class PythonTools:
         notebook = occasion.notebook
         drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
         if notebook is None or drafts is None:
-            return OfferedTools((DraftPython(self._offers),))
+            return OfferedTools((DraftPython(DRAFT, self._offers),))
         if reason := await drafts.unfit():
             occasion.emit(Notice("info", NO_DRAFT.format(reason=reason)))
-            return OfferedTools((LivePython(notebook.kernel or self._offers),))
-        return OfferedTools((DraftPython(drafts),))
-
-    async def aclose(self) -> None: ...
+            return OfferedTools((NotebookCallTool(LIVE, notebook.kernel or self._offers),))
+        return OfferedTools((DraftPython(DRAFT, drafts),))
 
 
 def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:

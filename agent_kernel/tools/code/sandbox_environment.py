@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent_kernel.core.events import CallOutput, Notice, StateLost
@@ -63,12 +63,12 @@ class PathsAllowedForTurn:
 
 @dataclass(slots=True)
 class SandboxEnvironment:
-    """The environment of one turn.
+    """The environment of one turn. A server keeps one without a turn, from which ``for_turn`` makes the others.
 
     ``read`` contains the paths that code may read in addition to its work directory. ``wanted`` contains the output
     files that the request names; with ``surface``, other new files are stored too. ``given`` contains copies of
     variables that are set before the first Python code of the turn. ``known_lost`` is the loss of variables that was
-    already reported in this turn.
+    already reported in this turn. ``once`` and ``network`` are the same for all turns of a server.
     """
 
     sandbox: Sandbox
@@ -104,9 +104,18 @@ class SandboxEnvironment:
         keep_s = max(KEEP_S, work.timeout_s - (time.monotonic() - started))
         return RunOutcome(result, surfaced.files, tuple(filter(None, notes)), keep_s)
 
+    def for_turn(
+        self, occasion: ToolSourceContext, *, given: tuple[Variable, ...] = (), lost: str = ""
+    ) -> SandboxEnvironment:
+        """Return the environment for the calls of one turn, with the variables that the turn provides (``given``) and
+        the loss of variables that it has already reported (``lost``)."""
+        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
+        return replace(self, read=read, wanted=occasion.request.outputs, given=given, known_lost=lost)
+
     @property
     def fetches(self) -> bool:
-        return fetches(self.network)
+        """Whether code can read text from unknown sources over the network."""
+        return self.network not in ("none", "loopback")
 
     def description(self, of: str) -> str:
         """Return the tool description ``of`` with the network access and the requested files added."""
@@ -134,33 +143,6 @@ class SandboxEnvironment:
             return ""
         self.once.add(context.turn, allowed, write=write)
         return f"({allowed} may be {'written' if write else 'read'} from now on: run the code again.)"
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxEnvironments:
-    """Settings that all sandbox tools of a server share. The fields mean the same as in SandboxEnvironment."""
-
-    sandbox: Sandbox
-    surface: bool = True
-    network: str = "none"
-    once: PathsAllowedForTurn = field(default_factory=PathsAllowedForTurn)
-
-    @property
-    def fetches(self) -> bool:
-        return fetches(self.network)
-
-    def of(
-        self, occasion: ToolSourceContext, *, given: tuple[Variable, ...] = (), lost: str = ""
-    ) -> SandboxEnvironment:
-        """Create the environment for the calls of one turn."""
-        read = (occasion.notebook_dir,) if occasion.notebook_dir else ()
-        wanted = occasion.request.outputs
-        return SandboxEnvironment(self.sandbox, read, wanted, self.surface, given, lost, self.once, self.network)
-
-
-def fetches(network: str) -> bool:
-    """Return whether code with this network access can read text from unknown sources."""
-    return network not in ("none", "loopback")
 
 
 def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:

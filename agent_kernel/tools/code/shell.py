@@ -14,7 +14,6 @@ from agent_kernel.tools.code.sandbox_environment import (
     TEXT_CHARS,
     RunOutcome,
     SandboxEnvironment,
-    SandboxEnvironments,
 )
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
@@ -42,15 +41,15 @@ SHELL = ToolSpec(
 class SandboxShell:
     """Runs the script. ``timeout_s`` is the default and the maximum timeout of a call."""
 
-    def __init__(self, workplace: SandboxEnvironment, timeout_s: float = 600.0) -> None:
-        self._workplace = workplace
+    def __init__(self, environment: SandboxEnvironment, timeout_s: float = 600.0) -> None:
+        self._environment = environment
         self._timeout_s = timeout_s
-        self.spec = replace(SHELL, description=workplace.description(SHELL.description), fetches=workplace.fetches)
+        self.spec = replace(SHELL, description=environment.description(SHELL.description), fetches=environment.fetches)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         timeout_s = min(arguments.get("timeout_ms", self._timeout_s * 1000) / 1000, self._timeout_s)
         work = Work("\n".join(arguments["commands"]), "shell", timeout_s=timeout_s)
-        ran = await self._workplace.run(work, context, requested_outputs(arguments))
+        ran = await self._environment.run(work, context, requested_outputs(arguments))
         limit = arguments.get("max_output_length")
         details = self._details(ran.result, list(arguments["commands"]), context, limit or DETAIL_CHARS)
         text, status = _describe(ran, timeout_s, limit), ran.result.status
@@ -64,7 +63,7 @@ class SandboxShell:
             "stderr": shorten(result.stderr, limit),
             "exit_code": result.exit_code,
             "timed_out": result.status == "timeout",
-            "working_directory": str(self._workplace.sandbox.workdir(context.key)),
+            "working_directory": str(self._environment.sandbox.workdir(context.key)),
             "seconds": round(result.seconds, 4),
         }
         return details | ({"less": result.less} if result.less else {})
@@ -73,16 +72,14 @@ class SandboxShell:
 class ShellTools:
     """The ``shell`` tool of each turn."""
 
-    def __init__(self, workplaces: SandboxEnvironments, timeout_s: float) -> None:
-        self._workplaces = workplaces
+    def __init__(self, environment: SandboxEnvironment, timeout_s: float) -> None:
+        self._environment = environment
         self._timeout_s = timeout_s
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         if not occasion.wants("shell"):
             return OfferedTools()
-        return OfferedTools((SandboxShell(self._workplaces.of(occasion), self._timeout_s),))
-
-    async def aclose(self) -> None: ...
+        return OfferedTools((SandboxShell(self._environment.for_turn(occasion), self._timeout_s),))
 
 
 def _describe(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:

@@ -59,5 +59,3 @@ class FileTools:
             if one.problem:
                 occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))
         return (input_files.note(inputs),)
-
-    async def aclose(self) -> None: ...

@@ -278,8 +278,8 @@ class McpConnection:
         if life is not None:
             cause = f" ({life.trace.fault})" if life.trace.fault else cause
             life.leave.set()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_await_task(life.task), sdk.END_S)
+            if life.task is not None:
+                await asyncio.wait([life.task], timeout=sdk.END_S)
             cause += _last_words(life.trace.stderr)
         reason = self.redact(f"The connection ended during the call{cause}.")[: 2 * MAX_REASON]
         return McpServerUnavailable(reason, ran=not untried, untried=untried)
@@ -340,11 +340,6 @@ async def _follow(client: Any, life: ServerRun) -> None:
 def _is_transport(error: BaseException) -> bool:
     """Return whether the error comes from the HTTP library or a closed stream."""
     return type(error).__module__.partition(".")[0] in {"httpx2", "httpcore2", "anyio"} or isinstance(error, OSError)
-
-
-async def _await_task(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        await asyncio.wait([task])
 
 
 def _last_words(stderr: str) -> str:

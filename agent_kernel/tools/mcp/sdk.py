@@ -80,8 +80,9 @@ async def connect(server: McpServer, trace: ConnectionTrace, changed: Changed, v
         if server.kind == "process":
             yield await stack.enter_async_context(_client_of(changed, version)(_stdio(server, trace)))
             return
-        http = await stack.enter_async_context(_http(server, trace))
-        yield await _over_http(server, http, stack, _factory(trace), _client_of(changed, version))
+        factory = _factory(trace)
+        http = await stack.enter_async_context(factory(headers=dict(server.headers)))
+        yield await _over_http(server, http, stack, factory, _client_of(changed, version))
 
 
 async def _over_http(
@@ -127,12 +128,6 @@ def _client_of(changed: Changed, version: str) -> ClientOf:
 
 
 # ---------------------------------------------------------------------------------------------------- http
-
-
-@asynccontextmanager
-async def _http(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[httpx2.AsyncClient]:
-    async with _factory(trace)(headers=dict(server.headers)) as client:
-        yield client
 
 
 def _factory(trace: ConnectionTrace) -> Factory:

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 
 from agent_kernel.core.events import CallOutput
+from agent_kernel.core.messages import is_too_deep
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.mcp.connection import McpConnection, McpServerUnavailable
@@ -135,15 +136,9 @@ def unusable(tool: Any) -> str:
     try:
         if schema.get("type", "object") != "object":
             return "its arguments are no object"
-        if len(json.dumps(schema)) > SCHEMA_BYTES or _deep(schema, SCHEMA_DEPTH):
+        if len(json.dumps(schema)) > SCHEMA_BYTES or is_too_deep(schema, SCHEMA_DEPTH):
             return "its schema is too large"
         jsonschema.Draft202012Validator.check_schema(schema)
     except (jsonschema.SchemaError, ValueError, TypeError, RecursionError):
         return "its schema is not valid"
     return ""
-
-
-def _deep(value: Any, levels: int) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return isinstance(value, list) and (levels == 0 or any(_deep(item, levels - 1) for item in value))

@@ -115,8 +115,6 @@ class RecallTools:
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         return OfferedTools((Recall(self._store, self._root()),)) if occasion.wants("recall") else OfferedTools()
 
-    async def aclose(self) -> None: ...
-
 
 def _line(message: Message) -> str:
     """Return the text of a message as the user sees it; of a call, only the name."""

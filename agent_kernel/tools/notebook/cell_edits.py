@@ -7,6 +7,7 @@ the change only if the cell is still the same. This module never writes the file
 from __future__ import annotations
 
 import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -149,11 +150,35 @@ class EditContext:
         return replace(answer, details={"change": change}), cell, index
 
 
-class InsertCell:
-    spec = INSERT
+class CellEdit(ABC):
+    """A tool that changes one cell. ``do`` names the change for the page."""
+
+    spec: ToolSpec
+    do: str
 
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
+
+    @abstractmethod
+    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        """Return the call with the exact change, which the user is asked about. Raises Conflict, InvalidRequest."""
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        output, cell, index = await self._desk.offer(context, self.do)
+        if not cell:
+            return output
+        if self.do in ("insert", "edit"):
+            self._desk.known.read(context.key, [(cell, arguments["after"])])
+        return replace(output, text=self.report(arguments, cell, index))
+
+    @abstractmethod
+    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
+        """Return the text for the model after the page has made the change."""
+
+
+class InsertCell(CellEdit):
+    spec = INSERT
+    do = "insert"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         source, kind = _source(call.arguments["source"]), str(call.arguments.get("type", "code"))
@@ -162,20 +187,14 @@ class InsertCell:
         diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.offer(context, "insert")
-        if not cell:
-            return output
+    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
         self._desk.last = cell
-        self._desk.known.read(context.key, [(cell, arguments["after"])])
-        return replace(output, text=f"Inserted: it is cell {index} ({cell}) now. It has not run.")
+        return f"Inserted: it is cell {index} ({cell}) now. It has not run."
 
 
-class EditCell:
+class EditCell(CellEdit):
     spec = EDIT_CELL
-
-    def __init__(self, desk: EditContext) -> None:
-        self._desk = desk
+    do = "edit"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         arguments = call.arguments
@@ -193,20 +212,14 @@ class EditCell:
         changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
         return replace(call, arguments=changed)
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.offer(context, "edit")
-        if not cell:
-            return output
-        self._desk.known.read(context.key, [(cell, arguments["after"])])
+    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
         stale = " Its outputs are those of before." if arguments["type"] == "code" else ""
-        return replace(output, text=f"Edited: cell {index} ({cell}) says what you asked for. It has not run.{stale}")
+        return f"Edited: cell {index} ({cell}) says what you asked for. It has not run.{stale}"
 
 
-class DeleteCell:
+class DeleteCell(CellEdit):
     spec = DELETE
-
-    def __init__(self, desk: EditContext) -> None:
-        self._desk = desk
+    do = "delete"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
@@ -217,16 +230,13 @@ class DeleteCell:
         gone = {"cell": cell.id, "type": cell.kind, "from": above, "before": cell.source, "after": "", "diff": diff}
         return replace(call, arguments=gone)
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, _ = await self._desk.offer(context, "delete")
-        return replace(output, text=f"Deleted: {cell}. The cells below have other numbers now.") if cell else output
+    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
+        return f"Deleted: {cell}. The cells below have other numbers now."
 
 
-class MoveCell:
+class MoveCell(CellEdit):
     spec = MOVE
-
-    def __init__(self, desk: EditContext) -> None:
-        self._desk = desk
+    do = "move"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
@@ -238,9 +248,8 @@ class MoveCell:
         moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
         return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.offer(context, "move")
-        return replace(output, text=f"Moved: it is cell {index} ({cell}) now.") if cell else output
+    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
+        return f"Moved: it is cell {index} ({cell}) now."
 
 
 class RunCells:

@@ -14,6 +14,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
+from agent_kernel.tools.base.notebook_call import NotebookCallTool
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, edit_tools
@@ -131,15 +132,13 @@ class ReadCells:
         return ToolOutput("\n\n".join(texts))
 
 
-class RunCell:
+class RunCell(NotebookCallTool):
     """Runs a cell. The user is asked about the code that the cell contains when the call arrives, and exactly that code
     runs."""
 
-    spec = RUN_CELL
-
-    def __init__(self, notebook: NotebookAccess, side: NotebookRunner) -> None:
+    def __init__(self, notebook: NotebookAccess, runner: NotebookRunner) -> None:
+        super().__init__(RUN_CELL, runner)
         self._notebook = notebook
-        self._side = side
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         document = await self._notebook.document()
@@ -152,20 +151,6 @@ class RunCell:
         if cell.source.lstrip().startswith("%%agent"):
             raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
         return replace(call, arguments={"cell": cell.id or str(cell.index), "code": cell.source})
-
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return await self._side.offer(context)
-
-
-class NotebookCallTool:
-    """A tool that the notebook's runner executes by name."""
-
-    def __init__(self, spec: ToolSpec, side: NotebookRunner) -> None:
-        self.spec = spec
-        self._side = side
-
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return await self._side.offer(context)
 
 
 class NotebookTools:
@@ -209,8 +194,6 @@ class NotebookTools:
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served
 
-    async def aclose(self) -> None: ...
-
 
 class NotebookFunctions:
     """Functions that the user registered in the notebook; its client runs them.
@@ -231,8 +214,6 @@ class NotebookFunctions:
             if spec.name in request.client_tools and spec.where != "caller" and occasion.wants("functions", spec.name)
         ]
         return OfferedTools(tuple(NotebookCallTool(spec, self._offers) for spec in specs))
-
-    async def aclose(self) -> None: ...
 
 
 async def _executions(side: NotebookRunner, context: ToolContext, numbers: list[int] | None = None) -> str:

@@ -10,11 +10,12 @@ import struct
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import InvalidRequest
@@ -39,44 +40,17 @@ _END = struct.Struct("<4s4H2LH")
 _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
 
-class PackageFile(Protocol):
-    def open(self) -> IO[bytes]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class BytesFile:
-    data: bytes
-
-    def open(self) -> IO[bytes]:
-        return io.BytesIO(self.data)
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryFile:
-    """A file of a directory, opened without following links."""
-
-    root: Path
-    name: str
-
-    def open(self) -> IO[bytes]:
-        return os.fdopen(safe_path.open_file(self.root, self.name), "rb")
-
-
-@dataclass(frozen=True, slots=True)
-class ZipFileEntry:
-    archive: zipfile.ZipFile
-    info: zipfile.ZipInfo
-
-    def open(self) -> IO[bytes]:
-        return self.archive.open(self.info)
-
-
 @dataclass(frozen=True, slots=True)
 class PackageEntry:
+    """A file of a package. ``open`` returns its content as a stream; ``runs`` means that its owner may execute it."""
+
     name: str
-    source: PackageFile
+    open: Callable[[], IO[bytes]]
     runs: bool = False
-    """Its owner may execute it."""
+
+    @classmethod
+    def of_bytes(cls, name: str, data: bytes) -> PackageEntry:
+        return cls(name, partial(io.BytesIO, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +88,12 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
     Links are left out. Blocking. Raises InvalidRequest, OSError.
     """
     files = _walk(root)
-    names = _check_names([PackageEntry(one.name, DirectoryFile(root, one.name)) for one in files])
+    names = _check_names([_directory_entry(root, one.name) for one in files])
     if MAIN not in names:
         raise InvalidRequest(f"The skill's folder has no {MAIN}. Add one.")
     if sum(one.stamp[0] for one in files) > MAX_BYTES:
         raise too_large()
-    with DirectoryFile(root, MAIN).open() as file:
+    with names[MAIN].open() as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
     changed = max(one.stamp[1] for one in files) / 1e9
     return UnpackedSkill(title, description, tuple(sorted(names))), changed
@@ -140,9 +114,8 @@ def read_zip(data: bytes) -> list[PackageEntry]:
             _check_path(info.filename.rstrip("/"))
         else:
             _check_info(info)
-            entries.append(
-                PackageEntry(info.filename, ZipFileEntry(archive, info), bool(info.external_attr >> 16 & stat.S_IXUSR))
-            )
+            runs = bool(info.external_attr >> 16 & stat.S_IXUSR)
+            entries.append(PackageEntry(info.filename, partial(archive.open, info), runs))
     return entries
 
 
@@ -162,7 +135,12 @@ def _check_info(info: zipfile.ZipInfo) -> None:
 
 def folder(root: Path) -> list[PackageEntry]:
     """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest."""
-    return [PackageEntry(one.name, DirectoryFile(root, one.name), _runs(root / one.name)) for one in _walk(root)]
+    return [_directory_entry(root, one.name, _runs(root / one.name)) for one in _walk(root)]
+
+
+def _directory_entry(root: Path, name: str, runs: bool = False) -> PackageEntry:
+    """Return a file of a directory, which is opened without following links."""
+    return PackageEntry(name, lambda: os.fdopen(safe_path.open_file(root, name), "rb"), runs)
 
 
 def _walk(root: Path) -> list[safe_path.WalkedFile]:
@@ -195,7 +173,7 @@ def _write(entry: PackageEntry, path: Path, left: int) -> int:
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
     with os.fdopen(fd, "wb") as out:
         try:
-            with closing(entry.source.open()) as source:
+            with closing(entry.open()) as source:
                 while chunk := source.read(CHUNK):
                     size += len(chunk)
                     if size > left:
@@ -215,7 +193,7 @@ def _without_top(entries: list[PackageEntry]) -> list[PackageEntry]:
     if len(tops) != 1 or not any(entry.name == f"{next(iter(tops))}/{MAIN}" for entry in entries):
         return entries
     _check_path(next(iter(tops)))
-    return [PackageEntry(entry.name.partition("/")[2], entry.source, entry.runs) for entry in entries]
+    return [PackageEntry(entry.name.partition("/")[2], entry.open, entry.runs) for entry in entries]
 
 
 def _check_names(entries: list[PackageEntry]) -> dict[str, PackageEntry]:

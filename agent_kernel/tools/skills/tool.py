@@ -100,8 +100,6 @@ class SkillTools:
         note = Note("Skills", _describe(mounted, _place(occasion) if workdir is not None else ""))
         return OfferedTools((ReadSkill(mounted),), (note,))
 
-    async def aclose(self) -> None: ...
-
     def _requested_skills(self, occasion: ToolSourceContext) -> list[Version]:
         if len(occasion.request.skills) > MOST:
             raise InvalidRequest(f"A turn has at most {MOST} skills.")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.skills.package import MAX_BYTES, BytesFile, PackageEntry, read_zip, too_large
+from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill, Version
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http.handler import guard
@@ -129,7 +129,7 @@ class SkillUpload(SharedHandler):
         def add() -> Skill:
             if len(files) == 1 and files[0].body.startswith(ZIP):
                 return store.add(namespace, read_zip(files[0].body), id)
-            return store.add(namespace, [PackageEntry(file.filename, BytesFile(file.body)) for file in files], id)
+            return store.add(namespace, [PackageEntry.of_bytes(file.filename, file.body) for file in files], id)
 
         return await asyncio.to_thread(add)
 

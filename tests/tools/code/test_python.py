@@ -12,9 +12,10 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, Variable
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.notebook_call import NotebookCallTool
 from agent_kernel.tools.base.tool_source import ToolSourceContext
-from agent_kernel.tools.code.python import LivePython, PythonTools, ResetPython, SandboxPython
-from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, SandboxEnvironments
+from agent_kernel.tools.code.python import LIVE, PythonTools, ResetPython, SandboxPython
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
 
@@ -56,7 +57,7 @@ async def test_a_layer_that_is_missing_is_told_to_the_person_once_a_turn() -> No
 async def test_variables_lost_between_turns_are_told_before_the_first_call() -> None:
     events: list[EventBody] = []
     source = PythonTools(
-        SandboxEnvironments(RanSandbox(replace(DONE, lost="gone"), gone="gone")), ClientCallBroker(), 60.0
+        SandboxEnvironment(RanSandbox(replace(DONE, lost="gone"), gone="gone")), ClientCallBroker(), 60.0
     )
     offered = await source.offer(ToolSourceContext(KEY, TurnRequest("hi"), events.append))
     assert [note.text for note in offered.notes] == ["gone"]
@@ -67,7 +68,7 @@ async def test_variables_lost_between_turns_are_told_before_the_first_call() -> 
 async def test_given_variables_are_named_to_the_model_and_set_before_the_first_run_only() -> None:
     given = (Variable("df", "arrow", b"x", "pandas.DataFrame"),)
     sandbox = RanSandbox(DONE)
-    offered = await PythonTools(SandboxEnvironments(sandbox), ClientCallBroker(), 60.0).offer(
+    offered = await PythonTools(SandboxEnvironment(sandbox), ClientCallBroker(), 60.0).offer(
         ToolSourceContext(KEY, TurnRequest("hi", given=given), lambda b: None)
     )
     assert "df (pandas.DataFrame)" in offered.notes[0].text
@@ -91,7 +92,7 @@ async def test_reset_forgets_variables_by_a_call_of_its_own() -> None:
 
 
 async def test_a_turn_that_runs_live_has_the_live_python_only() -> None:
-    source = PythonTools(SandboxEnvironments(RanSandbox(DONE)), ClientCallBroker(), 60.0)
+    source = PythonTools(SandboxEnvironment(RanSandbox(DONE)), ClientCallBroker(), 60.0)
     live = await source.offer(ToolSourceContext(KEY, TurnRequest("hi", where="live"), lambda b: None))
     sandboxed = await source.offer(ToolSourceContext(KEY, TurnRequest("hi"), lambda b: None))
     none = await source.offer(ToolSourceContext(KEY, TurnRequest("hi", tools=("shell",)), lambda b: None))
@@ -102,7 +103,7 @@ async def test_a_turn_that_runs_live_has_the_live_python_only() -> None:
 
 @pytest.mark.parametrize("gone", ["", "gone"])
 async def test_an_offer_says_nothing_of_variables_that_are_there(gone: str) -> None:
-    offered = await PythonTools(SandboxEnvironments(RanSandbox(DONE, gone=gone)), ClientCallBroker(), 60.0).offer(
+    offered = await PythonTools(SandboxEnvironment(RanSandbox(DONE, gone=gone)), ClientCallBroker(), 60.0).offer(
         ToolSourceContext(KEY, TurnRequest("hi"), lambda b: None)
     )
     assert bool(offered.notes) == bool(gone)
@@ -111,7 +112,7 @@ async def test_an_offer_says_nothing_of_variables_that_are_there(gone: str) -> N
 async def test_live_code_waits_for_a_client_of_the_notebook() -> None:
     offers = ClientCallBroker()
     running = asyncio.create_task(
-        LivePython(offers).call(CALL.arguments, ToolContext(KEY, "t", 1, CALL, lambda b: None))
+        NotebookCallTool(LIVE, offers).call(CALL.arguments, ToolContext(KEY, "t", 1, CALL, lambda b: None))
     )
     await asyncio.sleep(0)
     token, _ = offers.claim("t", "c1", "magic")

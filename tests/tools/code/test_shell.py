@@ -10,7 +10,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.tool_source import ToolSourceContext
-from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, SandboxEnvironments
+from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
 from agent_kernel.tools.code.shell import SandboxShell, ShellTools
 from tests.tools.ran import RanSandbox
 from tests.turns import KEY
@@ -70,7 +70,7 @@ async def test_each_stream_keeps_its_head_and_tail_and_says_what_is_missing() ->
 
 
 async def test_a_request_that_wants_no_shell_gets_none() -> None:
-    source = ShellTools(SandboxEnvironments(RanSandbox(DONE)), 10.0)
+    source = ShellTools(SandboxEnvironment(RanSandbox(DONE)), 10.0)
     wanted = await source.offer(ToolSourceContext(KEY, TurnRequest("hi"), lambda body: None, Path("/notebooks")))
     unwanted = await source.offer(ToolSourceContext(KEY, TurnRequest("hi", tools=("python",)), lambda body: None))
     assert [tool.spec.kind for tool in wanted.tools] == ["shell"]

@@ -232,7 +232,6 @@ async def given(
     source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
     asked = TurnRequest("look", inputs=ids, **request)
     offered = await source.offer(ToolSourceContext(KEY, asked, events.append))
-    await source.aclose()
     return "\n".join(note.text for note in offered.notes), [tool.spec.name for tool in offered.tools], events
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills import package
-from agent_kernel.tools.skills.package import BytesFile, PackageEntry, folder, read_zip, unpack
+from agent_kernel.tools.skills.package import PackageEntry, folder, read_zip, unpack
 
 HEAD = b"---\nname: Charts\ndescription: Draws charts\n---\nUse matplotlib.\n"
 
@@ -30,7 +30,7 @@ def packed(files: dict[str, bytes], *, mode: int = 0, compress: int = zipfile.ZI
 
 
 def entries(*names: str) -> list[PackageEntry]:
-    return [PackageEntry(name, BytesFile(HEAD)) for name in ("SKILL.md", *names)]
+    return [PackageEntry.of_bytes(name, HEAD) for name in ("SKILL.md", *names)]
 
 
 def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_a_way_to_compress_that_few_know_is_refused() -> None:
 )
 def test_a_head_without_name_and_description_is_refused(tmp_path: Path, head: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        unpack([PackageEntry("SKILL.md", BytesFile(head))], tmp_path)
+        unpack([PackageEntry.of_bytes("SKILL.md", head)], tmp_path)
 
 
 def test_a_skill_without_its_main_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"SKILL\.md"):
-        unpack([PackageEntry("a/README.md", BytesFile(HEAD)), PackageEntry("b/SKILL.md", BytesFile(HEAD))], tmp_path)
+        unpack([PackageEntry.of_bytes("a/README.md", HEAD), PackageEntry.of_bytes("b/SKILL.md", HEAD)], tmp_path)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.tools.skills.package import BytesFile, PackageEntry
+from agent_kernel.tools.skills.package import PackageEntry
 from agent_kernel.tools.skills.skill import SkillSpecifier, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
 
 
 def skill(text: str = "v1", name: str = "Charts") -> list[PackageEntry]:
-    return [PackageEntry("SKILL.md", BytesFile(f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode()))]
+    return [PackageEntry.of_bytes("SKILL.md", f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode())]
 
 
 def test_a_skill_gets_versions_that_do_not_change(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_version_is_a_number_or_latest(version: str) -> None:
 def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
     store = SkillStore(tmp_path)
     with pytest.raises(InvalidRequest):
-        store.add("ann", [*skill(), PackageEntry("../evil", BytesFile(b""))])
+        store.add("ann", [*skill(), PackageEntry.of_bytes("../evil", b"")])
     made = store.add("ann", skill())
     with pytest.raises(InvalidRequest, match="must have the same name"):
         store.add("ann", skill(name="Other"), made.id)

@@ -16,7 +16,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
-from agent_kernel.tools.skills.package import BytesFile, PackageEntry
+from agent_kernel.tools.skills.package import PackageEntry
 from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.tools.skills.tool import SkillTools
 from tests.turns import KEY
@@ -30,7 +30,7 @@ def head(name: str, text: str = "does things") -> str:
 
 def entries(name: str, **files: str) -> list[PackageEntry]:
     named = {"SKILL.md": head(name), **files}
-    return [PackageEntry(file.replace("__", "/"), BytesFile(text.encode())) for file, text in named.items()]
+    return [PackageEntry.of_bytes(file.replace("__", "/"), text.encode()) for file, text in named.items()]
 
 
 class Given:
