@@ -349,7 +349,7 @@ class JailedProcess:
 
     def _last_words(self) -> str:
         heard = BoundedOutput(2000)
-        self._pipes["stderr"].attach(heard.keep)
+        self._pipes["stderr"].attach(heard.add)
         self._pipes["stderr"].drain()
         self._pipes["stderr"].pause()
         return heard.text().strip().rpartition("\n")[2]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -65,14 +65,10 @@ class ProxyPolicy:
         return place
 
 
-async def dial(address: str, port: int) -> Streams:
-    return await asyncio.open_connection(address, port)
-
-
 class Proxy:
     """Serves one jail until ``aclose``. ``connect`` opens a connection to a checked address."""
 
-    def __init__(self, reach: ProxyPolicy, connect: Connect = dial) -> None:
+    def __init__(self, reach: ProxyPolicy, connect: Connect = asyncio.open_connection) -> None:
         self._reach = reach
         self._connect = connect
         self._server: asyncio.Server | None = None
@@ -156,7 +152,7 @@ def target_of(head: bytes) -> ProxyTarget:
     """Parse the head of a proxy request, up to and including its empty line. Raises InvalidRequest."""
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
-    if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or any(c in head for c in (b"\0",)):
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or b"\0" in head:
         raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
     method, where, version = (word.decode("latin-1") for word in words)
     if method == "CONNECT":
@@ -228,8 +224,7 @@ async def _relay(one: Streams, other: Streams) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, moved: Sequence[float]) -> None:
-    assert isinstance(moved, list)
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, moved: list[float]) -> None:
     while data := await reader.read(CHUNK):
         moved[0] = asyncio.get_running_loop().time()
         writer.write(data)

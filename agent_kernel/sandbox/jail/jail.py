@@ -120,12 +120,8 @@ class Jail:
             self.readable += [
                 path for path in spec.tools if not visible_paths.holds(os.path.realpath(path), self.hidden)
             ]
-            self.readable += [
-                entry.path for real in read.values() for entry in visible_paths.entries(real, self.hidden)
-            ]
-            self.writable = [
-                entry.path for real in write.values() for entry in visible_paths.entries(real, self.hidden)
-            ]
+            self.readable += self._visible_parts(read)
+            self.writable = self._visible_parts(write)
             return
         # Before entering the namespaces: making the id mapping forks, and the first child after unshare would become
         # process 1.
@@ -146,6 +142,9 @@ class Jail:
         """Map requested paths to their real paths, without hidden ones and those that contain the home directory."""
         resolved = {path: os.path.realpath(path) for path in paths}
         return {path: real for path, real in resolved.items() if visible_paths.is_shareable(real, self.hidden, home)}
+
+    def _visible_parts(self, shared: Mapping[str, str]) -> list[str]:
+        return [entry.path for real in shared.values() for entry in visible_paths.entries(real, self.hidden)]
 
     def _build(self, read: Mapping[str, str], write: Mapping[str, str], owners: Mapping[str, int]) -> mounts.FileTree:
         # List the visible entries first: once the file tree is built, the paths of the old tree are no longer valid.

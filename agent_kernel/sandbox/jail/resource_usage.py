@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 _CHEAP = ("RssAnon:", "RssShmem:", "VmSwap:")
 _EXACT = ("Pss_Anon:", "Pss_Shmem:", "Swap:")
@@ -124,20 +125,20 @@ def _below(root: int) -> list[int]:
     pids: list[int] = []
     waiting = [root]
     while waiting:
-        children = _children(waiting.pop())
+        children = children_of(waiting.pop())
         pids += children
         waiting += children
     return pids
 
 
-def _children(pid: int) -> list[int]:
+def children_of(process: int | Literal["self"]) -> list[int]:
+    """Return the ids of the children of a process, from all of its threads; empty if /proc does not show it. Where
+    /proc may be that of another namespace, its number means another process there: use ``self``."""
     pids: list[int] = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children") as file:
+    with suppress(OSError):  # the process has ended
+        for task in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError), open(f"/proc/{process}/task/{task}/children") as file:
                 pids += map(int, file.read().split())
-    except OSError:
-        return pids  # it has ended
     return pids
 
 

@@ -32,9 +32,6 @@ class BoundedOutput:
             self._tail = self._tail[-self._half :]
         return shown
 
-    def keep(self, text: str) -> None:
-        self.add(text)
-
     def text(self) -> str:
         tail = self._tail[-self._half :] if self._half else ""
         cut = self.total - len(self._head) - len(tail)
@@ -48,16 +45,13 @@ class Pipe:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._open = True
-        self._take: Callable[[str], None] = lambda text: None
+        self._take: Callable[[str], object] = lambda text: None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._attached = False
         os.set_blocking(fd, False)
 
-    def attach(self, take: Callable[[str], None]) -> None:
+    def attach(self, take: Callable[[str], object]) -> None:
         self._take = take
-        self.resume()
-
-    def resume(self) -> None:
         if self._open and not self._attached:
             self._attached = True
             asyncio.get_running_loop().add_reader(self._fd, self._readable)

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+from agent_kernel.sandbox.jail.resource_usage import children_of
 from agent_kernel.sandbox.jail.syscalls import prctl
 
 SHELL = "/bin/sh"
@@ -37,7 +38,7 @@ class Script:
         long."""
         if len(code.encode("utf-8", "surrogateescape")) > MAX_BYTES:
             raise ValueError(f"A script has at most {MAX_BYTES:,} bytes: write longer input to a file.")
-        others = _children()
+        others = set(children_of(os.getpid()))
         prctl(_SUBREAPER, 1)
         shell = 0
         try:
@@ -90,7 +91,7 @@ def _signal_and_wait(shell: int, number: signal.Signals, within_s: float) -> boo
 def _end(shell: int, others: set[int], until: float) -> bool:
     """Kill and reap all processes that appeared below this one; killing a process passes its children to us. Returns
     False when some are still there."""
-    while left := _children() - others:
+    while left := set(children_of(os.getpid())) - others:
         with contextlib.suppress(OSError):
             os.killpg(shell, signal.SIGKILL)
         for pid in left:
@@ -102,12 +103,3 @@ def _end(shell: int, others: set[int], until: float) -> bool:
             return False
         time.sleep(0.001)
     return True
-
-
-def _children() -> set[int]:
-    pids: set[int] = set()
-    tasks = f"/proc/{os.getpid()}/task"
-    for task in os.listdir(tasks):
-        with contextlib.suppress(OSError), open(f"{tasks}/{task}/children") as file:
-            pids |= {int(pid) for pid in file.read().split()}
-    return pids

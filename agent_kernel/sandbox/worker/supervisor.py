@@ -9,6 +9,7 @@ status, "why": reason}`` (status as ``waitstatus_to_exitcode``: negative = signa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -23,7 +24,7 @@ from typing import Any, NoReturn
 
 from agent_kernel.sandbox.jail import loopback, mounts, privileges
 from agent_kernel.sandbox.jail.jail import Jail, JailSpec
-from agent_kernel.sandbox.jail.resource_usage import check_usage, measure_usage
+from agent_kernel.sandbox.jail.resource_usage import check_usage, children_of, measure_usage
 from agent_kernel.sandbox.worker import worker
 
 REFUSED = 97
@@ -273,29 +274,14 @@ def _collect(child: int) -> int | None:
 def _end_all() -> None:
     """Kill every descendant. Orphans become our children, so this ends when there are none."""
     while True:
-        for pid in _children():
-            _kill(pid)
+        # Nothing where /proc is that of the jail: its processes end with process 1, our only child.
+        for pid in children_of("self"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         try:
             os.wait()
         except ChildProcessError:
             return
-
-
-def _children() -> list[int]:
-    """Return the children of this process. Empty when /proc is that of the jail, whose processes end with process 1,
-    our only child."""
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(pid) for pid in file.read().split()]
-    except OSError:
-        return []
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _wake_on_child() -> socket.socket:

@@ -96,7 +96,7 @@ def _read(encoding: str, data: bytes, kind: str) -> Any:
     if encoding == "json":
         return _table(json.loads(data), kind) if kind in (_FRAME, _SERIES) else json.loads(data)
     if encoding == "npy":
-        return _library("numpy").load(io.BytesIO(data), allow_pickle=False)
+        return importlib.import_module("numpy").load(io.BytesIO(data), allow_pickle=False)
     if encoding == "arrow":
         return _from_arrow(data, kind)
     if encoding == "pickle":
@@ -105,15 +105,15 @@ def _read(encoding: str, data: bytes, kind: str) -> Any:
 
 
 def _table(body: Mapping[str, Any], kind: str) -> Any:
-    frame = _library("pandas").DataFrame(body["data"], index=body.get("index"), columns=body["columns"])
+    frame = importlib.import_module("pandas").DataFrame(body["data"], index=body.get("index"), columns=body["columns"])
     return frame if kind == _FRAME else frame.iloc[:, 0]
 
 
 def _from_arrow(data: bytes, kind: str) -> Any:
     if kind.startswith("polars."):
-        frame = _library("polars").read_ipc_stream(io.BytesIO(data))
+        frame = importlib.import_module("polars").read_ipc_stream(io.BytesIO(data))
         return frame.to_series() if kind == "polars.Series" else frame
-    table = _library("pyarrow.ipc").open_stream(data).read_all()
+    table = importlib.import_module("pyarrow.ipc").open_stream(data).read_all()
     if not kind.startswith("pandas."):
         return table
     frame = table.to_pandas()
@@ -157,7 +157,7 @@ def _from_pandas(frame: Any) -> tuple[str, bytes]:
 
 def _arrow(table: Any) -> bytes:
     sink = io.BytesIO()
-    with _library("pyarrow.ipc").new_stream(sink, table.schema) as writer:
+    with importlib.import_module("pyarrow.ipc").new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
@@ -176,7 +176,3 @@ def _plain(value: Any, depth: int) -> None:
             _plain(item, depth + 1)
     elif not (value is None or type(value) in (str, int, float, bool)):
         raise TypeError(type_of(value))
-
-
-def _library(name: str) -> Any:
-    return importlib.import_module(name)
