@@ -263,7 +263,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/redaction/redaction.py": {"regex"},
     "agent_kernel/tools/base/dispatch.py": {"httpx"},
     "agent_kernel/tools/files/document_worker.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},
-    "agent_kernel/tools/web/providers.py": {"ddgs"},
+    "agent_kernel/tools/web/search_providers.py": {"ddgs"},
     "agent_kernel/tools/web/article_worker.py": {"trafilatura"},
     "agent_kernel/tools/base/function_result.py": {"pydantic_core"},
     "agent_kernel/tools/base/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},

@@ -48,7 +48,7 @@ def mcp_list(args: argparse.Namespace) -> int:
 
 async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
     """Start each server, list its tools, and end it."""
-    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.source")  # late, as ``command.assembly``
+    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # late, as ``command.assembly``
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
     try:
         connections: Sequence[Any] = await source.connections()

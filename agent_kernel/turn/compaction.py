@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Message, Usage, shorten, system, user
 from agent_kernel.core.protocols import Engine, EngineRequest, Sampling
 from agent_kernel.core.session import Item, SessionKey, Summary
 from agent_kernel.core.shielded_await import await_uncancelled
-from agent_kernel.turn.reply import Reply
+from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.turn_writer import TurnWriter
 
 MAX_TOKENS = 600

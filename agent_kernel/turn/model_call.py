@@ -15,7 +15,7 @@ from agent_kernel.core.protocols import Chunk, EndChunk, Engine, EngineRequest, 
 from agent_kernel.core.session import new_id
 from agent_kernel.core.token_estimate import estimate_usage
 from agent_kernel.sessions.redaction.redaction import Redactor
-from agent_kernel.turn.reply import Reply
+from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.turn_state import ActiveTurn
 
 

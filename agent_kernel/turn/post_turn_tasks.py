@@ -13,8 +13,8 @@ from agent_kernel.core.events import Notice
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey, Summary
+from agent_kernel.turn.background_tasks import BackgroundTasks
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
-from agent_kernel.turn.session_tasks import BackgroundTasks
 from agent_kernel.turn.titles import retitle, title_from_text
 from agent_kernel.turn.turn_writer import TurnWriter
 

@@ -7,7 +7,7 @@ from agent_kernel.core.messages import shorten, user
 from agent_kernel.core.protocols import Engine, EngineRequest, Sampling
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate
-from agent_kernel.turn.reply import Reply
+from agent_kernel.turn.model_reply import Reply
 
 MAX_TITLE = 60
 """Maximum number of characters; a longer beginning is cut and ends with an ellipsis."""

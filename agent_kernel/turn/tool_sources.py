@@ -89,11 +89,11 @@ def _from_elsewhere(parts: ToolDependencies) -> list[ToolSource]:
     """Return the sources of tools that other people wrote, or that connect to other machines."""
     settings, found = parts.settings, list[ToolSource]()
     if parts.has("skills"):
-        from agent_kernel.tools.skills.tool import SkillTools
+        from agent_kernel.tools.skills.skill_tools import SkillTools
 
         found.append(SkillTools(parts.skills, parts.sandbox, shell=parts.has("shell")))
     if parts.has("mcp"):
-        from agent_kernel.tools.mcp.source import McpTools
+        from agent_kernel.tools.mcp.mcp_tools import McpTools
 
         found.append(McpTools(settings.mcp_config, parts.exits, trust=parts.trust, version=__version__))
     if parts.has("web"):

@@ -13,7 +13,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.history import PreparedTurn
-from agent_kernel.turn.number_check import record as kept
+from agent_kernel.turn.number_check import stored_numbers as kept
 from agent_kernel.turn.number_check.check import CheckedNumber
 from agent_kernel.turn.program_vote import Vote
 from agent_kernel.turn.turn_annotations import TurnAnnotations

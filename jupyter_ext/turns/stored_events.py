@@ -33,7 +33,7 @@ from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.turn.changed_cells import stored_change
-from agent_kernel.turn.number_check.record import from_record
+from agent_kernel.turn.number_check.stored_numbers import from_record
 from agent_kernel.turn.turn_annotations import MAX_CALLS, StoredAnnotations
 from jupyter_ext.turns.turn_versions import TurnVersions
 

@@ -62,7 +62,7 @@ async def test_a_file_beyond_the_limit_is_an_error(make: Make) -> None:
 
 async def test_code_that_fills_the_disk_is_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([1000, 1000] + [100] * 1000)
-    monkeypatch.setattr("agent_kernel.sandbox.host.process._free_mb", lambda path: next(free))
+    monkeypatch.setattr("agent_kernel.sandbox.host.jailed_process._free_mb", lambda path: next(free))
     result = await make().run(KEY, "import time\nwhile True: time.sleep(0.1)")
     assert result.status == "error"
     assert "free on the disk" in str(result.error)

@@ -20,7 +20,7 @@ from agent_kernel.core.wire import framing
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.worker.messages import chunk_from_json, chunk_to_json
 from agent_kernel.engines.local.worker.pipe_framing import encode_frame, read_frames
-from agent_kernel.sandbox.host import protocol
+from agent_kernel.sandbox.host import worker_protocol
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.export.transcript import Transcript, export, parse
 from tests.soak.conftest import Soak
@@ -187,7 +187,7 @@ def test_fuzz_codecs(soak: Soak, tmp_path: Path) -> None:
             only(EngineCrashed, lambda body: asyncio.run(frames_of(framing.encode_frame(body)))),
         ),
         ("worker streams", worker_frames, only(EngineCrashed, _read_frames)),
-        ("sandbox frames", st.one_of(anything, sandbox_frames), only(framing.FrameError, protocol.decode)),
+        ("sandbox frames", st.one_of(anything, sandbox_frames), only(framing.FrameError, worker_protocol.decode)),
         ("sandbox heads", st.binary(min_size=5, max_size=5), only(framing.FrameError, _size)),
         ("errors from JSON", st.dictionaries(text, value), only(AgentKernelError, _error)),
         ("messages kept", messages, keeps_messages),
@@ -204,8 +204,8 @@ def _read_frames(raw: bytes) -> None:
 
 
 def _size(head: bytes) -> int:
-    size = framing.decode_head(head, protocol.MAX_JSON, b"J")
-    assert size <= protocol.MAX_JSON
+    size = framing.decode_head(head, worker_protocol.MAX_JSON, b"J")
+    assert size <= worker_protocol.MAX_JSON
     return size
 
 

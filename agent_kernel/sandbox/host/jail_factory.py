@@ -1,7 +1,7 @@
 """Creates jails. Finds out once how much isolation this system supports, keeps processes warm, and turns one into the
 jail of a session.
 
-``pool`` records which session uses which process.
+``pool.py`` records which session uses which process.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from agent_kernel.core.protocols import Work
 from agent_kernel.sandbox.host import sandbox_profiles
 from agent_kernel.sandbox.host.cgroup import Cgroups
 from agent_kernel.sandbox.host.jail_resources import JailResources
+from agent_kernel.sandbox.host.jailed_process import JailedProcess, unavailable
 from agent_kernel.sandbox.host.policy import LAYERS, OFF, REQUIRED, SandboxPolicy
-from agent_kernel.sandbox.host.process import JailedProcess, unavailable
 from agent_kernel.sandbox.host.proxy import ProxyPolicy
-from agent_kernel.sandbox.host.run import StopReason
+from agent_kernel.sandbox.host.sandbox_run import StopReason
 from agent_kernel.sandbox.jail import privileges, visible_paths
 from agent_kernel.sandbox.jail.jail import IsolationPlan, JailSpec, missing_platform
 

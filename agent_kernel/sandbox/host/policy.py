@@ -28,7 +28,7 @@ class SandboxPolicy:
 
     ``mode`` on: a missing layer is an error; auto: it is reported; off: no isolation, a plain process with limits.
     ``profile`` developer also sees the tools of this machine. ``network`` loopback is private to the jail; full
-    reaches other machines through a proxy (``proxy.Proxy``), private addresses only if they are among ``hosts``.
+    reaches other machines through a proxy (``proxy.py``), private addresses only if they are among ``hosts``.
     ``read`` and ``write`` are additional paths, ``env`` additional variables.
 
     ``cpu_s`` is CPU time per run. Wall time is limited too (``Work.timeout_s``); the run is killed ``grace_s`` after

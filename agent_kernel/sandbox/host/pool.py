@@ -1,7 +1,8 @@
 """The sandbox of a server: one jailed process for each session that runs code, and warm spare processes. If the pool is
 full, the process of the least recently used idle session ends first.
 
-This module records which session uses which process. ``jail_factory`` jails processes, ``process`` controls them.
+This module records which session uses which process. ``jail_factory.py`` creates jails, and ``jailed_process.py``
+controls them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from agent_kernel.core.protocols import RunResult, Variable, VariableInfo, Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host import denied_path, orphan_workdirs
 from agent_kernel.sandbox.host.jail_factory import JailFactory, JailRequest
+from agent_kernel.sandbox.host.jailed_process import JailedProcess
 from agent_kernel.sandbox.host.orphan_workdirs import OrphanWorkdir
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.process import JailedProcess
-from agent_kernel.sandbox.host.run import SandboxRun, StopReason
+from agent_kernel.sandbox.host.sandbox_run import SandboxRun, StopReason
 from agent_kernel.sandbox.jail import privileges, visible_paths
 from agent_kernel.sandbox.jail.jail import IsolationPlan
 from agent_kernel.sandbox.worker import variable_transfer

@@ -1,6 +1,6 @@
 """Resource limits of the jailed process and its children; memory counts per process.
 
-CPU time is limited per run instead (``worker/cpu_limit``).
+CPU time is limited per run instead (``sandbox/worker/cpu_limit.py``).
 """
 
 from __future__ import annotations

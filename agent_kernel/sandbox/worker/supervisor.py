@@ -1,5 +1,5 @@
 """The process between the server and the jailed worker. It waits warm, becomes a jail on request, and ends everything
-below it when it ends. Trusted; standard library only; started by ``process.JailedProcess``.
+below it when it ends. Trusted; standard library only; started by ``host/jailed_process.py``.
 
 Its control channel carries one JSON object per line. From the server: the ``JailSpec``, then ``{"do": "interrupt"}`` or
 ``{"do": "refresh"}``; end of file ends everything. To the server: ``{"warm": pid}``, ``{"refreshed": true}``,
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from agent_kernel.sandbox.jail import loopback, mounts, privileges
 from agent_kernel.sandbox.jail.jail import Jail, JailSpec
 from agent_kernel.sandbox.jail.resource_usage import check_usage, children_of, measure_usage
-from agent_kernel.sandbox.worker import worker
+from agent_kernel.sandbox.worker import code_worker
 
 REFUSED = 97
 LOOK_S = 1.0
@@ -80,7 +80,7 @@ def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
         jail.isolate()
     except OSError as error:
         jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
-        worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
+        code_worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
         os._exit(REFUSED)
     child = os.fork()
     if child == 0:
@@ -120,19 +120,19 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
             mounts.leave_sources()
         except OSError as error:
             jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
-            worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
+            code_worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
             os._exit(REFUSED)
     missing = jail.confine(parent)
     if missing:
         reasons = "; ".join(f"{name}: {jail.layers.get(name, {}).get('detail', 'absent')}" for name in missing)
-        worker.refuse(protocol_fd, reasons, jail.layers)
+        code_worker.refuse(protocol_fd, reasons, jail.layers)
         os._exit(REFUSED)
     for name in [name for name in sys.modules if name.split(".")[0] == "agent_kernel"]:
         del sys.modules[name]  # an empty stand-in for the real package, which user code may import
     os.environ.update(jail.spec.env)
     if jail.network == "full":
         _packages(jail.spec.workdir)
-    worker.main(protocol_fd, jail.spec.workdir, dict(jail.spec.limits), jail.layers)
+    code_worker.main(protocol_fd, jail.spec.workdir, dict(jail.spec.limits), jail.layers)
     os._exit(0)
 
 

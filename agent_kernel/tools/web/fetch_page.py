@@ -13,7 +13,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.web.article_reader import TYPES, ArticleReader, ArticleText
-from agent_kernel.tools.web.options import WebOptions, domain_of
+from agent_kernel.tools.web.web_options import WebOptions, domain_of
 
 PARAMETERS = parameters(
     ["url"],

@@ -12,9 +12,9 @@ from agent_kernel.core.protocols import Tool
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.web.article_reader import ArticleReader
 from agent_kernel.tools.web.fetch_page import FetchPage
-from agent_kernel.tools.web.options import WebOptions
-from agent_kernel.tools.web.providers import DuckDuckGo, provider_of
-from agent_kernel.tools.web.search import WebSearch
+from agent_kernel.tools.web.search_providers import DuckDuckGo, provider_of
+from agent_kernel.tools.web.web_options import WebOptions
+from agent_kernel.tools.web.web_search import WebSearch
 
 OFF = "This server has no web search: it is off in its configuration."
 MISSING = "The web cannot be read: {names} is not installed where the server runs (agent-kernel[web])."

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agent_kernel.core.events import CallFinished
-from agent_kernel.tools.web.search import FOREIGN
+from agent_kernel.tools.web.web_search import FOREIGN
 
 Block: TypeAlias = dict[str, Any]
 NAMES: Mapping[str, str] = MappingProxyType(

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.tools.web.options import WebOptions
+from agent_kernel.tools.web.web_options import WebOptions
 from jupyter_ext.api.anthropic.request import MessagesBody, PromptBody, SkillBody, ToolBody
 
 SERVED: Mapping[str, str] = MappingProxyType({"web_search": "web", "web_fetch": "web", "code_execution": "python"})

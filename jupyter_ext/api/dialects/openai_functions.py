@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import OutputFormat, ToolSpec
 from agent_kernel.tools.base.declared_schema import check_schema, has_too_many_values
-from agent_kernel.tools.web.options import WebOptions
+from agent_kernel.tools.web.web_options import WebOptions
 
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 MAX_TOOLS = 128

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.tools.web.options import WebOptions
+from agent_kernel.tools.web.web_options import WebOptions
 from jupyter_ext.api.dialects.openai_functions import MAX_TOOLS, Function, Words, specs_of
 
 Body: TypeAlias = dict[str, Any]

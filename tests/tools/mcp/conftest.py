@@ -22,7 +22,7 @@ from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.mcp import sdk
-from agent_kernel.tools.mcp.source import McpTools
+from agent_kernel.tools.mcp.mcp_tools import McpTools
 from tests.turns import KEY
 
 SERVERS = Path(__file__).parent / "servers"

@@ -121,7 +121,7 @@ async def test_whatever_a_server_started_ends_with_this_process(made: Made, tmp_
 import asyncio, json, sys
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.tools.mcp.source import McpTools
+from agent_kernel.tools.mcp.mcp_tools import McpTools
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.core.session import SessionKey
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agent_kernel.tools.web.options import WebOptions
-from agent_kernel.tools.web.providers import SearchResult
-from agent_kernel.tools.web.search import choose_passages, cost, result_chars
+from agent_kernel.tools.web.search_providers import SearchResult
+from agent_kernel.tools.web.web_options import WebOptions
+from agent_kernel.tools.web.web_search import choose_passages, cost, result_chars
 
 FILLER = " ".join(f"Filler sentence number {n} about trains and their stations." for n in range(12))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.turn.number_check.check import MAX_NUMBERS, CheckedNumber, NumberSource, check, check_turn, claims
 from agent_kernel.turn.number_check.number_parser import blank_non_numbers
-from agent_kernel.turn.number_check.record import from_record, to_record
+from agent_kernel.turn.number_check.stored_numbers import from_record, to_record
 
 
 def status(answer: str, output: str = "", said: str = "", code: str = "") -> dict[str, str]:

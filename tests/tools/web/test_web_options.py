@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.tools.web.options import WebOptions, domain_of
+from agent_kernel.tools.web.web_options import WebOptions, domain_of
 
 
 @pytest.mark.parametrize(

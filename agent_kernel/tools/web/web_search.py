@@ -15,10 +15,10 @@ from agent_kernel.core.events import CallOutput
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.base.parameter_schema import parameters
-from agent_kernel.tools.web import ranking
 from agent_kernel.tools.web.fetch_page import SEARCHED, FetchPage
-from agent_kernel.tools.web.options import WebOptions, domain_of
-from agent_kernel.tools.web.providers import RESULTS, SearchProvider, SearchResult, WebQuery
+from agent_kernel.tools.web.passage_ranking import fill_budget, scores
+from agent_kernel.tools.web.search_providers import RESULTS, SearchProvider, SearchResult, WebQuery
+from agent_kernel.tools.web.web_options import WebOptions, domain_of
 
 PARAMETERS = parameters(
     ["query"], query={"type": "string", "minLength": 1, "description": "What to look for, in a few words"}
@@ -93,11 +93,13 @@ def choose_passages(
             break
         room -= price
     pieces = [
-        Passage(number, piece) for number, text in enumerate(texts[: len(output)]) for piece in ranking.passages(text)
+        Passage(number, piece)
+        for number, text in enumerate(texts[: len(output)])
+        for piece in passage_ranking.passages(text)
     ]
-    weights = ranking.scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
+    weights = scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
     best_first = sorted(range(len(pieces)), key=lambda number: -weights[number])
-    selected = ranking.fill_budget(best_first, lambda number: cost(pieces[number].text), room)
+    selected = fill_budget(best_first, lambda number: cost(pieces[number].text), room)
     best: dict[int, float] = {}
     for number in selected:
         best.setdefault(pieces[number].result, weights[number])

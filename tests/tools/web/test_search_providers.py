@@ -12,8 +12,15 @@ from ddgs.engines import ENGINES
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
-from agent_kernel.tools.web import providers
-from agent_kernel.tools.web.providers import CallbackSearch, DuckDuckGo, SearchResult, SearXNG, WebQuery, provider_of
+from agent_kernel.tools.web import search_providers
+from agent_kernel.tools.web.search_providers import (
+    CallbackSearch,
+    DuckDuckGo,
+    SearchResult,
+    SearXNG,
+    WebQuery,
+    provider_of,
+)
 from tests.core.net.web import moved, says, says_nothing, served
 
 BIRDS = WebQuery("house sparrow", {"country": "GB", "city": "London"}, ("birds.example", "wiki.example"))
@@ -137,7 +144,7 @@ async def test_a_function_that_hangs_or_answers_nonsense_is_a_search_that_failed
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = threading.Event()
-    monkeypatch.setattr(providers, "CALLBACK_S", 0.05)
+    monkeypatch.setattr(search_providers, "CALLBACK_S", 0.05)
     with pytest.raises(FetchFailed, match="did not end"):
         await CallbackSearch(lambda query: free.wait(60)).search(BIRDS)
     free.set()
@@ -147,7 +154,7 @@ async def test_a_function_that_hangs_or_answers_nonsense_is_a_search_that_failed
 
 def test_at_most_ten_results_are_taken() -> None:
     many = [{"url": f"https://a.example/{n}", "title": "t" * 900, "d": "d" * 9_000} for n in range(30)]
-    found = providers.found_in(many, url="url", description="d")
+    found = search_providers.found_in(many, url="url", description="d")
     assert (len(found), len(found[0].title), len(found[0].description)) == (10, 200, 500)
 
 

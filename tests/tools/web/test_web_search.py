@@ -21,9 +21,9 @@ from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.web.article_reader import ArticleReader
 from agent_kernel.tools.web.fetch_page import FetchPage
-from agent_kernel.tools.web.options import WebOptions
-from agent_kernel.tools.web.providers import SearchResult, WebQuery
-from agent_kernel.tools.web.search import WebSearch
+from agent_kernel.tools.web.search_providers import SearchResult, WebQuery
+from agent_kernel.tools.web.web_options import WebOptions
+from agent_kernel.tools.web.web_search import WebSearch
 from agent_kernel.tools.web.web_tools import WebTools
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.agent_options import TurnServices

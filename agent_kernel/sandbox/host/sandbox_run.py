@@ -12,7 +12,7 @@ from agent_kernel.core.protocols import RunResult, Variable, VariableInfo
 from agent_kernel.core.wire.framing import FrameError
 from agent_kernel.sandbox.host import chart_validation
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.protocol import (
+from agent_kernel.sandbox.host.worker_protocol import (
     JSON_MEDIA,
     Done,
     MediaAnnounced,

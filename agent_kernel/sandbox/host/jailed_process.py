@@ -24,9 +24,10 @@ from agent_kernel.core.protocols import RunResult, Work
 from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.core.wire.framing import FrameError, encode_head, read_body_async
 from agent_kernel.sandbox.host.jail_resources import JailResources
-from agent_kernel.sandbox.host.launch import command, environment
+from agent_kernel.sandbox.host.launch_command import command, environment
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.protocol import (
+from agent_kernel.sandbox.host.sandbox_run import SandboxRun, StopReason
+from agent_kernel.sandbox.host.worker_protocol import (
     MAX_JSON,
     Done,
     Frame,
@@ -39,7 +40,6 @@ from agent_kernel.sandbox.host.protocol import (
     decode,
     encode,
 )
-from agent_kernel.sandbox.host.run import SandboxRun, StopReason
 from agent_kernel.sandbox.jail.jail import JailSpec
 from agent_kernel.sandbox.worker import variable_transfer
 from agent_kernel.sandbox.worker.bounded_output import BoundedOutput, Pipe

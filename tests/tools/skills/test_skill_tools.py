@@ -17,8 +17,8 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.skills.package import PackageEntry
+from agent_kernel.tools.skills.skill_tools import SkillTools
 from agent_kernel.tools.skills.store import SkillStore
-from agent_kernel.tools.skills.tool import SkillTools
 from tests.turns import KEY
 
 Files = dict[str, str]

@@ -23,8 +23,8 @@ from agent_kernel.tools.base.session_notices import SessionNotices
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.mcp.config import BESIDE, McpConfig, read
 from agent_kernel.tools.mcp.connection import MAX_TOOLS, McpConnection
-from agent_kernel.tools.mcp.names import exposed_name
 from agent_kernel.tools.mcp.tool import McpResources, McpTool, unusable
+from agent_kernel.tools.mcp.tool_names import exposed_name
 
 log = logging.getLogger(__name__)
 GROUP = "mcp"

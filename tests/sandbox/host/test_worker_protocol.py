@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.wire.framing import FrameError
-from agent_kernel.sandbox.host.protocol import (
+from agent_kernel.sandbox.host.worker_protocol import (
     Done,
     MediaAnnounced,
     check_size,

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.sandbox.worker import cpu_limit, library_warnings, rich_display, traceback_filter, variable_transfer
-from agent_kernel.sandbox.worker.channel import WorkerChannel
 from agent_kernel.sandbox.worker.figures import BACKEND, Figures
 from agent_kernel.sandbox.worker.import_hooks import AfterImport
 from agent_kernel.sandbox.worker.installed_packages import packages
 from agent_kernel.sandbox.worker.shell_script import Script
-from agent_kernel.sandbox.worker.streams import Streams
+from agent_kernel.sandbox.worker.standard_streams import Streams
+from agent_kernel.sandbox.worker.worker_channel import WorkerChannel
 
 READY_MADE = {
     "np": "numpy",
