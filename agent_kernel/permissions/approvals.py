@@ -37,8 +37,8 @@ class PendingQuestion:
 class Approvals:
     """The open questions of this process.
 
-    ``grants`` stores questions, answers and grants. The id of a question is a secret: only its event contains it, and
-    the list for those who may answer.
+    ``grants`` stores questions, answers and grants. The id of a question is a secret: only the event of the question
+    contains it, and the list of open questions, which only those who may answer can read.
     """
 
     def __init__(self, grants: Grants | None = None, clock: Callable[[], float] = time.time) -> None:

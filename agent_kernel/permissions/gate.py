@@ -80,7 +80,7 @@ class Gate:
             return Verdict(False, f"denied: the question could not be kept ({error.message})")
 
     async def allows_unasked(self, spec: ToolSpec, context: ToolContext) -> bool:
-        """Whether a call of this tool runs without a question to a person; False where the stored decisions cannot be
+        """Return whether a call of this tool runs without asking a person; False if the stored decisions cannot be
         read."""
         try:
             return self.ruling(spec).permission == "auto" and await self._find_decision(spec, context) != "deny"

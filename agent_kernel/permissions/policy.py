@@ -61,7 +61,7 @@ class Policy:
     """The policy of a server.
 
     ``server`` is the setting ``permission`` and ``own`` the setting ``policy``, which overrides the defaults by kind or
-    tool name. ``admin`` can only be made stricter.
+    tool name. The other settings can only be stricter than ``admin``.
     """
 
     server: Permission = "auto"

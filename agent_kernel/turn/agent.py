@@ -184,7 +184,7 @@ class Agent:
             ended: TurnState = "interrupted" if self._gate.approvals.was_interrupted(opened.turn.id) else "cancelled"
             await await_uncancelled(self._finish(turn, ended, str(stop) or "stopped"))
             raise
-        except Exception as error:  # noqa: BLE001  one of the core's two: a turn's failure is one event
+        except Exception as error:  # noqa: BLE001  a turn that fails in any way ends with one event
             if isinstance(error, Conflict):
                 await self._observers.notify_conflict(self.key.id, error)
             return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))

@@ -17,8 +17,8 @@ CHANGES = "changes"
 MAX_BYTES = 512 << 10
 """Limit for the changes of one turn, in bytes of JSON."""
 TEXTS = ("before", "after", "kept")
-SECRET = "its text held a key or a password, which is not kept"
-NO_ROOM = "the turn changed more than is kept of one turn"
+SECRET = "its text contained a key or a password, which is not stored"
+NO_ROOM = "the changes of the turn are too large to be stored"
 
 
 class ChangedCells:

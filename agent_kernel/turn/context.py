@@ -28,7 +28,7 @@ from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.sessions.export import responses_items
 
 STEP = 0.3
-"""Share of the budget by which the recent turns shrink at once when it is full."""
+"""Share of the budget by which the recent turns shrink in one step when the budget is full."""
 RECENT = 0.75
 """Share of the budget that the recent turns have at most after that. The rest is for older turns with shortened
 results."""

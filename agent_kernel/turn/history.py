@@ -21,7 +21,7 @@ from agent_kernel.turn.input_hook import InputHook
 LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
 CELLS = "Cells of the notebook, as they stand on its page:"
 OF_CELL = 20
-"""Number of turns of one cell among which the newest answered turn is searched."""
+"""Number of newest turns of one cell in which the last answered turn is searched."""
 AT_THE_END = 2
 """Number of newest turns to look at: the open one and the one before it."""
 HISTORY_ITEMS = 1_000

@@ -187,7 +187,7 @@ class Toolbox:
             self._foreign = f"{tool.spec.name} may have brought text from elsewhere into this turn"
         try:
             output = await tool.call(call.arguments, context)
-        except Exception as error:  # noqa: BLE001  one of the core's two: a tool's failure is a result
+        except Exception as error:  # noqa: BLE001  a tool that fails in any way has a result that the model reads
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
         if not self._foreign and output.foreign:
             self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"

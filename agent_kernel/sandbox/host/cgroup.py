@@ -158,6 +158,7 @@ def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
 
 
 def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield (controllers, path) of each group of this process. The fields of a line are described in cgroups(7)."""
     for line in (proc / "self" / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         yield tuple(name for name in names.split(",") if name), path

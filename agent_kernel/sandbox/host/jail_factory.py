@@ -46,7 +46,7 @@ class JailSupport:
 
 @dataclass(frozen=True, slots=True)
 class JailRequest:
-    """What one session's jail is made for. ``interpreter`` is that of the kernel, or "" for the server's own."""
+    """The session for which a jail is created. ``interpreter`` is that of its kernel, or "" for the server's own."""
 
     workdir: Path
     uid: int
@@ -165,14 +165,15 @@ class JailFactory:
         )
 
     async def _serves(self, interpreter: str) -> bool:
-        """True if the interpreter runs and is recent enough."""
+        """Return whether to run the session with this interpreter: not the server's own, it runs, and it is recent
+        enough."""
         if _same(interpreter, str(self.interpreter)):
             return False  # this is the server's own interpreter, for which there are warm processes
         if interpreter not in self._versions:
             self._versions[interpreter] = await _version(interpreter) >= OLDEST
         return self._versions[interpreter]
 
-    # ------------------------------------------------------------------------------------------------ what is possible
+    # ------------------------------------------------------------------------------------------------ probing
 
     async def _probe(self) -> JailSupport:
         reason = missing_platform()

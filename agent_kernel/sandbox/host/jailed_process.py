@@ -246,7 +246,7 @@ class JailedProcess:
                 async with asyncio.timeout(END_S):
                     await self._refreshed.wait()
             except TimeoutError:
-                return  # a very large directory: the code sees its previous state
+                return  # a very large directory: the code sees its earlier state in this run
 
     async def _watch_disk(self, run: SandboxRun, workdir: str) -> None:
         free = _free_mb(workdir)
@@ -272,7 +272,7 @@ class JailedProcess:
         except (asyncio.IncompleteReadError, ConnectionError):
             try:
                 async with asyncio.timeout(END_S):
-                    await self._gone.wait()  # it ended by itself: the supervisor reports how
+                    await self._gone.wait()  # the process ended by itself; the supervisor reports how
             except TimeoutError:
                 self._end("it closed its channel")
         except FrameError:
@@ -338,6 +338,7 @@ class JailedProcess:
         self._tasks.append(asyncio.create_task(self._over()))
 
     async def _over(self) -> None:
+        """Notify everyone who waits for the process that it has ended."""
         await asyncio.wait({self._obeying}, timeout=END_S)  # its last line reports how the worker ended
         self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
         if not self._entered.done():

@@ -17,7 +17,7 @@ _OURS = "_agent_kernel_film"
 
 
 class Enough(Exception):
-    """Raised to end the rendering when enough frames are rendered."""
+    """Raised to end the rendering once MAX_FRAMES frames are rendered or MAX_S seconds have passed."""
 
 
 def film(animation: Any, max_bytes: int) -> bytes | None:

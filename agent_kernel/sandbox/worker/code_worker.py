@@ -53,6 +53,7 @@ def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
 
 
 def _settle(workdir: str) -> None:
+    """Prepare the process for the agent's code: directories, environment and warnings."""
     os.chdir(workdir)
     os.environ.update(
         HOME=workdir,
@@ -180,6 +181,7 @@ class CodeWorker:
         return self._present(value)
 
     def _provide(self, code: str, filename: str) -> None:
+        """Import the libraries of READY_MADE whose names the code uses without importing them."""
         for name in _free_names(symtable.symtable(code, filename, "exec")):
             if name in READY_MADE and name not in self._namespace:
                 try:

@@ -1,5 +1,5 @@
-"""What the process knows about an error of a program and its traceback does not say: the columns that a table has,
-names that are close to a wrong one, the files of a folder. Standard library only.
+"""Describes facts about an error that its traceback does not contain: the columns of a table, names that are close to
+a wrong one, the files of a folder. Standard library only.
 
 A model corrects its program from these facts; without them it often repeats the line that failed.
 """
@@ -20,7 +20,8 @@ from typing import Any
 MAX_FACTS = 400
 MAX_NAMES = 20
 MAX_LOOKED_AT = 5_000
-"""Names, keys, files or variables that are looked at; a larger object is described by its first ones."""
+"""Maximum number of names, keys, files or variables that are examined; a larger object is described by its first
+ones."""
 PACKAGES = ("pandas", "numpy", "polars", "matplotlib", "seaborn", "plotly", "scipy", "sklearn", "statsmodels")
 SIZES = re.compile(r"shape|length|dimension|broadcast|align|size", re.IGNORECASE)
 

@@ -81,7 +81,7 @@ class Figures:
                     self._show_file(saved)
 
     def draw(self, figure: Any) -> bool:
-        """Display and close ``value`` if it is a figure."""
+        """Display and close ``figure`` if it is a figure of matplotlib. Return whether it is."""
         library = sys.modules.get("matplotlib.figure")
         if library is None or not isinstance(figure, library.Figure):
             return False

@@ -6,7 +6,7 @@ import importlib.metadata
 
 
 class Packages(list[str]):
-    """``name version`` each; shown as lines."""
+    """Entries of the form ``name version``, which are displayed one on each line."""
 
     def __repr__(self) -> str:
         return "\n".join(self) or "(none)"

@@ -36,7 +36,7 @@ FASTEST_MB_S = 2000.0
 """The next check is never later than the remaining memory could be filled at this rate, which two cores of 2024
 reach."""
 OF_THEIR_TIME = 3
-"""Ratio between the time that processes run and the time that a check stops them."""
+"""Processes run at least this many times as long as a check stops them."""
 
 
 def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
@@ -103,6 +103,7 @@ def _lead(pid: int) -> None:
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
+    """Send the socket on which the proxy listens to the server, if the jail has one."""
     if way_fd < 0:
         return
     with socket.socket(fileno=way_fd) as way:
@@ -112,6 +113,7 @@ def _hand_over(jail: Jail, way_fd: int) -> None:
 
 
 def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
+    """Apply the last layers of the jail to this process, and run the agent's code in it until the server ends it."""
     _default_signals()
     if not jail.isolated:
         _lead(0)
@@ -285,6 +287,7 @@ def _end_all() -> None:
 
 
 def _wake_on_child() -> socket.socket:
+    """Return a socket that becomes readable whenever a child ends."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     _KEPT.append(writer)

@@ -10,7 +10,7 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 AWAITED = "The caller has not brought the result of this call."
-"""Stored as the result of such a call until the caller brings the real one, and for good if it never does."""
+"""Stored as the result of a caller's call until the caller sends the real result; it stays if the caller never does."""
 
 
 class CallerTool:

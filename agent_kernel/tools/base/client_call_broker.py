@@ -123,13 +123,16 @@ class ClientCallBroker:
         expired), Conflict if the call already has a result."""
         offer = self._find_claimed(turn, call, token)
         if offer.result.done():
-            raise Conflict("This call was answered already.")
+            raise Conflict("This call already has a result.")
         offer.result.set_result(output)
 
     def _find(self, turn: str, call: str) -> OfferedCall:
         offer = self._offers.get((turn, call))
         if offer is None:
-            raise NotFound("This call is not on offer (any more).")
+            raise NotFound(
+                "No client can claim or answer this call: it has ended, or it was never offered.",
+                hint="Discard the result.",
+            )
         return offer
 
     def _find_claimed(self, turn: str, call: str, token: str) -> OfferedCall:

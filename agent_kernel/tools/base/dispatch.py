@@ -37,7 +37,10 @@ MAX_ANSWER = 1 << 20
 TOLD = 300
 """Characters of an error response that the model reads."""
 BUSY = (429, 503)
-NOBODY = "Nobody runs these tools, so the model does not have them: {names}. The server has no dispatch_url."
+NOBODY = (
+    "These tools are not offered to the model, because no program runs them: {names}. Set dispatch_url, or run them in "
+    "the client."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class DispatchResponse:
 
 
 class DispatchRefused(Exception):
-    """The connection was not established, so nothing was sent."""
+    """Raised if the connection could not be established, so that nothing was sent."""
 
 
 class Dispatcher:

@@ -16,7 +16,7 @@ _WRITES = {"write_text", "write_bytes", "savefig", "save", "savez", "savez_compr
 _WRITES |= {"mkdir", "makedirs", "imwrite", "imsave", "copy", "copyfile", "copytree", "symlink", "extractall"}
 _DELETES = {"remove", "unlink", "rmtree", "rmdir", "removedirs", "rename", "move"}
 _OWNERS = {"os", "shutil", "pathlib"}
-"""Modules that make an ambiguous name count: lists and sets also have ``remove``, ``copy`` and ``rename``."""
+"""Modules whose functions count although their names are ambiguous: lists and sets have ``remove`` and ``copy`` too."""
 _AMBIGUOUS = {"remove", "copy", "rename", "move", "save"}
 _NETWORK = ("requests", "httpx", "urllib", "urllib3", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "boto3")
 _IMPORTS: dict[str, Kind] = {"subprocess": "runs", "multiprocessing": "runs", **dict.fromkeys(_NETWORK, "network")}
@@ -46,6 +46,7 @@ def effects(code: str) -> tuple[Effect, ...]:
 
 
 def _of(node: ast.AST) -> Iterator[Effect]:
+    """Yield the effects of one node, without those of the nodes below it."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for name in names:

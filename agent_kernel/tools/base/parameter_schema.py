@@ -8,8 +8,11 @@ from typing import Any
 
 
 def parameters(required: Sequence[str] | None = None, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of an object with these properties and no others. None leaves out the list of required ones,
-    an empty list does not: the model sees the difference."""
+    """Return the JSON schema of an object that has these properties and no others.
+
+    If ``required`` is None, the schema has no list of required properties; if it is empty, the schema has an empty
+    list. The model sees the difference.
+    """
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required is not None:
         schema["required"] = list(required)

@@ -23,7 +23,7 @@ CODE = {"type": "string", "description": "Python code to run"}
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
-"""Limit for values in the details for programs."""
+"""Limits for the exception and the value in the details of a result, which programs read."""
 PARAMETERS = parameters(["code"], code=CODE)
 LIVE = ToolSpec(
     "python",

@@ -51,7 +51,7 @@ async def rebuild(
     for number, piece in enumerate(found):
         result = await sandbox.run(key, Work(piece.code, timeout_s=timeout_s), read=read)
         if result.status != "success":
-            return RebuildResult(number, result.status, result.error or "it did not run well")
+            return RebuildResult(number, result.status, result.error or f"It ended with the status {result.status}.")
     return RebuildResult(len(found), "success")
 
 

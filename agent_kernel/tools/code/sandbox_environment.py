@@ -16,7 +16,7 @@ from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.workdir_changes import WorkdirSnapshot, describe_requested_files
 
 STREAM_CHARS = 2_400
-"""Characters that a model reads of stdout, stderr, value and error each; more of one if the others leave room."""
+"""Characters that a model reads of each of stdout, stderr, value and error; more of one if the others are shorter."""
 TEXT_CHARS = 5_600
 LAST_WORDS = 32
 """Lines of stderr that are reported for a process that ended."""
@@ -26,9 +26,9 @@ KEEP_S = 5.0
 TURNS = 256
 """Number of turns for which allowed paths are remembered."""
 REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
-"""What the model reads about the network, by the setting ``sandbox_network``."""
+"""How a tool description states the network access, by the value of the setting ``sandbox_network``."""
 OPEN = "the network of this machine"
-"""The text used instead when the sandbox is off."""
+"""How a tool description states the network access when the sandbox is off."""
 PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 

@@ -18,7 +18,7 @@ from agent_kernel.tools.code.sandbox_environment import (
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 DETAIL_CHARS = 20_000
-"""Limit for each stream in the details for programs, unless the call sets one."""
+"""Limit for each stream in the details of a result, which programs read, unless the call sets another limit."""
 STDERR_CHARS = 1_600
 """Characters of stderr that the model reads at most if stdout is long too."""
 SHELL = ToolSpec(

@@ -50,7 +50,7 @@ class OpenTextFile:
 
 
 class ReadFile:
-    """The tool; ``workdir`` is the directory of relative paths (None: there is none)."""
+    """The tool. ``workdir`` is the work directory, to which paths are relative; None if the turn has none."""
 
     spec = ToolSpec(
         "read_file",

@@ -58,7 +58,11 @@ class ServerListing:
 
 @dataclass(slots=True)
 class ServerRun:
-    """One connection from its start to its end."""
+    """One connection from its start to its end.
+
+    ``ready`` is set when the connection is established or has failed. ``leave`` asks it to end. ``stale`` means that
+    the server has announced a change, so that its tools must be listed again.
+    """
 
     trace: sdk.ConnectionTrace = field(default_factory=sdk.ConnectionTrace)
     began: float = field(default_factory=time.monotonic)
@@ -116,6 +120,7 @@ class McpConnection:
 
     @property
     def may_try(self) -> bool:
+        """Whether a new connection may be started now: the pause after the last failure is over."""
         return not self._closed and self._clock() >= self._not_before
 
     def begin(self) -> None:
@@ -183,9 +188,10 @@ class McpConnection:
                 life.task.cancel("the server stops")
             await asyncio.wait([life.task])
 
-    # ------------------------------------------------------------------------------------------------ one life
+    # ------------------------------------------------------------------------------------------------ one connection
 
     async def _live(self, life: ServerRun) -> None:
+        """Run one connection, and record why it ended."""
         reason = ""
         try:
             await self._connect(life)
@@ -268,7 +274,8 @@ class McpConnection:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
 
     async def _why(self, life: ServerRun | None, error: Exception) -> Exception:
-        """Return the error to raise for a failed call, which the server refused, or whose connection was lost."""
+        """Return the error to raise for a failed call: McpServerUnavailable if the connection was lost or the server no
+        longer knows the session, otherwise ``error`` itself."""
         code = getattr(error, "code", None)
         untried = life is not None and life.trace.forgotten
         lost = life is None or life.trace.ended.is_set() or code == sdk.CLOSED or _is_transport(error)
@@ -343,5 +350,6 @@ def _is_transport(error: BaseException) -> bool:
 
 
 def _last_words(stderr: str) -> str:
+    """Return the last three lines that the server wrote to standard error, as the end of a sentence."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return f"; it said last: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""

@@ -106,7 +106,7 @@ class McpTools:
 
     @property
     def known(self) -> Sequence[McpConnection]:
-        """The servers of the server's own configuration, once a turn has read it."""
+        """The connections to the servers of this server's own configuration; empty until a turn has read it."""
         return self._own.connections if self._own else ()
 
     async def connections(self) -> Sequence[McpConnection]:
@@ -232,6 +232,7 @@ def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConne
 
 
 def _first(connection: McpConnection) -> bool:
+    """Return whether the server is being connected for the first time."""
     return connection.attempt == 1 and connection.starting
 
 

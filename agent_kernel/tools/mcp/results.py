@@ -20,7 +20,7 @@ MAX_STRUCTURED = 256 << 10
 """Bytes of JSON that are kept in the details of a result."""
 MAX_PARTS = 200
 LONG_TEXT = 2_000_000
-"""Characters of text that are read; the toolbox cuts the model's part to far less."""
+"""Maximum characters of one text that are kept. The toolbox later cuts what the model reads to far less."""
 
 
 @dataclass(slots=True)

@@ -119,12 +119,12 @@ def _client_of(changed: Changed, version: str) -> ClientOf:
     from mcp import Client
     from mcp_types import Implementation
 
-    async def hear(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         if not isinstance(message, Exception):
             await changed(str(getattr(message, "method", "")))
 
     info = Implementation(name="agent-kernel", version=version)
-    return lambda transport: Client(transport, client_info=info, message_handler=hear, cache=None)
+    return lambda transport: Client(transport, client_info=info, message_handler=on_message, cache=None)
 
 
 # ---------------------------------------------------------------------------------------------------- http
@@ -183,7 +183,7 @@ async def _stdio(server: McpServer, trace: ConnectionTrace) -> AsyncIterator[tup
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_receive, process, inbox, trace)
         tasks.start_soon(_send, process, outbox)
-        tasks.start_soon(_overhear, process, trace)
+        tasks.start_soon(_collect_stderr, process, trace)
         try:
             yield read, write
         finally:
@@ -220,7 +220,7 @@ async def _receive(process: asyncio.subprocess.Process, inbox: Any, trace: Conne
             while message := await _next(process.stdout):
                 await inbox.send(message)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        return  # the session is gone
+        return  # the client has closed its end of the stream
     finally:
         trace.ended.set()
 
@@ -293,7 +293,7 @@ async def _send(process: asyncio.subprocess.Process, outbox: Any) -> None:
                 await process.stdin.drain()
 
 
-async def _overhear(process: asyncio.subprocess.Process, trace: ConnectionTrace) -> None:
+async def _collect_stderr(process: asyncio.subprocess.Process, trace: ConnectionTrace) -> None:
     assert process.stderr is not None
     while piece := await process.stderr.read(65536):
         trace.stderr = (trace.stderr + piece.decode("utf-8", "replace"))[-MAX_FAULT:]
@@ -317,5 +317,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 async def _await_exit(process: asyncio.subprocess.Process) -> None:
     """Wait for the process only; ``wait`` would also wait for its pipes."""
-    while process.returncode is None:  # noqa: ASYNC110  asyncio tells of it in no other way
+    while process.returncode is None:  # noqa: ASYNC110  asyncio has no other way to learn of it
         await asyncio.sleep(0.01)

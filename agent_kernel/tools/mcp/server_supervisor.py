@@ -50,7 +50,7 @@ def main(parent: int, command: list[str]) -> int:
         except OSError as error:
             os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
             os._exit(CANNOT_START)
-    _let_go()
+    _close_pipes()
     if libc is None:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     status = 0
@@ -66,7 +66,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise StopRequested
 
 
-def _let_go() -> None:
+def _close_pipes() -> None:
     """Close this process's copies of the pipes, so that they end when the command ends."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -93,15 +93,15 @@ def _await_command(child: int) -> int:
 def _end_all(child: int) -> None:
     until = time.monotonic() + GRACE_S
     _signal(child, signal.SIGTERM)
-    while _bury() and time.monotonic() < until:
+    while _reap_all() and time.monotonic() < until:
         time.sleep(0.02)
-    while _bury():
+    while _reap_all():
         _signal(child, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _bury() -> bool:
-    """Reap a child; return whether a child is left."""
+def _reap_all() -> bool:
+    """Reap all children that have ended. Return whether a child is still running."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

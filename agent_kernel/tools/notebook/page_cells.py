@@ -1,4 +1,4 @@
-"""The cells that replace the conversation in a turn, in page order."""
+"""Selects the cells that the model sees in a turn instead of the conversation, in the order of the notebook."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ABOVE, NOTHING = "above", "none"
 CELL_CHARS = 4_000
 ALL_CHARS = 40_000
 """Maximum characters of all cells that are not turns; the nearest cells stay."""
-NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as ever."
-NOT_SAVED = "This cell is not saved yet and no page tells where it stands, so it counts as the last one."
+NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as usual."
+NOT_SAVED = "This cell is not saved yet, and no open page reports its position, so it is treated as the last cell."
 
 
 async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[PageCell, ...] | None:

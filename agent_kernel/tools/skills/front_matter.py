@@ -20,7 +20,8 @@ def head_of(data: bytes) -> tuple[str, str]:
     lines = data[: HEAD_BYTES + 8].decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---" or "---" not in (line.rstrip() for line in lines[1:]):
         raise InvalidRequest(
-            f"{MAIN} must begin with '---', name, description and '---' (at most {HEAD_BYTES >> 10} KiB)."
+            f"{MAIN} must begin with a line '---', a name, a description and a line '---', in at most "
+            f"{HEAD_BYTES >> 10} KiB."
         )
     end = next(number for number, line in enumerate(lines) if number and line.rstrip() == "---")
     text = "\n".join(lines[1:end])
@@ -51,7 +52,9 @@ def _check_plain(events: Iterable[object]) -> None:
         depth += kind in ("SequenceStartEvent", "MappingStartEvent")
         depth -= kind in ("SequenceEndEvent", "MappingEndEvent")
         if kind == "AliasEvent" or depth > DEPTH:
-            raise InvalidRequest(f"The head of {MAIN} has aliases or deep lists; write it plainly.")
+            raise InvalidRequest(
+                f"The head of {MAIN} has aliases or nests too deeply. Write only plain keys and texts."
+            )
 
 
 def _line(value: object, field: str) -> str:

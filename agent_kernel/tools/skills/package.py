@@ -35,7 +35,7 @@ LEFT_OUT = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".git")
 DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$"})
 NUMBERED = frozenset({"com", "lpt"})
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error, ValueError, OverflowError)
-"""What the library raises for an invalid zip."""
+"""Exceptions that the library raises for an invalid zip."""
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
@@ -107,7 +107,9 @@ def read_zip(data: bytes) -> list[PackageEntry]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (*DAMAGED, OSError):
-        raise InvalidRequest("This is no zip that can be read.") from None
+        raise InvalidRequest(
+            "The uploaded file is not a readable zip. Send a zip, or the files of the skill."
+        ) from None
     entries = []
     for info in archive.infolist():
         if info.is_dir():
@@ -248,7 +250,7 @@ def _check_directory(data: bytes) -> None:
     """Check the size of the central directory before the library reads it into memory."""
     at = data.rfind(_END_MARK, max(0, len(data) - (1 << 16) - _END.size))
     if at < 0 or len(data) - at < _END.size:
-        raise InvalidRequest("This is no zip that can be read.")
+        raise InvalidRequest("The uploaded file is not a readable zip. Send a zip, or the files of the skill.")
     _, _, _, here, total, size, _, _ = _END.unpack_from(data, at)
     if data[max(0, at - 20) : at][:4] == _FAR_MARK or max(here, total) > 2 * MAX_ENTRIES or size > DIRECTORY_BYTES:
         raise too_many()

@@ -71,7 +71,7 @@ class SkillSpecifier:
         """Parse ``id``, ``id@latest`` or ``id@2``. Raises InvalidRequest."""
         id, _, version = text.partition("@")
         if not _ID.fullmatch(id):
-            raise InvalidRequest(f"{text[:80]!r} is no skill; ids look like skill_0123....")
+            raise InvalidRequest(f"{text[:80]!r} is not the id of a skill; ids look like skill_0123....")
         if version in ("", LATEST):
             return cls(id)
         if not (version.isascii() and version.isdecimal() and len(version) < 6 and int(version)):

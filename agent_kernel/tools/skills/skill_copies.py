@@ -33,9 +33,11 @@ class MountedSkill:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSkill:
+    """The copies in one work directory. ``marks`` name the versions; ``identity`` is the device and inode number of the
+    directory that was made."""
+
     marks: tuple[str, ...]
     identity: tuple[int, int]
-    """Device and number of the directory that was made."""
 
 
 class SkillMounts:

@@ -77,9 +77,11 @@ class SkillStore:
         StoreError."""
         known = self.get(namespace, id) if id else None
         if known and len(known.versions) >= MAX_VERSIONS:
-            raise QuotaExceeded(f"A skill can have at most {MAX_VERSIONS} versions.", hint="Delete it, or add it anew.")
+            raise QuotaExceeded(
+                f"A skill can have at most {MAX_VERSIONS} versions.", hint="Delete the skill, or add it as a new one."
+            )
         if not known and len(self.list(namespace)) >= MAX_SKILLS:
-            raise QuotaExceeded(f"There are {MAX_SKILLS} skills already.", hint="Delete some first.")
+            raise QuotaExceeded(f"There are {MAX_SKILLS} skills already.", hint="Delete a skill first.")
         id = id or f"skill_{secrets.token_hex(16)}"
         try:
             self._add(namespace, entries, id, known)

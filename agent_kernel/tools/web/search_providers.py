@@ -100,7 +100,9 @@ class SearXNG:
     def __init__(self, url: str, exits: EgressPolicy) -> None:
         split = urllib.parse.urlsplit(url)
         if split.scheme not in PORTS or not split.hostname:
-            raise InvalidRequest(f"web is searxng:URL of an instance, as searxng:http://localhost:8080; not {url!r}.")
+            raise InvalidRequest(
+                f"The setting web must be searxng:URL, as in searxng:http://localhost:8080, not {url!r}."
+            )
         self._url = f"{url.rstrip('/')}/search"
         host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
         self._fetcher = Fetcher(Guard(f"{host}:{split.port or PORTS[split.scheme]}"), exits)
@@ -157,7 +159,7 @@ def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
         return CallbackSearch(function)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise InvalidRequest(
-            f"web is off, duckduckgo, searxng:URL or package.module:function; {setting!r} is none: {error}."
+            f"The setting web must be off, duckduckgo, searxng:URL or module:function, not {setting!r}: {error}."
         ) from error
 
 

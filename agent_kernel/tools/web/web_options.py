@@ -45,7 +45,9 @@ class WebOptions:
         if budget not in ("default", "unlimited"):
             raise InvalidRequest("return_token_budget must be default or unlimited.")
         if (given.get("search_content_types") or ["text"]) not in (["text"], ("text",)):
-            raise InvalidRequest("search_content_types: only text is searched for here.")
+            raise InvalidRequest(
+                "search_content_types can only be ['text'], because this server searches for text only."
+            )
         filters = _mapping(given, "filters")
         return cls(
             UNLIMITED if budget == "unlimited" else BUDGETS[size],
@@ -92,7 +94,7 @@ def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
         raise InvalidRequest(f"{key} can have at most {MAX_DOMAINS} domains.")
     plain = [domain_of(domain if "//" in domain else f"//{domain.strip()}") for domain in domains]
     if not all(plain):
-        raise InvalidRequest(f"{key} is a list of domains; {domains[plain.index('')]!r:.100} is none.")
+        raise InvalidRequest(f"{key} must be a list of domains; {domains[plain.index('')]!r:.100} is not a domain.")
     return tuple(plain)
 
 

@@ -16,7 +16,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.web.fetch_page import SEARCHED, FetchPage
-from agent_kernel.tools.web.passage_ranking import fill_budget, scores
+from agent_kernel.tools.web.passage_ranking import fill_budget, passages, scores
 from agent_kernel.tools.web.search_providers import RESULTS, SearchProvider, SearchResult, WebQuery
 from agent_kernel.tools.web.web_options import WebOptions, domain_of
 
@@ -92,11 +92,7 @@ def choose_passages(
             output = output[:number]
             break
         room -= price
-    pieces = [
-        Passage(number, piece)
-        for number, text in enumerate(texts[: len(output)])
-        for piece in passage_ranking.passages(text)
-    ]
+    pieces = [Passage(number, piece) for number, text in enumerate(texts[: len(output)]) for piece in passages(text)]
     weights = scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
     best_first = sorted(range(len(pieces)), key=lambda number: -weights[number])
     selected = fill_budget(best_first, lambda number: cost(pieces[number].text), room)

@@ -17,7 +17,7 @@ from agent_kernel.tools.web.web_options import WebOptions
 from agent_kernel.tools.web.web_search import WebSearch
 
 OFF = "This server has no web search: it is off in its configuration."
-MISSING = "The web cannot be read: {names} is not installed where the server runs (agent-kernel[web])."
+MISSING = "The web tools need {names}. Install agent-kernel[web] where the server runs."
 
 
 class WebTools:
