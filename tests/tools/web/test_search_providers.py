@@ -164,7 +164,7 @@ def test_at_most_ten_results_are_taken() -> None:
         ("duckduckgo", DuckDuckGo),
         ("searxng:http://localhost:8080", SearXNG),
         ("searxng:https://[::1]:81/x", SearXNG),
-        ("tests.tools.web.test_providers:own", CallbackSearch),
+        ("tests.tools.web.test_search_providers:own", CallbackSearch),
         ("off", type(None)),
         ("", type(None)),
     ],
@@ -187,7 +187,7 @@ def test_the_setting_names_a_provider(setting: str, kind: type) -> None:
     ],
 )
 def test_a_setting_that_names_none_is_said_to(setting: str) -> None:
-    with pytest.raises(InvalidRequest, match="web is"):
+    with pytest.raises(InvalidRequest, match="The setting web must be"):
         provider_of(setting, EgressPolicy())
 
 

@@ -246,7 +246,7 @@ async def test_without_its_packages_there_is_no_web_and_the_person_is_told(
     events: list[EventBody] = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert (await WebTools(setting, Guard(), EgressPolicy()).offer(occasion(events, web={}))).tools == ()
-    assert [f"{missing} is not installed" in event.text for event in events if isinstance(event, Notice)] == [True]
+    assert [f"need {missing}." in event.text for event in events if isinstance(event, Notice)] == [True]
 
 
 async def test_a_request_may_describe_the_tools_itself() -> None:
