@@ -7,7 +7,6 @@ the change only if the cell is still the same. This module never writes the file
 from __future__ import annotations
 
 import difflib
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,35 +149,32 @@ class EditContext:
         return replace(answer, details={"change": change}), cell, index
 
 
-class CellEdit(ABC):
-    """A tool that changes one cell. ``do`` names the change for the page."""
+class CellEdit:
+    """A tool that changes one cell. ``do`` names the change for the page; the model reads ``done`` after the change."""
 
     spec: ToolSpec
     do: str
+    done: str
 
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
-
-    @abstractmethod
-    async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """Return the call with the exact change, which the user is asked about. Raises Conflict, InvalidRequest."""
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         output, cell, index = await self._desk.offer(context, self.do)
         if not cell:
             return output
+        if self.do == "insert":
+            self._desk.last = cell
         if self.do in ("insert", "edit"):
             self._desk.known.read(context.key, [(cell, arguments["after"])])
-        return replace(output, text=self.report(arguments, cell, index))
-
-    @abstractmethod
-    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
-        """Return the text for the model after the page has made the change."""
+        stale = " Its outputs are those of before." if arguments["type"] == "code" else ""
+        return replace(output, text=self.done.format(cell=cell, index=index, stale=stale))
 
 
 class InsertCell(CellEdit):
     spec = INSERT
     do = "insert"
+    done = "Inserted: it is cell {index} ({cell}) now. It has not run."
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         source, kind = _source(call.arguments["source"]), str(call.arguments.get("type", "code"))
@@ -187,14 +183,11 @@ class InsertCell(CellEdit):
         diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
-    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
-        self._desk.last = cell
-        return f"Inserted: it is cell {index} ({cell}) now. It has not run."
-
 
 class EditCell(CellEdit):
     spec = EDIT_CELL
     do = "edit"
+    done = "Edited: cell {index} ({cell}) says what you asked for. It has not run.{stale}"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         arguments = call.arguments
@@ -212,14 +205,11 @@ class EditCell(CellEdit):
         changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
         return replace(call, arguments=changed)
 
-    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
-        stale = " Its outputs are those of before." if arguments["type"] == "code" else ""
-        return f"Edited: cell {index} ({cell}) says what you asked for. It has not run.{stale}"
-
 
 class DeleteCell(CellEdit):
     spec = DELETE
     do = "delete"
+    done = "Deleted: {cell}. The cells below have other numbers now."
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
@@ -230,13 +220,11 @@ class DeleteCell(CellEdit):
         gone = {"cell": cell.id, "type": cell.kind, "from": above, "before": cell.source, "after": "", "diff": diff}
         return replace(call, arguments=gone)
 
-    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
-        return f"Deleted: {cell}. The cells below have other numbers now."
-
 
 class MoveCell(CellEdit):
     spec = MOVE
     do = "move"
+    done = "Moved: it is cell {index} ({cell}) now."
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
@@ -247,9 +235,6 @@ class MoveCell(CellEdit):
         diff = f"{_label(cell)} moves {_where(seen, below)}"
         moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
         return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
-
-    def report(self, arguments: Mapping[str, Any], cell: str, index: int) -> str:
-        return f"Moved: it is cell {index} ({cell}) now."
 
 
 class RunCells:
@@ -267,10 +252,7 @@ class RunCells:
         if executed or len(cells) > MAX_RUN:
             raise InvalidRequest(f"Name cells by number or id, at most {MAX_RUN}.")
         for cell in cells:
-            if cell.kind != "code" or not cell.source.strip():
-                raise InvalidRequest(f"Cell {cell.index} ({cell.id}) has no code to run.")
-            if cell.source.lstrip().startswith("%%agent"):
-                raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
+            check_runnable(cell, f"Cell {cell.index} ({cell.id})")
         code = "\n\n".join(cell.source for cell in cells)
         named = [{"cell": cell.id, "source": cell.source} for cell in cells]
         return replace(call, arguments={"cells": named, "code": code})
@@ -288,6 +270,15 @@ def edit_tools(desk: EditContext, served: frozenset[str]) -> list[Tool]:
     """Return the tools that the page serves."""
     tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
     return [tool for tool in tools if tool.spec.name in served]
+
+
+def check_runnable(cell: NotebookCell, name: str) -> None:
+    """Raise InvalidRequest, which calls the cell ``name``, unless the agent may run it: it contains code, and no prompt
+    for the agent."""
+    if cell.kind != "code" or not cell.source.strip():
+        raise InvalidRequest(f"{name} has no code to run.")
+    if cell.source.lstrip().startswith("%%agent"):
+        raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
 
 
 def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:

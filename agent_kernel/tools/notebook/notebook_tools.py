@@ -17,7 +17,7 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 from agent_kernel.tools.base.notebook_call import NotebookCallTool
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
-from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, edit_tools
+from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, check_runnable, edit_tools
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read_whole, select_cells
 from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.page_cells import page_cells
@@ -146,10 +146,7 @@ class RunCell(NotebookCallTool):
         if len(cells) != 1:
             raise InvalidRequest("Name exactly one cell.")
         [cell] = cells
-        if cell.kind != "code" or not cell.source.strip():
-            raise InvalidRequest(f"Cell {cell.index} has no code to run.")
-        if cell.source.lstrip().startswith("%%agent"):
-            raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
+        check_runnable(cell, f"Cell {cell.index}")
         return replace(call, arguments={"cell": cell.id or str(cell.index), "code": cell.source})
 
 
