@@ -79,16 +79,16 @@ class WorkdirSnapshot:
                 stamps[one.path] = stamp
         return cls(workdir, wanted, unasked, stamps, complete)
 
-    async def find_outputs(self, declared: Sequence[RequestedFile] = (), most: int = SURFACED) -> SurfacedFiles:
+    async def find_outputs(self, declared: Sequence[RequestedFile] = ()) -> SurfacedFiles:
         """Return the files that the run left.
 
         ``declared`` contains the outputs that the call names; each is included, with the error ``not_produced`` if it
-        is missing. They are followed by the new or changed files of ``wanted`` and up to ``most`` other new or changed
+        is missing. They are followed by the new or changed files of ``wanted`` and up to SURFACED other new or changed
         files, sorted by name. Does not raise, whatever the code did to its directory.
         """
-        return await asyncio.to_thread(self._find_outputs, tuple(declared), most)
+        return await asyncio.to_thread(self._find_outputs, tuple(declared))
 
-    def _find_outputs(self, declared: tuple[RequestedFile, ...], most: int) -> SurfacedFiles:
+    def _find_outputs(self, declared: tuple[RequestedFile, ...]) -> SurfacedFiles:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
         requested = [*declared, *(one for one in self.wanted if one.path in news)]
@@ -101,9 +101,9 @@ class WorkdirSnapshot:
             )
         others = sorted(news - {file.name for file in named}) if self.unasked else []
         unnamed = [
-            ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:most]
+            ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:SURFACED]
         ]
-        return SurfacedFiles((*named, *unnamed), _describe_omitted(others[most:]))
+        return SurfacedFiles((*named, *unnamed), _describe_omitted(others[SURFACED:]))
 
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:

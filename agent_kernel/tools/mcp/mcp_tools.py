@@ -104,11 +104,6 @@ class McpTools:
         except InvalidRequest as error:
             return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
-    @property
-    def known(self) -> Sequence[McpConnection]:
-        """The connections to the servers of this server's own configuration; empty until a turn has read it."""
-        return self._own.connections if self._own else ()
-
     async def connections(self) -> Sequence[McpConnection]:
         """Return the connections of the server's own configuration. Raises InvalidRequest."""
         if self._own is None and self._path is not None:
