@@ -217,5 +217,5 @@ def test_the_jailed_side_uses_the_standard_library_only() -> None:
                     todo += {"/".join(parts[1:4])} - seen - set(todo)
                 else:
                     assert parts[0] in sys.stdlib_module_names, f"{name} imports {module}"
-    names = ("jail/jail", "jail/landlock", "jail/seccomp", "worker/worker")
+    names = ("jail/jail", "jail/landlock", "jail/seccomp", "worker/code_worker")
     assert {"core/wire/framing", *(f"sandbox/{name}" for name in names)} <= seen
