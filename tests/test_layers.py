@@ -244,7 +244,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/tool_calling/template_response_parser.py": {"transformers"},
     "agent_kernel/engines/local/catalog/hub_download.py": {"httpx"},
     "agent_kernel/engines/local/catalog/hub_listing.py": {"huggingface_hub"},
-    "agent_kernel/engines/openai_api/http.py": {"httpx"},
+    "agent_kernel/engines/openai_api/endpoint_connection.py": {"httpx"},
     "agent_kernel/engines/openai_api/api_keys.py": {"keyring"},
     "agent_kernel/engines/local/openvino/backend.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/media/images.py": {"PIL"},

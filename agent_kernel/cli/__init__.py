@@ -6,16 +6,17 @@ wrong usage, 130 interrupted. Heavy modules are imported by the command that nee
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from agent_kernel.cli.base.command import CommandParser, add
+from agent_kernel.cli.base.command import ABSENT, CommandParser, add_commands
 from agent_kernel.cli.completion import COMPLETION
 from agent_kernel.cli.config import CONFIG
+from agent_kernel.cli.data_locations import WHERE
 from agent_kernel.cli.doctor import DOCTOR
 from agent_kernel.cli.eval import EVAL
-from agent_kernel.cli.locations import WHERE
 from agent_kernel.cli.mcp import MCP
 from agent_kernel.cli.models import MODEL
 from agent_kernel.cli.purge import PURGE
@@ -53,7 +54,7 @@ COMMANDS = (
 def command_parser() -> CommandParser:
     parser = CommandParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
     parser.add_argument("--version", action="version", version=f"agent-kernel {__version__}")
-    add(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
+    add_commands(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
     return parser
 
 
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not argv:
         parser.print_help()
         return 0
-    args = parser.parse_args(argv)
+    args = parser.parse_args(argv, argparse.Namespace(**ABSENT))
     try:
         status: int = args.run(args)
         sys.stdout.flush()
@@ -74,6 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("agent-kernel: stopped. Run the same command again to continue.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output went away, as 'head' does; nothing more can be said to it
+    except BrokenPipeError:  # the program that reads the output has ended, as 'head' does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -1,20 +1,16 @@
-"""``agent-kernel completion``: the script with which a shell completes commands and options."""
+"""``agent-kernel completion``: prints a script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
 import argparse
 
-from agent_kernel.cli.base.command import Command
+from agent_kernel.cli.base.command import Command, argument
 
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 
 
-def completion_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
-
-
 def print_completion(args: argparse.Namespace) -> int:
-    """Print the script. It is written from the parser of the whole command, so it knows every option."""
+    """Print the script. It is generated from the parser of the whole command, so it knows every option."""
     import shtab
 
     from agent_kernel.cli import command_parser
@@ -26,6 +22,6 @@ def print_completion(args: argparse.Namespace) -> int:
 COMPLETION = Command(
     "completion",
     'print a script for your shell: eval "$(agent-kernel completion bash)"',
-    completion_arguments,
     print_completion,
+    (argument("shell", choices=SHELLS),),
 )

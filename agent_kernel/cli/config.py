@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.base.command import Command, group, json_argument
+from agent_kernel.cli.base.command import JSON, Command, group
 from agent_kernel.core.setting_declaration import variable
 from agent_kernel.core.settings import SETTINGS, Settings
 from agent_kernel.permissions import AdminPolicy, Policy
@@ -89,6 +89,6 @@ def _format(value: object) -> str:
 CONFIG = group(
     "config",
     "show the settings and the resulting permissions",
-    Command("show", "show every setting with its origin, and which calls may run", json_argument, show),
-    Command("describe", "print what each setting does, as a Markdown table", lambda parser: None, describe),
+    Command("show", "show every setting with its origin, and which calls may run", show, (JSON,)),
+    Command("describe", "print what each setting does, as a Markdown table", describe),
 )

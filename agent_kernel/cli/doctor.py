@@ -1,4 +1,4 @@
-"""``agent-kernel doctor``: what works on this machine."""
+"""``agent-kernel doctor``: checks the models and the sandbox of this machine, or the features of one model."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
-from agent_kernel.cli.base.command import Command, assembly, json_argument
+from agent_kernel.cli.base.command import JSON, Command, argument, import_runtime
 from agent_kernel.cli.config import admin_lines, policy_of
 from agent_kernel.cli.models import model_state
 from agent_kernel.core.protocols import EngineInfo
@@ -20,14 +21,9 @@ from agent_kernel.engines.local.catalog.catalog import catalog
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
 
-def doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="probe an engine, a model or a URL[#MODEL] instead")
-    json_argument(parser)
-
-
 def doctor(args: argparse.Namespace) -> int:
-    """Return 1 if a required layer of the sandbox is missing: agent code then runs only in a kernel, and only after
-    asking."""
+    """Return 1 if a required layer of the sandbox is missing: code of the agent then runs only in a kernel, and only
+    after the user has allowed it."""
     settings = Settings.from_env()
     if args.model:
         return _model_doctor(settings, args.model, json_wanted=args.json)
@@ -55,7 +51,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
-    """Return 1 if the model cannot serve an agent: it does not answer, does not stream, or makes no calls."""
+    """Return 1 if an agent cannot use the model: it does not answer, does not stream, or makes no tool calls."""
     info, findings = asyncio.run(_findings(settings, model))
     lacking = missing(findings)
     if json_wanted:
@@ -73,31 +69,23 @@ def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
 
 
 async def _findings(settings: Settings, model: str) -> tuple[EngineInfo, list[Finding]]:
-    runtime = assembly().Runtime.build(settings)
-    seeing = None
-    try:
+    async with aclosing(import_runtime().Runtime.build(settings)) as runtime:
         engine = runtime.engines.get(model)
-        seeing = engine.seeing() if isinstance(engine, OpenAIEngine) else None
-        findings = await Probe(engine, seeing).findings()
-        return engine.info(), findings
-    finally:
-        if seeing is not None:
-            await seeing.aclose()
-        await runtime.aclose()
+        if not isinstance(engine, OpenAIEngine):
+            return engine.info(), await Probe(engine).findings()
+        async with aclosing(engine.seeing()) as seeing:
+            return engine.info(), await Probe(engine, seeing).findings()
 
 
 async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
-    runtime = assembly().Runtime.build(settings)
-    try:
+    async with aclosing(import_runtime().Runtime.build(settings)) as runtime:
         layers: Mapping[str, Mapping[str, Any]] = await runtime.sandbox.report()
         return layers
-    finally:
-        await runtime.aclose()
 
 
 DOCTOR = Command(
     "doctor",
-    "check the models and the sandbox on this machine, or the abilities of one model",
-    doctor_arguments,
+    "check the models and the sandbox on this machine, or the features of one model",
     doctor,
+    (argument("--model", help="check an engine, a model or a URL[#MODEL] instead of this machine"), JSON),
 )

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent_kernel.cli.base.command import Command, cache_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.command import CACHE_DIR, JSON, Command, argument, exclusive, group, settings_of
 from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.core.settings import SETTINGS
@@ -22,10 +22,10 @@ from agent_kernel.core.version import __version__
 from agent_kernel.evaluation.comparison import Comparison, compare
 from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
 from agent_kernel.evaluation.result_file import EvaluationRun
-from agent_kernel.evaluation.runner import CELL_S, CellSettings, NotebookFailed, run_tasks, warm_up
 from agent_kernel.evaluation.summary import summarize
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks, task_set_names
 from agent_kernel.evaluation.task_result import TaskResult
+from agent_kernel.evaluation.task_runner import CELL_S, CellSettings, NotebookFailed, run_tasks, warm_up
 from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 
 PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
@@ -53,31 +53,6 @@ TABLE = {
 
 
 # ------------------------------------------------------------------------------------------------------------------ run
-
-
-def run_arguments(parser: argparse.ArgumentParser) -> None:
-    sets = ", ".join(task_set_names())
-    parser.add_argument("tasks", help=f"a task set: {sets}, a TOML file, or a directory in DABench's public layout")
-    parser.add_argument("--model", default="", help="the model that answers, as %%%%agent --model takes it")
-    parser.add_argument("--engine", choices=SETTINGS["engine"].choices or None, help=SETTINGS["engine"].help)
-    parser.add_argument("--protocol", choices=SETTINGS["tool_protocol"].choices, help=SETTINGS["tool_protocol"].help)
-    parser.add_argument(
-        "--in", dest="place", choices=PLACES, default="", help="where Python runs (default: as configured)"
-    )
-    parser.add_argument("--effort", choices=SETTINGS["effort"].choices, default="", help=SETTINGS["effort"].help)
-    parser.add_argument("--at-once", type=_count, default=1, metavar="N", help="tasks that run together (default: 1)")
-    parser.add_argument("--repeat", type=_count, default=1, metavar="N", help="run each task N times")
-    parser.add_argument("--only", type=_names, default=(), metavar="NAME,...", help="only these tasks")
-    half = parser.add_mutually_exclusive_group()
-    half.add_argument("--held-out", action="store_true", help="only tasks that are held out of tuning")
-    half.add_argument("--tuned", action="store_true", help="only tasks that are not held out")
-    parser.add_argument("--cell-timeout", type=float, default=CELL_S, metavar="S", help="longest time of one cell")
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE.json", help="result file (default: in the cache directory)"
-    )
-    parser.add_argument("--resume", type=Path, metavar="FILE.json", help="continue this result: skip the tasks it has")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-    cache_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -238,12 +213,6 @@ def _names(text: str) -> tuple[str, ...]:
 # -------------------------------------------------------------------------------------------------------------- compare
 
 
-def compare_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", type=Path, metavar="A.json", help="result of a run")
-    parser.add_argument("second", type=Path, metavar="B.json", help="result of another run of the same tasks")
-    json_argument(parser)
-
-
 def compare_runs(args: argparse.Namespace) -> int:
     """Print the comparison by half and of all tasks that both runs have. Return 0."""
     first, second = EvaluationRun.read(args.first).results, EvaluationRun.read(args.second).results
@@ -281,10 +250,38 @@ def _comparison_lines(name: str, comparison: Comparison) -> list[str]:
     return lines
 
 
+RUN_ARGUMENTS = (
+    argument(
+        "tasks",
+        help=f"a task set: {', '.join(task_set_names())}, a TOML file, or a directory in DABench's public layout",
+    ),
+    argument("--model", default="", help="the model that answers, in the form that %%%%agent --model accepts"),
+    argument("--engine", choices=SETTINGS["engine"].choices or None, help=SETTINGS["engine"].help),
+    argument("--protocol", choices=SETTINGS["tool_protocol"].choices, help=SETTINGS["tool_protocol"].help),
+    argument("--in", dest="place", choices=PLACES, default="", help="where Python runs (default: as configured)"),
+    argument("--effort", choices=SETTINGS["effort"].choices, default="", help=SETTINGS["effort"].help),
+    argument("--at-once", type=_count, default=1, metavar="N", help="tasks that run at the same time (default: 1)"),
+    argument("--repeat", type=_count, default=1, metavar="N", help="run each task N times"),
+    argument("--only", type=_names, default=(), metavar="NAME,...", help="only these tasks"),
+    exclusive(
+        argument("--held-out", action="store_true", help="only tasks that are held out of tuning"),
+        argument("--tuned", action="store_true", help="only tasks that are not held out"),
+    ),
+    argument("--cell-timeout", type=float, default=CELL_S, metavar="S", help="longest time of one cell in seconds"),
+    argument("--output", type=Path, metavar="FILE.json", help="result file (default: in the cache directory)"),
+    argument("--resume", type=Path, metavar="FILE.json", help="continue this result: skip the tasks that it contains"),
+    JSON,
+    CACHE_DIR,
+)
+COMPARE_ARGUMENTS = (
+    argument("first", type=Path, metavar="A.json", help="result of a run"),
+    argument("second", type=Path, metavar="B.json", help="result of another run of the same tasks"),
+    JSON,
+)
 EVAL = group(
     "eval",
     "measure how often the agent is right on a set of tasks (run, the default), and compare two runs",
-    Command("run", "run a task set in notebooks of a server of its own", run_arguments, run),
-    Command("compare", "compare two results task by task, with a sign test", compare_arguments, compare_runs),
+    Command("run", "run a task set in notebooks of a server of its own", run, RUN_ARGUMENTS),
+    Command("compare", "compare two results task by task, with a sign test", compare_runs, COMPARE_ARGUMENTS),
     default="run",
 )

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions export`` and ``import``: sessions as documents."""
+"""``agent-kernel sessions export`` and ``import``: write a session as a document, and read a document as a session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from agent_kernel.cli.base import store_access
-from agent_kernel.cli.base.command import Command, settings_of
+from agent_kernel.cli.base.command import Command, argument, settings_of
 from agent_kernel.cli.base.output import facts
-from agent_kernel.cli.base.store_access import as_json, namespace_of, run_with_store
+from agent_kernel.cli.base.store_access import namespace_of, run_with_store, store_arguments
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.export.import_export import (
@@ -32,19 +31,6 @@ MAX_FILES = 1_000
 """Maximum number of media files beside a document."""
 
 
-def export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id")
-    parser.add_argument("--format", choices=tuple(FORMATS), default="agent-kernel")
-    parser.add_argument(
-        "--branch", help="branch to export (default: the current one; for formats that hold a single branch)"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, help="write to a file instead of stdout; large media go to files beside it"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    store_access.arguments(parser)
-
-
 def sessions_export(args: argparse.Namespace) -> int:
     key = SessionKey(namespace_of(args), args.id)
     export = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
@@ -59,7 +45,7 @@ def sessions_export(args: argparse.Namespace) -> int:
         _write(args.output, export, force=args.force)
     except OSError as error:
         raise InvalidRequest(f"{args.output} cannot be written: {error.strerror}.") from error
-    if as_json(args):
+    if args.json:
         where = {"path": str(args.output), "files": sorted(export.files), "left_out": dict(export.left_out)}
         print(json.dumps(where, indent=2))
         return 0
@@ -90,16 +76,6 @@ def beside(document: Path) -> Path:
     return document.with_suffix("")
 
 
-def import_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=Path, help="a document from 'sessions export', OpenAI messages, or a mistral.rs session"
-    )
-    parser.add_argument("--id", help="id of the new session (default: a generated one); must not exist")
-    parser.add_argument("--format", choices=IMPORTED, help="format of the file (default: detected)")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
-    store_access.arguments(parser)
-
-
 def sessions_import(args: argparse.Namespace) -> int:
     try:
         document, files = read_document(args.file)
@@ -116,7 +92,7 @@ def sessions_import(args: argparse.Namespace) -> int:
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     """Read a document with the media beside it, by name. Raises InvalidRequest if they are too large, and OSError."""
     if path.stat().st_size > MAX_BYTES:
-        raise InvalidRequest(f"{path} can have at most {MAX_BYTES} bytes.")
+        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
     files: dict[str, bytes] = {}
     left = MAX_BYTES
     media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
@@ -132,15 +108,30 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
 
 def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> int:
     values = dataclasses.asdict(preview) | {"left_out": dict(preview.left_out)}
-    if as_json(args):
+    if args.json:
         print(json.dumps({"session": id or None} | values, indent=2))
         return 0
     left_out = ", ".join(f"{count} {what}" for what, count in preview.left_out.items())
-    facts({"session": id or "(not made: --dry-run)"} | values | {"left_out": left_out or "nothing"}, as_json=False)
+    facts({"session": id or "(not created: --dry-run)"} | values | {"left_out": left_out or "nothing"}, as_json=False)
     return 0
 
 
+EXPORT_ARGUMENTS = (
+    argument("id", help="a session id from 'agent-kernel sessions list'"),
+    argument("--format", choices=tuple(FORMATS), default="agent-kernel", help="format of the document"),
+    argument("--branch", help="branch to export in a format with a single branch (default: the current one)"),
+    argument("-o", "--output", type=Path, help="write to a file instead of stdout; large media go to files beside it"),
+    argument("--force", action="store_true", help="overwrite an existing file"),
+    *store_arguments(),
+)
+IMPORT_ARGUMENTS = (
+    argument("file", type=Path, help="a document from 'sessions export', OpenAI messages, or a mistral.rs session"),
+    argument("--id", help="id of the new session, which must not exist yet (default: a generated one)"),
+    argument("--format", choices=IMPORTED, help="format of the file (default: detected)"),
+    argument("--dry-run", action="store_true", help="only show what would be imported"),
+    *store_arguments(),
+)
 EXCHANGE_COMMANDS = (
-    Command("export", "write a session as a document", export_arguments, sessions_export),
-    Command("import", "read a document as a new session", import_arguments, sessions_import),
+    Command("export", "write a session as a document", sessions_export, EXPORT_ARGUMENTS),
+    Command("import", "read a document as a new session", sessions_import, IMPORT_ARGUMENTS),
 )

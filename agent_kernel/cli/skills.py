@@ -1,4 +1,4 @@
-"""``agent-kernel skills``: installed skills (folders and zips with a SKILL.md)."""
+"""``agent-kernel skills``: lists, adds and removes skills (folders and zip files with a SKILL.md)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.base import store_access
-from agent_kernel.cli.base.command import Command, group, settings_of
+from agent_kernel.cli.base.command import Command, argument, group, settings_of
 from agent_kernel.cli.base.output import Column, moment, show
-from agent_kernel.cli.base.store_access import as_json, namespace_of
+from agent_kernel.cli.base.store_access import namespace_of, store_arguments
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill
 from agent_kernel.tools.skills.store import SkillStore
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, help="a folder with a SKILL.md, or a zip file of one")
-    parser.add_argument("--version-of", default="", metavar="ID", help="add a new version of this skill")
-    store_access.arguments(parser)
 
 
 def skills_add(args: argparse.Namespace) -> int:
@@ -31,11 +24,6 @@ def skills_add(args: argparse.Namespace) -> int:
 def skills_list(args: argparse.Namespace) -> int:
     _show(args, _store(args).list(namespace_of(args)))
     return 0
-
-
-def remove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="a skill id from 'agent-kernel skills list'")
-    store_access.arguments(parser)
 
 
 def skills_remove(args: argparse.Namespace) -> int:
@@ -58,7 +46,7 @@ def _entries(path: Path) -> list[PackageEntry]:
             raise too_large()
         return read_zip(path.read_bytes())
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be read ({error.strerror}).") from error
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _show(args: argparse.Namespace, skills: list[Skill]) -> None:
@@ -69,7 +57,7 @@ def _show(args: argparse.Namespace, skills: list[Skill]) -> None:
         "updated": Column("ADDED", moment),
         "description": Column("DESCRIPTION"),
     }
-    show([_row(skill) for skill in skills], columns, as_json=as_json(args), empty="There is no skill yet.")
+    show([_row(skill) for skill in skills], columns, as_json=args.json, empty="There is no skill yet.")
 
 
 def _row(skill: Skill) -> dict[str, Any]:
@@ -78,10 +66,20 @@ def _row(skill: Skill) -> dict[str, Any]:
     return row | {"created": skill.created, "updated": latest.created, "files": list(latest.files)}
 
 
+ADD_ARGUMENTS = (
+    argument("path", type=Path, help="a folder with a SKILL.md, or a zip file of one"),
+    argument("--version-of", default="", metavar="ID", help="add a new version of this skill"),
+    *store_arguments(),
+)
 SKILLS = group(
     "skills",
-    "folders with instructions that turns may be given",
-    Command("list", "list installed skills", store_access.arguments, skills_list),
-    Command("add", "add a folder or a zip file with a SKILL.md", add_arguments, skills_add),
-    Command("remove", "remove a skill with all its versions", remove_arguments, skills_remove),
+    "manage skills: folders with instructions that the agent can read in a turn",
+    Command("list", "list installed skills", skills_list, store_arguments()),
+    Command("add", "add a folder or a zip file with a SKILL.md", skills_add, ADD_ARGUMENTS),
+    Command(
+        "remove",
+        "remove a skill with all its versions",
+        skills_remove,
+        (argument("id", help="a skill id from 'agent-kernel skills list'"), *store_arguments()),
+    ),
 )

@@ -9,17 +9,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.cli.base import store_access
-from agent_kernel.cli.base.command import Command, settings_of
+from agent_kernel.cli.base.command import YES, Command, argument, settings_of
 from agent_kernel.cli.base.output import Column, facts, moment, show, size
-from agent_kernel.cli.base.store_access import as_json, confirm, every_namespace, run_with_store
+from agent_kernel.cli.base.store_access import ALL_NAMESPACES, confirm, run_with_store, store_arguments
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import StoreFault
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.retention.retention import DueSession, Retention
 
-ALL = "default: all"
 FAULT = {
     "namespace": Column("NAMESPACE"),
     "session": Column("SESSION"),
@@ -29,56 +27,37 @@ FAULT = {
 }
 
 
-def care_arguments(parser: argparse.ArgumentParser) -> None:
-    store_access.arguments(parser, namespace=ALL)
-
-
 def sessions_verify(args: argparse.Namespace) -> int:
     """Return 1 if the store is inconsistent."""
-    faults = run_with_store(args, lambda store: store.verify(every_namespace(args)))
+    faults = run_with_store(args, lambda store: store.verify(args.namespace))
     return _show_faults(args, faults, "Nothing is wrong.")
 
 
 def sessions_repair(args: argparse.Namespace) -> int:
     """Return 1 if something could not be repaired."""
-    faults = run_with_store(args, lambda store: store.repair(every_namespace(args)))
+    faults = run_with_store(args, lambda store: store.repair(args.namespace))
     return _show_faults(args, faults, "Nothing was wrong.")
 
 
 def _show_faults(args: argparse.Namespace, faults: Sequence[StoreFault], fine: str) -> int:
     columns = {key: column for key, column in FAULT.items() if key != "mended" or any(fault.mended for fault in faults)}
-    show([dataclasses.asdict(fault) for fault in faults], columns, as_json=as_json(args), empty=fine)
+    show([dataclasses.asdict(fault) for fault in faults], columns, as_json=args.json, empty=fine)
     return 1 if any(not fault.mended for fault in faults) else 0
 
 
 def sessions_stats(args: argparse.Namespace) -> int:
-    values = dict(run_with_store(args, lambda store: store.stats(every_namespace(args))))
-    if not as_json(args):
+    values = dict(run_with_store(args, lambda store: store.stats(args.namespace)))
+    if not args.json:
         values |= {name: size(value) for name, value in values.items() if name.endswith("bytes")}
         values |= {name: moment(values[name]) if values[name] else "never" for name in ("first_made", "last_used")}
-    facts(values, as_json=as_json(args))
+    facts(values, as_json=args.json)
     return 0
 
 
 def sessions_vacuum(args: argparse.Namespace) -> int:
     count = run_with_store(args, lambda store: store.vacuum())
-    print(json.dumps({"freed_bytes": count}) if as_json(args) else f"{size(count)} freed; deleted text is gone.")
+    print(json.dumps({"freed_bytes": count}) if args.json else f"{size(count)} freed; deleted text is gone.")
     return 0
-
-
-def expire_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limits", help="retention preset: keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)")
-    parser.add_argument(
-        "--ttl", help="remove sessions unused for this long, such as 24h or 30d (default: AGENT_KERNEL_TTL)"
-    )
-    parser.add_argument(
-        "--max-sessions",
-        type=int,
-        help="maximum number in a namespace; the least recently used ones beyond it are removed",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be removed, and why")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    care_arguments(parser)
 
 
 def sessions_expire(args: argparse.Namespace) -> int:
@@ -89,7 +68,7 @@ def sessions_expire(args: argparse.Namespace) -> int:
 
     async def remove_due(store: KeptStore) -> list[DueSession]:
         retention = Retention(store, limits)
-        due = [one for one in await retention.due() if every_namespace(args) in (None, one.session.key.namespace)]
+        due = [one for one in await retention.due() if args.namespace in (None, one.session.key.namespace)]
         if args.dry_run or not due:
             return due
         if not confirm(args, f"Remove {len(due)} session(s)?"):
@@ -104,8 +83,8 @@ def sessions_expire(args: argparse.Namespace) -> int:
         "why": Column("WHY"),
         "title": Column("TITLE"),
     }
-    show(rows, columns, as_json=as_json(args), empty="No session exceeds the limits.")
-    if rows and not as_json(args):
+    show(rows, columns, as_json=args.json, empty="No session exceeds the limits.")
+    if rows and not args.json:
         print("would be removed" if args.dry_run else "removed", file=sys.stderr)
     return 0
 
@@ -116,14 +95,30 @@ def _row(due: DueSession) -> dict[str, Any]:
     return {"namespace": session.key.namespace, "id": session.key.id, "why": due.why} | facts
 
 
-CARE_COMMANDS = (
-    Command("verify", "check the store; exit code 1 if something is inconsistent", care_arguments, sessions_verify),
-    Command(
-        "repair", "repair what verify finds; what cannot be repaired is set aside", care_arguments, sessions_repair
+STORE = store_arguments(ALL_NAMESPACES)
+EXPIRE_ARGUMENTS = (
+    argument("--limits", help="retention preset: keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)"),
+    argument("--ttl", help="remove sessions unused for this long, such as 24h or 30d (default: AGENT_KERNEL_TTL)"),
+    argument(
+        "--max-sessions",
+        type=int,
+        help="maximum number in a namespace; the least recently used ones beyond it are removed",
     ),
-    Command("vacuum", "free unused space; deleted text is then gone", care_arguments, sessions_vacuum),
-    Command("stats", "show counts and sizes", care_arguments, sessions_stats),
+    argument("--dry-run", action="store_true", help="only show what would be removed, and why"),
+    YES,
+    *STORE,
+)
+CARE_COMMANDS = (
+    Command("verify", "check the store; exit code 1 if something is inconsistent", sessions_verify, STORE),
     Command(
-        "expire", "remove sessions that are unused for long, or exceed the limits", expire_arguments, sessions_expire
+        "repair",
+        "repair what verify finds; separate what cannot be repaired, without deleting it",
+        sessions_repair,
+        STORE,
+    ),
+    Command("vacuum", "free unused space; deleted text is then gone", sessions_vacuum, STORE),
+    Command("stats", "show counts and sizes", sessions_stats, STORE),
+    Command(
+        "expire", "remove sessions that are unused for long, or exceed the limits", sessions_expire, EXPIRE_ARGUMENTS
     ),
 )

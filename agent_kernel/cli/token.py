@@ -1,4 +1,4 @@
-"""``agent-kernel token``: API tokens, which programs use in place of a login."""
+"""``agent-kernel token``: creates, lists and revokes API tokens, with which programs log in."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ import argparse
 import sys
 from typing import Any
 
-from agent_kernel.cli.base.command import Command, data_argument, group, json_argument, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, group, settings_of
 from agent_kernel.cli.base.output import Column, facts, join, moment, show
 from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTokenStore
 
 
-def new_arguments(parser: argparse.ArgumentParser) -> None:
+def add_scope(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "scopes:\n" + "\n".join(f"  {name:<10}{what}" for name, what in SCOPES.items())
     what = "scope of the token; may be repeated (default: turns); see below"
     parser.add_argument("--scope", action="append", choices=list(SCOPES), metavar="SCOPE", help=what)
-    parser.add_argument(
-        "--days", type=int, default=DAYS, help=f"days until the token expires: 1 to {MAX_DAYS} (default: {DAYS})"
-    )
-    what = "name of the token; tokens with the same name and without the scope sessions share their conversations"
-    parser.add_argument("--name", default="", help=what)
-    parser.add_argument(
-        "--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"
-    )
-    _arguments(parser)
 
 
 def token_new(args: argparse.Namespace) -> int:
@@ -57,11 +48,6 @@ def token_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def revoke_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="a token id from 'agent-kernel token list'")
-    _arguments(parser)
-
-
 def token_revoke(args: argparse.Namespace) -> int:
     token = _tokens(args).revoke(args.id)
     if args.json:
@@ -69,11 +55,6 @@ def token_revoke(args: argparse.Namespace) -> int:
     else:
         print(f"{args.id}{f' ({token.name})' if token else ''} was revoked.")
     return 0
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    json_argument(parser)
-    data_argument(parser)
 
 
 def _tokens(args: argparse.Namespace) -> ApiTokenStore:
@@ -86,10 +67,27 @@ def _row(token: ApiToken) -> dict[str, Any]:
     return {**row, **times, "state": "expired" if token.is_expired else "valid"}
 
 
+NEW_ARGUMENTS = (
+    add_scope,
+    argument("--days", type=int, default=DAYS, help=f"days until the token expires: 1 to {MAX_DAYS} (default: {DAYS})"),
+    argument(
+        "--name",
+        default="",
+        help="name of the token; tokens with the same name and without the scope sessions share their conversations",
+    ),
+    argument("--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"),
+    JSON,
+    DATA_DIR,
+)
 TOKEN = group(
     "token",
     "manage long-lived tokens with which programs use a server",
-    Command("new", "create a token; it is shown once", new_arguments, token_new),
-    Command("list", "list tokens, and when each was last used", _arguments, token_list),
-    Command("revoke", "revoke a token, effective at once", revoke_arguments, token_revoke),
+    Command("new", "create a token; it is shown once", token_new, NEW_ARGUMENTS),
+    Command("list", "list tokens, and when each was last used", token_list, (JSON, DATA_DIR)),
+    Command(
+        "revoke",
+        "revoke a token, effective at once",
+        token_revoke,
+        (argument("id", help="a token id from 'agent-kernel token list'"), JSON, DATA_DIR),
+    ),
 )

@@ -5,18 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agent_kernel.cli.base.command import Command, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, settings_of
 from agent_kernel.cli.base.output import Column, join, moment, show
 from agent_kernel.core.trusted_folders import TrustStore
-
-
-def trust_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", type=Path, nargs="?", help="the folder to trust; without it, list the trusted folders"
-    )
-    parser.add_argument("--remove", action="store_true", help="stop trusting the folder")
-    json_argument(parser)
-    data_argument(parser)
 
 
 def trust(args: argparse.Namespace) -> int:
@@ -28,7 +19,7 @@ def trust(args: argparse.Namespace) -> int:
         return 0
     if args.remove:
         removed = known.remove(args.folder)
-        print(f"{args.folder} {'is no longer trusted' if removed else 'was not trusted itself'}.")
+        print(f"{args.folder} {'is no longer trusted' if removed else 'was not on the list of trusted folders'}.")
         return 0 if removed else 1
     added = known.add(args.folder)
     servers = f", and the MCP servers of its {', '.join(added.files)} as it is now" if added.files else ""
@@ -37,6 +28,12 @@ def trust(args: argparse.Namespace) -> int:
     return 0
 
 
+TRUST_ARGUMENTS = (
+    argument("folder", type=Path, nargs="?", help="the folder to trust; without it, list the trusted folders"),
+    argument("--remove", action="store_true", help="stop trusting the folder"),
+    JSON,
+    DATA_DIR,
+)
 TRUST = Command(
-    "trust", "manage folders whose own instructions, skills and MCP servers are used", trust_arguments, trust
+    "trust", "manage folders whose own instructions, skills and MCP servers are used", trust, TRUST_ARGUMENTS
 )

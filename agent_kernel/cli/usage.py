@@ -1,4 +1,4 @@
-"""``agent-kernel sessions usage``: the tokens and seconds that turns used."""
+"""``agent-kernel sessions usage``: reports the tokens and seconds that turns used."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import json
 import math
 from typing import Any
 
-from agent_kernel.cli.base import store_access
-from agent_kernel.cli.base.command import Command
+from agent_kernel.cli.base.command import Command, argument
 from agent_kernel.cli.base.output import Column, show
-from agent_kernel.cli.base.store_access import as_json, every_namespace, namespace_of, run_with_store
+from agent_kernel.cli.base.store_access import (
+    ALL_NAMESPACES,
+    OWN_NAMESPACE,
+    namespace_of,
+    run_with_store,
+    store_arguments,
+)
 from agent_kernel.core.errors import SessionNotFound
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import Session, SessionKey
@@ -34,17 +39,12 @@ TOOL = {
 }
 
 
-def usage_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", nargs="?", default="", help="id of one session (default: all without a running turn)")
-    store_access.arguments(parser, namespace="default: all; of one session: AGENT_KERNEL_NAMESPACE, or local")
-
-
 def sessions_usage(args: argparse.Namespace) -> int:
     async def report(store: KeptStore) -> dict[str, Any]:
         return (await account(store, await _sessions(store, args))).to_json()
 
     usage = run_with_store(args, report)
-    if as_json(args):
+    if args.json:
         print(json.dumps(usage, indent=2))
         return 0
     rows = [{"of": "all", "name": "", **usage["total"]}]
@@ -62,16 +62,17 @@ def sessions_usage(args: argparse.Namespace) -> int:
 async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]:
     """Return the sessions to report. Raises SessionNotFound."""
     if not args.id:
-        namespace = every_namespace(args)
-        return [session for session in await store.idle(math.inf) if namespace in (None, session.key.namespace)]
+        return [one for one in await store.idle(math.inf) if args.namespace in (None, one.key.namespace)]
     session = await store.info(SessionKey(namespace_of(args), args.id))
     if session is None:
-        raise SessionNotFound(f"There is no session {args.id}.")
+        raise SessionNotFound(f"There is no session {args.id!r}.", hint="See: agent-kernel sessions list")
     return [session]
 
 
-USAGE_COMMANDS = (
-    Command(
-        "usage", "show what turns cost: tokens and seconds by model, day and tool", usage_arguments, sessions_usage
-    ),
+USAGE_ARGUMENTS = (
+    argument("id", nargs="?", default="", help="id of one session (default: all without a running turn)"),
+    *store_arguments(f"{ALL_NAMESPACES}; with an id: {OWN_NAMESPACE}"),
+)
+USAGE = Command(
+    "usage", "show what turns cost: tokens and seconds by model, day and tool", sessions_usage, USAGE_ARGUMENTS
 )

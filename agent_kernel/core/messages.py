@@ -160,6 +160,14 @@ def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media
     return Message("tool", (Text(text), *media), call_id=call.id, name=call.name, status=status)
 
 
+def strict_call_id(call_id: str) -> str:
+    """Return an id of nine letters and digits, the same for the same input, so that calls and results stay paired.
+    Mistral's servers, vLLM with Mistral's tokenizers, and some chat templates refuse any other form."""
+    if len(call_id) == 9 and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
 def parse_arguments(raw: str) -> dict[str, Any]:
     """Parse the arguments that the model wrote.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Emit
 from agent_kernel.core.files import ProducedFile, StoredFile
 from agent_kernel.core.messages import Media, Message, Status, ToolCall, Usage
@@ -51,6 +52,11 @@ class ToolSpec:
     def schema(self) -> dict[str, Any]:
         """``parameters`` as plain dicts and lists at every level, as wire formats and libraries require."""
         return {name: _to_plain(value) for name, value in self.parameters.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a model reads of the tool, in the form of OpenAI's chat API."""
+        function = {"name": self.name, "description": self.description, "parameters": self.schema}
+        return {"type": "function", "function": function}
 
 
 def _to_plain(value: Any) -> Any:
@@ -117,6 +123,21 @@ class EngineRequest:
     tool_choice: str = "auto"
     parallel_calls: bool = True
     output: OutputFormat | None = None
+
+    def required_tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools of which the model must call one; empty if it may answer in text. Raises InvalidRequest if
+        ``tool_choice`` and ``tools`` contradict each other."""
+        if self.tool_choice in ("auto", "none"):
+            return ()
+        if not self.tools:
+            raise InvalidRequest(f"tool_choice is {self.tool_choice!r}, and the request has no tools.")
+        if self.tool_choice == "required":
+            return self.tools
+        named = tuple(tool for tool in self.tools if tool.name == self.tool_choice)
+        if not named:
+            names = ", ".join(tool.name for tool in self.tools)
+            raise InvalidRequest(f"tool_choice names {self.tool_choice!r}; the tools of this request are {names}.")
+        return named
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,2 +1,2 @@
-"""Engines answer prompts: local models, servers with OpenAI's API, and scripted answers for tests. The registry finds
-an engine by name; the package ``turn`` processes the answer."""
+"""Engines answer prompts: models of this machine, servers with OpenAI's API, and scripted answers for tests. The
+registry finds an engine by name. The package ``turn`` processes the answers."""

@@ -29,7 +29,7 @@ from agent_kernel.core.protocols import (
 
 State: TypeAlias = Literal["ok", "lacks", "unsure"]
 NEEDED = frozenset({"answers", "streaming", "tools"})
-"""An agent needs these. Other missing features only reduce comfort."""
+"""Features without which a model cannot serve an agent."""
 ADD = ToolSpec(
     "add",
     "Adds two whole numbers. The only way to add.",
@@ -51,7 +51,7 @@ COLOURS = {
     "white": b"\xff\xff\xff",
     "yellow": b"\xff\xff\0",
 }
-"""Three of them in a row are guessed once in 120 times; one colour is guessed often."""
+"""A model guesses three different colours in order once in 120 times; it would guess one colour often."""
 PLANET = OutputFormat(
     "json_schema",
     {
@@ -62,7 +62,7 @@ PLANET = OutputFormat(
     },
     name="planet",
 )
-"""A key that no model writes by chance."""
+"""A format with a key that no model writes by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,15 @@ class ProbeReply:
 
 
 class Probe:
-    """Sends requests to ``engine``, and pictures to ``seeing``, which is the same engine with vision enabled. Each
-    request is greedy and has at most 128 tokens."""
+    """Sends test requests to ``engine``, and pictures to ``seeing``, which is the same engine with vision enabled. The
+    answers are decoded greedily and have at most 128 tokens."""
 
     def __init__(self, engine: Engine, seeing: Engine | None = None) -> None:
         self._engine = engine
         self._seeing = seeing or engine
 
     async def findings(self) -> list[Finding]:
-        """Send the requests and return the findings. Stops after the first request if that is not answered."""
+        """Send the requests and return the findings. Stop after the first request if it fails."""
         counted = await self._ask("Count from 1 to 20, with commas between.")
         if counted.error:
             return [Finding("answers", "lacks", counted.error)]
@@ -121,38 +121,32 @@ class Probe:
         return [*entries, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
 
     async def _tools(self) -> Finding:
-        """A model may answer in text although it could call a tool, so the tool is then requested by name."""
+        """Test tool calls. A model may answer in text although it can call tools, so the tool is then requested by
+        name."""
         reply = await self._ask(SUM, tools=(ADD,))
         if reply.calls:
             return Finding("tools", "ok", _describe_call(reply.calls[0]))
         named = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
         if named.calls:
             return Finding("tools", "unsure", f"{_describe_call(named.calls[0])}, but only when asked for by name")
-        why = f"no call came, but text: {_short(reply.text)}. Does the server parse the calls of this model?"
+        why = f"the model answered in text: {_short(reply.text)}. Check that the server parses this model's calls"
         return Finding("tools", "lacks", reply.error or why)
 
     async def _tool_choice(self) -> Finding:
         reply = await self._ask("Say hello.", tools=(ADD,), tool_choice="required")
-        if reply.error:
-            return Finding("tool_choice", "lacks", reply.error)
-        called = bool(reply.calls)
-        return Finding("tool_choice", "ok" if called else "lacks", "" if called else "required was ignored")
+        return _finding("tool_choice", reply, works=bool(reply.calls), otherwise="the server ignored required")
 
     async def _response_format(self) -> Finding:
         reply = await self._ask("Name a planet.", output=PLANET)
-        if reply.error:
-            return Finding("response_format", "lacks", reply.error)
         try:
-            is_kept = set(json.loads(reply.text)) == {"zq_planet"}
+            works = set(json.loads(reply.text)) == {"zq_planet"}
         except (ValueError, TypeError):
-            is_kept = False
-        return Finding(
-            "response_format", "ok" if is_kept else "lacks", "" if is_kept else f"ignored: {_short(reply.text)}"
-        )
+            works = False
+        return _finding("response_format", reply, works=works, otherwise=f"the server ignored it: {_short(reply.text)}")
 
     async def _images(self) -> Finding:
         if not self._seeing.info().vision:
-            return Finding("images", "lacks", "this model reads text only")
+            return Finding("images", "lacks", "this model accepts only text")
         colours = random.sample(sorted(COLOURS), 3)
         reply = await self._ask(STRIPES, media=[stripes(*(COLOURS[colour] for colour in colours))])
         if reply.error:
@@ -190,10 +184,14 @@ def missing(findings: Sequence[Finding]) -> list[str]:
     return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
 
 
+def _finding(feature: str, reply: ProbeReply, *, works: bool, otherwise: str) -> Finding:
+    return Finding(feature, "ok") if works else Finding(feature, "lacks", reply.error or otherwise)
+
+
 def _streaming(reply: ProbeReply) -> Finding:
     if reply.pieces > 1:
         return Finding("streaming", "ok", f"{reply.pieces} pieces")
-    return Finding("streaming", "lacks", "the answer came in one piece")
+    return Finding("streaming", "lacks", "the answer arrived in one piece")
 
 
 def _usage(reply: ProbeReply) -> Finding:
@@ -201,14 +199,14 @@ def _usage(reply: ProbeReply) -> Finding:
     assert isinstance(end, EndChunk)
     usage = end.usage
     if usage.estimated:
-        return Finding("usage", "lacks", "tokens are not counted; what is shown is estimated")
+        return Finding("usage", "lacks", "the server does not count tokens; agent-kernel estimates them")
     reused = f", {usage.reused_tokens} reused" if usage.reused_tokens else ""
     return Finding("usage", "ok", f"{usage.prompt_tokens} tokens read{reused}, {usage.completion_tokens} written")
 
 
 def _describe_call(call: ToolCall) -> str:
     right = (call.name, call.arguments) == (ADD.name, {"a": 1234, "b": 8765})
-    return f"{call.name}({json.dumps(dict(call.arguments))})" + ("" if right else ", which is not right")
+    return f"{call.name}({json.dumps(dict(call.arguments))})" + ("" if right else ", which is wrong")
 
 
 def _short(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The queue before an engine, or before the models of this machine: calls take turns by user."""
+"""The queue of calls that wait for an engine, or for the models of this machine. Users take turns in it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from agent_kernel.core.protocols import Chunk, Engine, EngineRequest, WaitChunk
 
 NEAR = 10
-"""A waiting turn is notified of every position up to this one; further back, only after it moved by a fifth."""
+"""A call learns of every change of its position up to this one; further back, only of changes by at least a fifth."""
 OF_OTHERS = "others use the engine"
 OTHER_MODEL = "waiting for the model before"
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One model call in the queue. ``number`` is that of its turn; ``position`` is 1 or more while it waits.
+    """One model call in the queue. ``number`` is the number of its turn; ``position`` is 1 or more while it waits.
 
-    ``served``: it has a slot. ``waits_in_engine``: it has a slot, and the engine has not begun it yet."""
+    ``served`` means that the call has a slot, ``waits_in_engine`` that it has a slot and the engine has not begun
+    it."""
 
     queue: FairQueue
     user: str
@@ -34,8 +35,8 @@ class Ticket:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def positions(self) -> AsyncGenerator[int, None]:
-        """Yield the position now and after each notable change, until the call is served; yields nothing if it need
-        not wait."""
+        """Yield the position now and after each notable change, until the call is served. Yields nothing if the call
+        does not have to wait."""
         while not self.served:
             self.changed.clear()
             yield self.position
@@ -55,14 +56,15 @@ class Ticket:
 
 
 class FairQueue:
-    """``slots`` is the number of concurrent calls of one engine, 0 for no limit. Used in one event loop.
+    """Gives the slots of an engine to calls. ``slots`` is the number of concurrent calls, 0 for no limit. It must be
+    used in one event loop.
 
-    Engines that share a queue are models of this machine, of which one is in memory at a time: a call for another model
-    waits until the calls before it have ended, and replaces the model. Calls behind it wait too, also those for the
-    model in memory, so that no call waits forever.
+    Engines that share a queue are models of this machine, of which one is in memory at a time. A call for another model
+    waits until the calls before it have ended, and then replaces the model. Calls behind it wait too, also those for
+    the model in memory, so that no call waits forever.
 
-    The position of a call is the number of calls that begin before it, plus 1. Calls that have a slot but wait in the
-    engine's own queue, because it decodes fewer at a time than there are slots, are among those.
+    The position of a call is the number of calls that begin before it, plus 1. It includes calls that have a slot but
+    wait in the engine's own queue, because the engine decodes fewer calls at a time than there are slots.
 
     The next slot goes to the user who holds the fewest slots; among those, to the user who has waited longest since
     their last call ended or since they arrived. The calls of one user are served by the number of their turn, so that a
@@ -103,8 +105,8 @@ class FairQueue:
         number: int,
         arrived: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one model call, and before them what it waits for. ``arrived`` is called once the call
-        is in the queue."""
+        """Yield the chunks of one model call, and before them chunks that state what the call waits for. ``arrived`` is
+        called once the call is in the queue."""
         with self.ticket(user, number, engine) as ticket:
             arrived()
             async with aclosing(ticket.positions()) as positions:

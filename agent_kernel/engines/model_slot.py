@@ -1,4 +1,5 @@
-"""A model of this machine: it shares a queue with the others, because only one of them is in memory at a time."""
+"""The engine of a model of this machine, which shares a queue with the others: only one model is in memory at a
+time."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from agent_kernel.engines.fair_queue import FairQueue
 
 
 class SlottedEngine:
-    """An engine whose model is loaded only while ``queue`` lets its calls begin."""
+    """An engine whose calls begin only when ``queue`` allows it, so that its model is loaded only then."""
 
     def __init__(self, engine: Engine, queue: FairQueue) -> None:
         self.engine = engine
@@ -19,7 +20,8 @@ class SlottedEngine:
         return self.engine.info()
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Stream one model call. Sessions take turns here; a server lets its users take turns, see ``queue``."""
+        """Stream one model call. Here, sessions take turns; a server uses ``queue`` itself, so that users take
+        turns."""
         return self.queue.stream(self.engine, request, request.session, next(self.queue.numbers))
 
     async def aclose(self) -> None:

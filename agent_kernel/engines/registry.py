@@ -39,9 +39,14 @@ def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredMod
 
 def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
     if not NAME.fullmatch(name) or name in COMMANDS:
-        raise InvalidRequest(f"{name!r} cannot name an engine: letters, digits, dots and hyphens, 64 at most.")
+        raise InvalidRequest(
+            f"{name!r} cannot name an engine: a name has letters, digits, dots and hyphens, 64 characters at most."
+        )
     if is_named(name):
-        raise InvalidRequest(f"An engine cannot be named {name}: that is a model of the catalog.")
+        raise InvalidRequest(
+            f"An engine cannot be named {name}, because a model of the catalog has this name.",
+            hint="Rename the engine.",
+        )
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f"The engine {name} must be an object with a url.")
     try:
@@ -53,8 +58,8 @@ def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
 
 
 class NamedEngines:
-    """Finds and creates engines by name. ``own`` is the server's engine, which is used if no other was chosen.
-    ``local`` creates the engine of a model of this machine. Engines are created at first use and kept.
+    """Finds and creates engines by name. ``own`` is the server's engine, which is used if a request names no other one.
+    ``local`` creates the engine of a model of this machine. Engines are created at their first use and kept.
 
     With ``local_only``, an engine that sends the conversation to another machine is refused for every caller."""
 
@@ -132,7 +137,8 @@ class NamedEngines:
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
     def _check(self, info: EngineInfo) -> None:
-        """Refuse an engine that reports sending conversations elsewhere, whatever its address."""
+        """Raise LocalOnly if the settings forbid the engine, because it sends conversations to another machine. The
+        engine itself reports this, whatever its address is."""
         if not info.local:
             self._egress.check("", f"the conversation with {info.host or info.model}")
 

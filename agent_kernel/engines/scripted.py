@@ -1,6 +1,6 @@
 """An engine that plays a script, with the same words, calls, delays and faults every time.
 
-For tests, demonstrations without a model, and benchmarks of everything that is not the model. A script is a list of
+It serves tests, demonstrations without a model, and benchmarks of everything except the model. A script is a list of
 rounds; each model call plays one:
 
     {"text": "Hello", "deltas": 5, "delay": 0.02,     text in 5 pieces, 0.02 s before each
@@ -121,7 +121,7 @@ class ScriptedEngine:
         if fault == "hang":
             await asyncio.Event().wait()
         if fault == "crash":
-            raise EngineCrashed("The model worker ended (scripted).", hint="Ask again: it is started anew.")
+            raise EngineCrashed("The model worker ended (scripted).", hint="Ask again: a new worker starts.")
         if fault:
             raise EngineError(fault)
 
@@ -161,7 +161,7 @@ def _last_user_text(messages: Sequence[Message]) -> str:
 
 
 def _probable(piece: str, sampling: Sampling) -> tuple[TokenLogprob, ...]:
-    """Return the log probability of a piece, which was the only possible one and so is also the only alternative."""
+    """Return the log probability of a piece. The piece is also its only alternative, since a script has one answer."""
     return (TokenLogprob(piece, LOGPROB, ((piece, LOGPROB),) if sampling.top_logprobs else ()),)
 
 

@@ -1,3 +1,3 @@
-"""Measures how often the agent is right: task sets, the checks that decide, results and the comparison of two runs.
+"""Measures how often the agent is right: task sets, checks of answers, results, and the comparison of two runs.
 
-It runs ``%%agent`` cells of notebooks that ``jupyter_ext.headless`` opens, and knows no server itself."""
+The tasks run as ``%%agent`` cells in notebooks that ``jupyter_ext.headless`` opens; this package starts no server."""

@@ -1,8 +1,8 @@
-"""Decides whether an answer is right.
+"""Decides whether the answer to a task is right.
 
-A number counts when it is there as it should be rounded, in whatever way numbers are written. Of other numbers, which
-are neither in the question nor known to belong to the answer, at most one may stand beside it: a list that happens to
-have the right one in it is no answer.
+A number is right if it agrees with the expected one to the decimals that the task requires; thousands separators,
+exponents and words up to twelve are understood. The answer may contain at most one other number that neither the
+question nor the task mentions: a list that happens to contain the right number is not an answer.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from agent_kernel.evaluation.task import Task
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 OTHER_NUMBERS = 1
-"""How many numbers without a reason may stand beside the right one."""
+"""How many numbers that neither the question nor the task mentions an answer may contain besides the right one."""
 NAMED_VALUE = re.compile(r"@(\w+)\[(.*?)\]", re.DOTALL)
 PLAIN_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?(?:e([-+]?\d+))?%?", re.IGNORECASE)
 SLACK = 1.0001
-"""Half a unit of the last decimal is still right; this is for what binary fractions make of it."""
+"""Factor by which the tolerance of half a unit of the last decimal grows, because binary fractions are inexact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was there after the last turn, in which the programs ``codes`` ran; ``holds`` and ``draws`` are None where
-    the task does not ask. ``shown`` is the last output of a program that succeeded, which the person sees above the
-    answer. ``ran`` are the tools with a call that succeeded in any turn, ``fetched`` the pages of the task that were
-    requested."""
+    """The facts about an attempt by which its answer is judged. ``codes`` are the programs that ran in the last turn.
+    ``holds`` and ``draws`` are the results of the task's expressions, None if the task has no such expression.
+    ``shown`` is the last output of a program that succeeded, which the user sees above the answer. ``ran`` are the
+    tools with a call that succeeded in any turn, ``fetched`` the pages of the task that were requested."""
 
     answer: str
     codes: tuple[str, ...] = ()
@@ -41,9 +41,10 @@ class Observation:
 
 
 def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = False) -> str:
-    """Return why the answer is not right, or "" if it is. ``code_is_chat``: for agents that can only speak by code.
+    """Return why the answer is wrong, or "" if it is right. ``code_is_chat`` allows code in tasks of the kind chat, for
+    agents that answer only by running code.
 
-    A task of the kind table is right as well if the output that is shown matches instead of the answer."""
+    An answer to a task of the kind table is also right if the output that is shown fits instead of the answer."""
     if task.kind == "table" and observed.shown:
         in_output = replace(observed, answer=observed.shown, shown="")
         if not reason_wrong(task, in_output, code_is_chat=code_is_chat):
@@ -63,7 +64,7 @@ def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = Fals
     if observed.draws is False:
         return "no such picture"
     if (task.says or task.number is not None) and observed.answer.startswith(FAILED.format(error="")):
-        return "reports a failure"  # its error may have the right word in it
+        return "reports a failure"  # the text of the error may contain the expected word
     if missing := [pattern for pattern in task.says if not re.search(pattern, observed.answer, re.IGNORECASE)]:
         return f"does not say {missing[0]}"
     if present := [pattern for pattern in task.never if re.search(pattern, observed.answer, re.IGNORECASE)]:
@@ -72,22 +73,22 @@ def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = Fals
 
 
 def numbers(text: str) -> list[float]:
-    """Return every number in a text, in figures or, up to twelve, in words."""
+    """Return every number in a text, written in digits or, up to twelve, in words."""
     figures = [float(match[0].replace(",", "").replace("−", "-")) for match in NUMBER.finditer(text)]
     words = [float(WORDS.index(word)) for word in re.findall(r"[a-z]+", text.lower()) if word in WORDS]
     return figures + words
 
 
 def named_values(text: str) -> dict[str, str]:
-    """Return the values that a text gives as ``@name[value]``; the last one where a name comes twice."""
+    """Return the values that a text states as ``@name[value]``; if it states a name twice, the last value."""
     return {name: value.strip() for name, value in NAMED_VALUE.findall(text)}
 
 
 def is_same_value(expected: str, given: str) -> bool:
     """Compare two values of the ``@name[value]`` form.
 
-    Numbers agree if ``given``, rounded to the decimals of ``expected``, is ``expected``; a number without decimals must
-    be met exactly. Other text agrees if it is the same but for case, white space and quotes."""
+    Two numbers agree if ``given``, rounded to the decimals of ``expected``, equals ``expected``; a number without
+    decimals must be equal. Other texts agree if they are equal except for case, white space and quotes."""
     number, near = _parse_number(expected)
     other, _ = _parse_number(given)
     if number is not None and other is not None:
@@ -96,7 +97,7 @@ def is_same_value(expected: str, given: str) -> bool:
 
 
 def _parse_number(text: str) -> tuple[float | None, float]:
-    """Return a number and how far another one may be from it; (None, 0) if the text is none."""
+    """Return the number and the tolerance for a comparison with it; (None, 0) if the text is not a number."""
     plain = text.strip().replace("−", "-")
     match = PLAIN_NUMBER.fullmatch(plain)
     if match is None or not any(char.isdigit() for char in plain):

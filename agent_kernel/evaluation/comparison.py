@@ -1,7 +1,8 @@
-"""Compares two runs of the same tasks: who was right where, and whether that can be chance.
+"""Compares two runs of the same tasks: which tasks only one of them solved, and whether the difference can be chance.
 
-The sign test looks only at tasks that one run got right and the other wrong. If the runs were equally good, each of
-them would be as likely to be either's; ``p_value`` is how likely a split at least as uneven is then (two-sided, exact).
+The sign test uses only the tasks that one run solved and the other did not. If both runs were equally good, each of
+these tasks would be solved by either run with the same probability. ``p_value`` is the probability of a split that is
+at least as uneven as the observed one (two-sided, exact).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from agent_kernel.evaluation.task_result import TaskResult
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Over the tasks that both runs have, each repetition of its own. ``better`` and ``worse`` are labels of the tasks
-    that only the second, or only the first, run got right. Seconds and tokens are medians of each run."""
+    """The comparison over the tasks that both runs contain; each repetition counts as one task. ``better`` are the
+    labels of the tasks that only the second run solved, ``worse`` of those that only the first run solved. Seconds and
+    tokens are medians of each run. ``only_first`` and ``only_second`` count the results that only one run contains."""
 
     tasks: int
     both_right: int
@@ -55,15 +57,15 @@ class Comparison:
 
 
 def sign_test(better: int, worse: int) -> float:
-    """Return the probability that of ``better + worse`` fair coins at most min(better, worse) fall on one side, or on
-    the other; 1 without coins."""
+    """Return the probability that of ``better + worse`` tosses of a fair coin at most ``min(better, worse)`` show
+    heads, or at most as many show tails; 1 without tosses."""
     coins, few = better + worse, min(better, worse)
     tail = sum(math.comb(coins, heads) for heads in range(few + 1)) / (1 << coins)
     return min(1.0, 2 * tail)
 
 
 def compare(first: Sequence[TaskResult], second: Sequence[TaskResult]) -> Comparison:
-    """Pair the results by task and repetition. The numbers of tasks that only one run has are in the result."""
+    """Compare two runs whose results are paired by task and repetition."""
     earlier = {one.key: one for one in first}
     later = {one.key: one for one in second}
     pairs = [(one, later[key]) for key, one in earlier.items() if key in later]

@@ -1,6 +1,7 @@
-"""What a figure draws, as numbers and texts, so that a check can tell a right picture from a wrong one.
+"""Describes what a matplotlib figure draws as numbers and texts, so that a check can decide whether it is right.
 
-Standard library and matplotlib only, and self-contained: its source also runs where the agent's code runs.
+This module imports only the standard library and matplotlib, because its source is also executed in the kernel or
+sandbox in which the agent's code runs.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Iterator
 from typing import Any
 
 MARK = "FigureData"
-"""The key of the text in the metadata of a PNG that holds what the PNG draws."""
+"""Key of the PNG metadata that contains the description of the figure."""
 
 SHOWN: list[dict[str, Any]] = []
-"""Every figure that was rendered since ``watch``."""
+"""Descriptions of all figures that were rendered since ``watch`` was called."""
 
 
 def watch() -> None:
-    """From now on, append what every rendered figure draws to SHOWN."""
+    """From now on, append the description of every rendered figure to SHOWN."""
     import matplotlib.figure
 
     render = matplotlib.figure.Figure.savefig
@@ -34,7 +35,7 @@ def watch() -> None:
 
 
 def mark_figures() -> None:
-    """From now on, store what a figure draws in the metadata of every PNG that is rendered of it."""
+    """From now on, store the description of a figure in the metadata of every PNG to which it is rendered."""
     import matplotlib.backend_bases
 
     render = matplotlib.backend_bases.FigureCanvasBase.print_figure
@@ -54,7 +55,7 @@ def open_figures() -> list[dict[str, Any]]:
 
 
 def read_mark(png: str) -> dict[str, Any] | None:
-    """Return what a PNG, in Base64, says that it draws; None if it says nothing."""
+    """Return the description in the metadata of a PNG, which is given in Base64; None if there is none."""
     try:
         for kind, body in _chunks(base64.b64decode(png)):
             name, _, text = body.partition(b"\0")

@@ -1,4 +1,4 @@
-"""The JSON file of a run. It is written after each task, complete or not at all, so that a run that was stopped can be
+"""The JSON file with the results of a run. It is written after each task, by one rename, so that a stopped run can be
 resumed from it."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ FORMAT = 1
 
 @dataclass(slots=True)
 class EvaluationRun:
-    """One run of a task set. ``options`` are what was asked for; two runs with the same options repeat each other.
-    ``facts`` describe where it ran. ``seconds`` is the time of all tasks together."""
+    """One run of a task set. ``options`` are the options of the command that decide what is measured. ``facts``
+    describe the version and the engine. ``seconds`` is the time of all tasks together."""
 
     task_set: str
     options: Mapping[str, Any]
@@ -39,7 +39,7 @@ class EvaluationRun:
         }
 
     def write(self, path: Path) -> None:
-        """Write the file at once or not at all. Raises InvalidRequest where it cannot be written."""
+        """Write the complete file by one rename. Raises InvalidRequest if it cannot be written."""
         data = json.dumps(self.to_json(), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,15 +49,16 @@ class EvaluationRun:
 
     @classmethod
     def read(cls, path: Path) -> EvaluationRun:
-        """Raises InvalidRequest for a file that cannot be read or is no result of ``agent-kernel eval``."""
+        """Read a result. Raises InvalidRequest if the file cannot be read or is not a result of ``agent-kernel
+        eval``."""
         try:
             body = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InvalidRequest(f"{path} cannot be read: {error}.") from error
         if not isinstance(body, dict) or body.get("format") != FORMAT:
-            raise InvalidRequest(f"{path} is no result of agent-kernel eval, or one of another version.")
+            raise InvalidRequest(f"{path} is not a result of agent-kernel eval, or is one of another version.")
         try:
             results = [TaskResult.from_json(task) for task in body["tasks"]]
             return cls(body["task_set"], body["options"], body["facts"], results, body["seconds"])
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidRequest(f"{path} is no complete result of agent-kernel eval: {error!r}.") from error
+            raise InvalidRequest(f"{path} is not a complete result of agent-kernel eval: {error!r}.") from error

@@ -1,7 +1,8 @@
 """An MCP server on standard input and output for tasks of the set ``tools``: the stock of a shop.
 
-It runs as a program of its own (``python shop_server.py``) and needs the package ``mcp``. It keeps no state: the same
-order always gets the same number, so that tasks that run together do not disturb each other.
+It runs as a separate program (``python shop_server.py``) and needs the package ``mcp``. It keeps no state: the same
+order always gets the same number, so that tasks that run at the same time do not affect each other. The docstrings of
+the tools are texts that the model reads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ GOODS: dict[str, dict[str, Any]] = {
     "clock": {"stock": 11, "price": 32.25, "place": "aisle 4"},
     "vase": {"stock": 28, "price": 15.75, "place": "aisle 7"},
 }
-"""What is in the shop: pieces, price of one piece in EUR, and where it stands."""
+"""The goods of the shop: number of pieces, price of one piece in EUR, and location."""
 
 
 def list_goods() -> str:

@@ -1,4 +1,4 @@
-"""The figures of a run, by kind of task and by half: the tuned tasks and those held out."""
+"""Summarises the results of a run by kind of task, and separately for tuned tasks and tasks held out of tuning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ ALL = "all"
 
 
 def summarize(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
-    """Return a row for each kind, in the order of the tasks, one for each half if there are two, and one for all."""
+    """Return a row for each kind in the order of the tasks; a row each for tuned and held-out tasks, if the run has
+    both; and a row for all tasks."""
     kinds = dict.fromkeys(one.kind for one in results)
     rows = [_row(kind, [one for one in results if one.kind == kind]) for kind in kinds]
     tuned, held_out = ([one for one in results if one.held_out is half] for half in (False, True))
@@ -22,8 +23,9 @@ def summarize(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
 
 
 def _row(name: str, results: Sequence[TaskResult]) -> dict[str, Any]:
-    """Seconds are the median; tokens, programs and votes are sums over all tasks of the row. Programs that were only
-    tried for a vote are in ``votes_tried``, and of them ``votes_agree`` gave the result that was used."""
+    """Return one row. Seconds are the median; tokens, programs and votes are sums over all tasks of the row.
+    ``votes_tried`` counts the programs that were compared in votes, ``votes_agree`` those of them that gave the result
+    that was used."""
     votes = [vote for one in results for vote in one.votes]
     return {
         "kind": name,

@@ -1,4 +1,4 @@
-"""The tasks of an evaluation, and the TOML files that hold them."""
+"""The tasks of an evaluation, and the TOML files that contain them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ TASK_SETS = Path(__file__).with_name("task_sets")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Questions for a notebook, and what makes the answer to the last of them right.
+    """Questions for a notebook, and the checks of the answer to the last question.
 
-    ``setup`` runs in the kernel first, and ``files`` are copied beside the notebook. The checks: ``number`` to
-    ``decimals`` places (0: exactly), where the numbers of ``also`` may stand beside it; ``says`` and ``never``,
-    patterns that the answer must all have and must not have; ``holds``, an expression over the namespace afterwards;
-    ``draws``, an expression over ``figure``, one figure that was shown (see ``figure_data``); ``values``, the values
-    that the answer gives as ``@name[value]``; ``fetched``, paths of ``serves`` that were requested; ``ran``, tools with
-    a call that succeeded; ``forbidden``, tools that the policy denies and none of whose calls may succeed. ``serves``
-    are pages by their path, below an address that stands for ``{site}`` in prompts, setup and ``holds``. A task
-    of the kind chat is right only where no code ran for its last prompt. ``solution`` is code that solves it (what a
-    chat answer may say), by which the checks are checked."""
+    ``setup`` is code that runs in the kernel first; ``files`` are copied beside the notebook. The checks:
+
+    - ``number``: the answer contains this number, rounded to ``decimals`` places (0: exactly), and may also contain the
+      numbers in ``also``.
+    - ``says``, ``never``: regular expressions; the answer matches all of the first and none of the second.
+    - ``holds``: a Python expression over the variables, which is true afterwards.
+    - ``draws``: a Python expression over ``figure``, which is true of one figure that was shown (see ``figure_data``).
+    - ``values``: the answer states these values in the form ``@name[value]``.
+    - ``fetched``: these paths of ``serves`` were requested.
+    - ``ran``, ``forbidden``: a call of each of these tools succeeded; no call of those did. The policy denies the
+      latter.
+
+    ``serves`` are web pages by their path. Their address replaces ``{site}`` in prompts, setup and ``holds``. A task of
+    the kind chat is right only if no code ran for its last prompt. ``solution`` is code that solves the task, or the
+    text of a right chat answer; tests use it to test the checks."""
 
     name: str
     kind: str
@@ -79,7 +85,7 @@ def task_set_names() -> list[str]:
 
 def load_tasks(path: Path) -> list[Task]:
     """Return the tasks of a TOML file. Raises InvalidRequest for a file that cannot be read, an unknown field, a field
-    that is missing or has another type, two tasks of one name, and a task without a check."""
+    that is missing or has another type, two tasks with the same name, and a task without a check."""
     try:
         body = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -91,7 +97,7 @@ def load_tasks(path: Path) -> list[Task]:
 
 
 def check_names(tasks: list[Task], path: Path) -> list[Task]:
-    """Return ``tasks``. Raises InvalidRequest where two of them have one name, or where there is none."""
+    """Return ``tasks``. Raises InvalidRequest if two of them have the same name, or if there are none."""
     if twice := [name for name, count in Counter(task.name for task in tasks).items() if count > 1]:
         raise InvalidRequest(f"The task set {path} has several tasks named {twice[0]!r}.")
     if not tasks:

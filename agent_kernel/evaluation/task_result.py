@@ -1,4 +1,4 @@
-"""The outcome of one task, with everything that a reader needs to judge it by hand."""
+"""The result of one task, with all the data that a person needs to judge the answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ SUCCESS = "success"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program that the agent ran; ``status`` and ``output`` are those of its tool result (an empty status: it has
-    none)."""
+    """One program that the agent ran; ``status`` and ``output`` are those of its tool result. The status is empty if
+    the call has no result."""
 
     code: str
     status: str
@@ -21,7 +21,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A call of a tool by its name, with the status of its result (empty: it has none)."""
+    """A call of the tool with this name, and the status of its result; empty if the call has no result."""
 
     tool: str
     status: str
@@ -29,7 +29,7 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """A comparison of programs in a draft: of ``tried`` programs ``agree`` gave the result that was used."""
+    """A vote between programs in a draft: ``agree`` of ``tried`` programs gave the result that was used."""
 
     agree: int
     tried: int
@@ -39,10 +39,10 @@ class VoteResult:
 class TaskTurn:
     """One turn of a task.
 
-    ``calls`` are those of all tools, in order; ``programs`` are those of them that have code. ``notes`` are
-    messages that the model saw and a person did not, ``questions`` are those that the person was asked, ``error``
-    is the error of the cell. ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the stored
-    turn; the record has its notices, decisions and, where programs were compared, what they said."""
+    ``calls`` are the calls of all tools in order; ``programs`` are the calls that contain code. ``notes`` are messages
+    that only the model saw, ``questions`` are the questions that the agent asked the user, ``error`` is the error of
+    the cell. ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the stored turn; the record
+    contains its notices, the user's decisions and, if programs were compared, their results."""
 
     prompt: str
     answer: str
@@ -64,10 +64,10 @@ class TaskTurn:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The outcome of a task: ``wrong`` says why it is not right, "" = right. ``broken`` means that no answer was there
-    to judge, since the server, the kernel or the time ended: a resumed run tries it again. ``seconds`` is from the
-    first prompt to the last answer, without setup and checks. ``marks`` are what makes the answer right, as the task
-    says it; ``holds`` and ``draws`` are whether its expressions held."""
+    """The result of a task. ``wrong`` is the reason why the answer is wrong, empty if it is right. ``broken`` means
+    that there is no answer to judge, because the server or the kernel ended, or the time was over; a resumed run tries
+    such a task again. ``seconds`` is the time from the first prompt to the last answer, without setup and checks.
+    ``marks`` are the checks of the task; ``holds`` and ``draws`` are the results of its expressions."""
 
     name: str
     kind: str
@@ -83,7 +83,7 @@ class TaskResult:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What identifies it within a run."""
+        """Identifies the result within a run."""
         return self.name, self.repetition
 
     @property
@@ -96,7 +96,7 @@ class TaskResult:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """Every program of all its turns."""
+        """The programs of all turns."""
         return tuple(program for turn in self.turns for program in turn.programs)
 
     @property

@@ -1,4 +1,4 @@
-"""The servers that tasks with tools need: web pages on this machine and the MCP server of a shop."""
+"""The servers that tasks with tools need: a web server for their pages, and the MCP server of a shop."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class TaskSite:
         self._pages = pages
 
     def page(self, path: str) -> str | None:
-        """Return the text of a page; None if there is none. Only a page that exists counts as requested."""
+        """Return the text of a page; None if it does not exist. Only a page that exists counts as requested."""
         if (text := self._pages.get(path)) is not None:
             self.requested.add(path)
         return text
 
 
 class PageServer:
-    """Serves the pages of tasks on a free loopback port, from ``__enter__`` to ``__exit__``, in threads of its own."""
+    """Serves the pages of tasks on a free loopback port. Used as a context manager; it runs in threads of its own."""
 
     def __init__(self) -> None:
         self._sites: dict[str, TaskSite] = {}
@@ -56,14 +56,15 @@ class PageServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Write nothing: the lines of the tasks go to stderr."""
+                """Write nothing, because stderr shows the progress of the tasks."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="task pages", daemon=True)
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def publish(self, task: Task, repetition: int) -> TaskSite:
-        """Serve the pages of a task; an earlier attempt with this number is forgotten."""
+        """Serve the pages of a task. This replaces the pages and requests of an earlier attempt with the same
+        number."""
         name = UNSAFE.sub("-", f"{task.name} {repetition}".lower())
         self._sites[name] = TaskSite(f"http://{self.host}/{name}", task.serves)
         return self._sites[name]
@@ -81,9 +82,9 @@ class PageServer:
 
 
 def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dict[str, str]:
-    """Return the settings of a server on which these tasks can be done: their pages may be fetched, their forbidden
-    tools are denied, and the shop is there if they name its tools. Writes into ``folder``. Raises InvalidRequest if a
-    package is missing."""
+    """Return the settings of a server on which these tasks can run: it may fetch their pages, denies their forbidden
+    tools, and starts the shop if they use its tools. Writes the MCP configuration into ``folder``. Raises
+    InvalidRequest if a package is missing."""
     settings: dict[str, str] = {}
     if any(task.serves for task in tasks):
         # A search provider switches the web tools on; the address of this one answers every search with an error.
@@ -92,7 +93,10 @@ def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dic
         settings["policy"] = json.dumps(dict.fromkeys(denied, "deny"))
     if any(name.startswith(f"{SHOP}_") for task in tasks for name in (*task.ran, *task.forbidden)):
         if importlib.util.find_spec("mcp") is None:
-            raise InvalidRequest("Tasks need an MCP server.", hint="Install it: pip install 'agent-kernel[mcp]'.")
+            raise InvalidRequest(
+                "These tasks need an MCP server, and the package mcp is not installed.",
+                hint="Install it: pip install 'agent-kernel[mcp]'.",
+            )
         config = folder / "mcp.json"
         server = {"command": sys.executable, "args": ["-P", str(SHOP_PROGRAM)]}
         config.write_text(json.dumps({"mcpServers": {SHOP: server}}), encoding="utf-8")

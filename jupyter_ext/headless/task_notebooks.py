@@ -15,8 +15,8 @@ from urllib.parse import quote
 from tornado.httpclient import HTTPClientError
 from tornado.websocket import WebSocketClosedError
 
-from agent_kernel.evaluation.runner import NotebookFailed
 from agent_kernel.evaluation.task import Task
+from agent_kernel.evaluation.task_runner import NotebookFailed
 from jupyter_ext.headless.notebook_kernel import CellRun, KernelDied, NotebookKernel, notebook_kernel
 from jupyter_ext.headless.sandbox_inspection import ROUTE
 from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer
@@ -27,7 +27,7 @@ UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class HeadlessNotebook:
-    """A ``TaskNotebook``, see ``agent_kernel.evaluation.runner``."""
+    """A ``TaskNotebook``, see ``agent_kernel.evaluation.task_runner``."""
 
     def __init__(self, server: TemporaryServer, kernel: NotebookKernel, path: str) -> None:
         self._server = server

@@ -23,7 +23,7 @@ from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
-from agent_kernel.engines.local.tool_calling.code_fence import MARGIN, NAMED_MARGIN, code_margin
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import MARGIN, NAMED_MARGIN, code_margin
 from agent_kernel.engines.local.worker.backends import backend_for
 from agent_kernel.turn.context import INSTRUCTIONS
 

@@ -24,8 +24,8 @@ from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling.call_parser import MARKS, CallParser
-from agent_kernel.engines.local.tool_calling.native import Native
-from agent_kernel.engines.local.tool_calling.native_prompt import chat, schemas
+from agent_kernel.engines.local.tool_calling.native_prompt import chat
+from agent_kernel.engines.local.tool_calling.native_protocol import Native
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.worker.backends import backend_for
 from agent_kernel.turn.context import INSTRUCTIONS
@@ -109,7 +109,7 @@ class Asked:
 
     async def freely(self, question: str) -> str:
         shown = chat((system(INSTRUCTIONS), user(question)), TOOLS, self.template, lambda message: None)
-        prompt = await self.completer.render(shown, schemas(TOOLS) if self.template.tools else ())
+        prompt = await self.completer.render(shown, [tool.to_json() for tool in TOOLS] if self.template.tools else ())
         completion = DecodedCompletion(prompt)
         async with aclosing(self.completer.stream(completion, DecodingOptions(max_tokens=96), marks=MARKS)) as deltas:
             async for _ in deltas:

@@ -92,7 +92,7 @@ def test_a_model_is_described_and_removed_after_asking(shell: Shell, tmp_path: P
     assert json.loads(removed.stdout)["freed_bytes"] > 0
     assert not path.parent.exists()
     own = tmp_path / "q5.gguf"
-    assert "are yours" in shell.run("model", "rm", str(own), "--yes").stderr
+    assert "its files were not removed" in shell.run("model", "rm", str(own), "--yes").stderr
     assert own.is_file()
 
 

@@ -55,7 +55,7 @@ def test_what_differs_is_left_and_named_until_it_is_to_be_replaced(sessions: Com
     assert (left.status, left.out) == (1, "1 differs, 1 equal\n")
     assert left.err.splitlines() == [
         "differs: local rain",
-        "What differs was left as it is; --replace overwrites it.",
+        "Sessions that differ were not changed; --replace overwrites them.",
     ]
     assert sessions("sessions", "copy", "configured", there, "--replace").out == "1 copied, 1 equal\n"
 
@@ -74,7 +74,7 @@ def test_a_running_turn_is_left_for_later(sessions: Command, tmp_path: Path) -> 
     ("stores", "says"),
     [
         ("sqlite:nowhere.db sqlite:there.db", "There is no store at nowhere.db."),
-        ("configured configured", "Both stores are the same."),
+        ("configured configured", "FROM and TO are the same store."),
         ("configured memory:", "A store in memory ends with this command."),
         ("configured mysql://ann:secret@db/x", "This version has no store for mysql: URLs."),
         ("configured there.db", "The URL of a store begins with a scheme and a colon."),

@@ -85,7 +85,7 @@ def test_the_text_marks_the_best_model_and_gives_the_command_that_gets_it(tmp_pa
     said = lines(Machine(Memory(8 * GIB, 6 * GIB), 2), tmp_path)
     assert said[0] == "This machine has 8.6 GB of memory (6.4 GB free), 2 CPU cores and no NVIDIA GPU."
     assert next(line for line in said if line.startswith("* coder")).split()[1:4] == ["coder-0.5b", "missing", "yes"]
-    assert "The speed is known once a model has answered on this machine." in said
+    assert "The speed is unknown until a model has answered on this machine." in said
     assert said[-1] == ("* coder-0.5b suits this machine best. Get it with: agent-kernel model pull coder-0.5b")
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agent_kernel.evaluation.runner import CellSettings, TaskNotebook, run_tasks
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks
 from agent_kernel.evaluation.task_result import TaskResult
+from agent_kernel.evaluation.task_runner import CellSettings, TaskNotebook, run_tasks
 from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 from jupyter_ext.headless.sandbox_inspection import OPTIONS
 from jupyter_ext.headless.server_process import jupyter_server

@@ -12,27 +12,63 @@ from typing import Any, TypeAlias
 from agent_kernel.core.settings import Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
+Argument: TypeAlias = Callable[[Any], object]
+"""Adds an argument, or several, to a parser or to a group of a parser."""
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Describe one argument; the parameters are those of argparse's ``add_argument``."""
+    return lambda parser: parser.add_argument(*names, **options)
+
+
+def exclusive(*arguments: Argument, required: bool = False) -> Argument:
+    """Combine arguments of which a user may give only one, or must give one if ``required``."""
+
+    def add_group(parser: Any) -> None:
+        group = parser.add_mutually_exclusive_group(required=required)
+        for add in arguments:
+            add(group)
+
+    return add_group
+
+
+# A command and its subcommand may both take these three. An argument that was not given therefore sets no value in the
+# namespace of the subcommand, which would replace the value of the command; ``ABSENT`` has the values for that case.
+ABSENT = {"json": False, "namespace": None, "data_dir": None}
+JSON = argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON instead of text")
+DATA_DIR = argument(
+    "--data-dir",
+    type=Path,
+    default=argparse.SUPPRESS,
+    help="data directory (default: AGENT_KERNEL_DATA_DIR or the user's data directory)",
+)
+CACHE_DIR = argument(
+    "--cache-dir", type=Path, help="cache directory (default: AGENT_KERNEL_CACHE_DIR or the user's cache)"
+)
+YES = argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command."""
+    """One command. ``arguments`` are in the order of the help text."""
 
     name: str
     help: str
-    arguments: Callable[[argparse.ArgumentParser], None]
     run: Run
+    arguments: Sequence[Argument] = ()
 
 
-def add(commands: Any, rows: Sequence[Command]) -> None:
+def add_commands(commands: Any, rows: Sequence[Command]) -> None:
+    """Add a parser for each command to ``commands``, the result of argparse's ``add_subparsers``."""
     for row in rows:
         parser = commands.add_parser(row.name, help=row.help, description=row.help)
         parser.set_defaults(run=row.run)
-        row.arguments(parser)
+        for add in row.arguments:
+            add(parser)
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser of which one subcommand may be left out: ``default`` is then put before the arguments."""
+    """A parser that runs the subcommand ``default`` if the arguments begin with none of its ``subcommands``."""
 
     default = ""
     subcommands: frozenset[str] = frozenset()
@@ -44,31 +80,15 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
-    """Return a command that consists of subcommands. ``default`` is the one that is meant where none is named; the
-    parser is then a CommandParser."""
+    """Return a command that consists of subcommands. ``default`` is the subcommand that runs if the user names none."""
 
-    def arguments(parser: argparse.ArgumentParser) -> None:
-        add(parser.add_subparsers(metavar="COMMAND", required=True), rows)
+    def add_rows(parser: Any) -> None:
+        add_commands(parser.add_subparsers(metavar="COMMAND", required=True), rows)
         if default:
             assert isinstance(parser, CommandParser)
             parser.default, parser.subcommands = default, frozenset(row.name for row in rows)
 
-    return Command(name, help, arguments, lambda args: 2)
-
-
-def json_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-
-
-def cache_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--cache-dir", type=Path, help="cache directory (default: AGENT_KERNEL_CACHE_DIR or the user's cache)"
-    )
-
-
-def data_argument(parser: argparse.ArgumentParser) -> None:
-    what = "data directory (default: AGENT_KERNEL_DATA_DIR or the user's data directory)"
-    parser.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help=what)
+    return Command(name, help, lambda args: 2, (add_rows,))
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -78,6 +98,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return Settings.from_env(**given)
 
 
-def assembly() -> Any:
-    """Import the runtime late: its dependency jsonschema takes 1.3 s to import if its format checkers are installed."""
+def import_runtime() -> Any:
+    """Import ``agent_kernel.turn.runtime``. This is done late, because jsonschema, on which it depends, takes 1.3 s to
+    import if its format checkers are installed."""
     return importlib.import_module("agent_kernel.turn.runtime")

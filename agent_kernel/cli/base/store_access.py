@@ -1,4 +1,4 @@
-"""Open the session store for a command: the store of the user's servers, also while they run."""
+"""Opens the configured session store for a command, also while a server uses it; and asks for confirmation."""
 
 from __future__ import annotations
 
@@ -9,54 +9,45 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from agent_kernel.cli.base.command import assembly, data_argument, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, JSON, Argument, argument, import_runtime, settings_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
-from agent_kernel.core.settings import Settings
 
 T = TypeVar("T")
 CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
 LOCAL = "local"
 """Namespace of a server without named users."""
+ALL_NAMESPACES = "all"
+OWN_NAMESPACE = "AGENT_KERNEL_NAMESPACE, or local"
 
 
-def arguments(parser: argparse.ArgumentParser, *, namespace: str = "default: AGENT_KERNEL_NAMESPACE, or local") -> None:
-    """Add the arguments that all store commands have."""
-    parser.add_argument(
-        "--namespace", default=argparse.SUPPRESS, help=f"namespace of the sessions (default: {namespace})"
-    )
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON instead of text")
-    data_argument(parser)
+def store_arguments(namespace: str = OWN_NAMESPACE) -> tuple[Argument, ...]:
+    """Return the arguments of all commands that use the store; ``namespace`` describes the default of --namespace."""
+    what = f"namespace of the sessions (default: {namespace})"
+    return argument("--namespace", default=argparse.SUPPRESS, help=what), JSON, DATA_DIR
 
 
 def namespace_of(args: argparse.Namespace) -> str:
     return settings_of(args).namespace or LOCAL
 
 
-def every_namespace(args: argparse.Namespace) -> str | None:
-    """Return the namespace of the command line, or None for all."""
-    return getattr(args, "namespace", None)
-
-
-def as_json(args: argparse.Namespace) -> bool:
-    return bool(getattr(args, "json", False))
-
-
 @asynccontextmanager
-async def open_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
+async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
     """Open the store. Raises StoreError, and InvalidRequest for a store in a server's memory or without maintenance."""
-    settings: Settings = settings_of(args)
+    settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
             "The store 'memory' exists only in the memory of a server, and ends with it.",
             hint="Use that server's API, or select another store with AGENT_KERNEL_STORE.",
         )
-    runtime = assembly()
-    store: KeptStore = runtime.build_store(settings)
+    store: KeptStore = import_runtime().build_store(settings)
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
-            raise InvalidRequest(f"The store {settings.store_name!r} cannot do this: it has no {', '.join(lacking)}.")
+            raise InvalidRequest(
+                f"The store {settings.store_name!r} cannot do this: it has no {', '.join(lacking)}.",
+                hint="Select another store with AGENT_KERNEL_STORE.",
+            )
         yield store
     finally:
         await store.aclose()
@@ -66,14 +57,14 @@ def run_with_store(args: argparse.Namespace, use: Callable[[KeptStore], Awaitabl
     """Open the store, call ``use`` with it, and return the result. Raises StoreError, InvalidRequest."""
 
     async def run() -> T:
-        async with open_store(args) as store:
+        async with open_configured_store(args) as store:
             return await use(store)
 
     return asyncio.run(run())
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
-    """Ask for confirmation. Raises InvalidRequest if there is no terminal."""
+    """Return whether the user confirms. Raises InvalidRequest if there is neither --yes nor a terminal."""
     if args.yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():

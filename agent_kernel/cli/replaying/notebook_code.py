@@ -1,4 +1,5 @@
-"""The user's own code in a notebook, for turns that ran in its kernel. Reads the file as JSON and runs nothing."""
+"""Reads the code cells of a notebook, which a replay runs before turns that ran in the notebook's kernel. The file is
+read as JSON; this module runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine that plays recorded replies, so that tools can run live."""
+"""An engine that returns recorded replies, for replays that run only the tools again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineInfo, 
 
 
 class RecordedEngine:
-    """Plays ``replies``, one for each model call. For a call without tools (after repeated failures) it plays the last
-    one."""
+    """Returns ``replies`` in order, one for each model call. A call without tools, which follows repeated failures,
+    gets the last reply."""
 
     def __init__(self, replies: Sequence[Message]) -> None:
         self._replies = list(replies)
@@ -30,4 +30,4 @@ class RecordedEngine:
         yield EndChunk("calls" if calls else "stop", Usage())
 
     async def aclose(self) -> None:
-        """Has nothing to release."""
+        """Do nothing, because the engine holds no resources."""

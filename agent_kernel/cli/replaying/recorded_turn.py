@@ -1,8 +1,7 @@
-"""The turns of a document as recorded: prompts, replies of the model, and results of tools. No I/O."""
+"""The recorded turns of a document: prompts, replies of the model, and results of tools. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Media, Message, Part, Text, ToolCall
@@ -12,7 +11,7 @@ from agent_kernel.core.session_tree import Transcript
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """One turn; ``earlier`` are the messages of the turns before it, ``messages`` its own, in order."""
+    """One turn. ``earlier`` are the messages of the turns before it, ``messages`` are its own; both in order."""
 
     turn: Turn
     number: int
@@ -83,7 +82,7 @@ def _plain(value: object) -> object:
 
 
 def _with_media(message: Message, document: Transcript) -> Message:
-    """Insert the bytes of media, or a note if the document lacks them."""
+    """Return the message with the bytes of its media, or with a note for each one that the document lacks."""
     if not message.media:
         return message
 
@@ -94,7 +93,3 @@ def _with_media(message: Message, document: Transcript) -> Message:
         return Text(f"[{part.mime} that did not come along]") if data is None else replace(part, data=data)
 
     return replace(message, parts=tuple(fill(part) for part in message.parts))
-
-
-def names_of_tools(turns: Sequence[RecordedTurn]) -> list[str]:
-    return list(dict.fromkeys(call.name for turn in turns for call in turn.calls))

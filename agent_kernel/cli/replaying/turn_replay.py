@@ -1,4 +1,4 @@
-"""Runs recorded turns again with the model, its tools, or both live; the rest comes from the record."""
+"""Runs recorded turns again: asks the model again, runs the code again, or both. The rest comes from the record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
 from agent_kernel.cli.replaying.recorded_engine import RecordedEngine
 from agent_kernel.cli.replaying.recorded_tool import RecordedTool
-from agent_kernel.cli.replaying.recorded_turn import RecordedTurn, names_of_tools
+from agent_kernel.cli.replaying.recorded_turn import RecordedTurn
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Message
@@ -28,10 +28,11 @@ LIVE_TOOLS = ("python", "reset_python", "shell")
 
 @dataclass(frozen=True, slots=True)
 class LiveTools:
-    """The environment of live tools.
+    """The environment in which a replay runs tools again.
 
-    ``sources`` provide python and shell. ``files`` of the conversation are copied into the work directory with the
-    bytes in ``blobs``; ``cells`` are the notebook's own, for turns that ran in its kernel.
+    ``sources`` provide the tools python and shell. ``files`` are the files of the conversation with their bytes, or
+    None if they are missing; they are copied into the work directory. ``cells`` are the code cells of the notebook, for
+    turns that ran in its kernel.
     """
 
     sandbox: Sandbox
@@ -41,56 +42,56 @@ class LiveTools:
 
 
 class Replay:
-    """A replay. ``engine`` None plays the recorded replies; ``laboratory`` None returns the recorded results."""
+    """A replay. Without ``engine``, the model's replies come from the record; without ``tools``, the tool results."""
 
-    def __init__(self, turns: Sequence[RecordedTurn], engine: Engine | None, laboratory: LiveTools | None) -> None:
+    def __init__(self, turns: Sequence[RecordedTurn], engine: Engine | None, tools: LiveTools | None) -> None:
         self._turns = turns
         self._engine = engine
-        self._laboratory = laboratory
+        self._tools = tools
         self._key = SessionKey("local", new_id("replay"))
         self._store = MemoryStore()
 
     async def verdicts(
-        self, only: str = "", told: Callable[[RecordedTurn], None] = lambda turn: None
+        self, only: str = "", on_turn: Callable[[RecordedTurn], None] = lambda turn: None
     ) -> AsyncIterator[ReplayVerdict]:
         """Yield one verdict for each replayed turn, in order.
 
         ``only`` selects one turn; with live tools the turns before it run too, because they create its variables.
-        ``told`` is called with the turn that runs next.
+        ``on_turn`` is called with each turn before it runs.
         """
         earlier: list[Message] = []
         absent = self._place_files()
         try:
             for turn in self._turns:
-                if only not in ("", turn.turn.id) and self._laboratory is None:
+                if only not in ("", turn.turn.id) and self._tools is None:
                     continue
-                told(turn)
-                now = await self._again(turn, tuple(earlier))
+                on_turn(turn)
+                now = await self._replay(turn, tuple(earlier))
                 earlier += now.messages
                 if only in ("", turn.turn.id):
-                    found = verdict(turn, now, model=self._engine is not None, tools=self._laboratory is not None)
+                    found = verdict(turn, now, model=self._engine is not None, tools=self._tools is not None)
                     yield _with_files(found, absent)
                 if turn.turn.id == only:
                     return
         finally:
-            if self._laboratory is not None:
-                await self._laboratory.sandbox.close(self._key, remove=True)
+            if self._tools is not None:
+                await self._tools.sandbox.close(self._key, remove=True)
             await self._store.aclose()
 
     def _place_files(self) -> list[str]:
         """Copy the files into the work directory and return the names of those without bytes."""
         absent: list[str] = []
-        for file, data in self._laboratory.files if self._laboratory else ():
+        for file, data in self._tools.files if self._tools else ():
             if data is None:
                 absent.append(file.name)
                 continue
-            assert self._laboratory is not None
-            place = self._laboratory.sandbox.workdir(self._key) / Path(file.name).name
+            assert self._tools is not None
+            place = self._tools.sandbox.workdir(self._key) / Path(file.name).name
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             place.write_bytes(data)
         return absent
 
-    async def _again(self, turn: RecordedTurn, earlier: tuple[Message, ...]) -> ReplayedTurn:
+    async def _replay(self, turn: RecordedTurn, earlier: tuple[Message, ...]) -> ReplayedTurn:
         if problem := await self._cells_before(turn):
             return ReplayedTurn((), earlier, problem)
         recorded = self._recorded_tools(turn)
@@ -100,45 +101,41 @@ class Replay:
             tuple(Note("", note) for note in turn.notes),
             where="sandbox",
             sampling=Sampling(temperature=0.0),
-            messages=() if self._laboratory else _visible(turn.earlier),
+            messages=() if self._tools else tuple(one for one in turn.earlier if one.role != "system"),
             history="append",
         )
-        key = self._key if self._laboratory else SessionKey("local", new_id("replay"))
+        key = self._key if self._tools else SessionKey("local", new_id("replay"))
         result = await self._agent(key, turn, recorded).run(request)
         items = [item.message for item in await self._store.latest(key, None) if item.turn == result.turn]
         calls = [call.name for tool in recorded for call in tool.unknown]
         error = result.error.message if result.error else ""
         if calls and result.state == "committed" and not result.text:
             error = f"calls that were not recorded: {', '.join(calls)}"
-        return ReplayedTurn(tuple(items), earlier if self._laboratory else turn.earlier, error)
+        return ReplayedTurn(tuple(items), earlier if self._tools else turn.earlier, error)
 
     def _agent(self, key: SessionKey, turn: RecordedTurn, recorded: Sequence[Tool]) -> Agent:
         engine = self._engine or RecordedEngine(turn.replies)
-        sources = self._laboratory.sources if self._laboratory else ()
+        sources = self._tools.sources if self._tools else ()
         gate = Gate(Approvals())
         return Agent(
             self._store, engine, key, recorded, gate=gate, services=TurnServices(sources=sources), check_numbers=False
         )
 
     def _recorded_tools(self, turn: RecordedTurn) -> list[RecordedTool]:
-        names = names_of_tools([turn])
-        return [RecordedTool(name, turn) for name in names if self._laboratory is None or name not in LIVE_TOOLS]
+        names = dict.fromkeys(call.name for call in turn.calls)
+        return [RecordedTool(name, turn) for name in names if self._tools is None or name not in LIVE_TOOLS]
 
     async def _cells_before(self, turn: RecordedTurn) -> str:
         """Run the notebook's own code above a turn that ran in its kernel; return the reason if it fails, else
         empty."""
-        laboratory = self._laboratory
-        if laboratory is None or laboratory.cells is None or turn.turn.where not in IN_KERNEL:
+        tools = self._tools
+        if tools is None or tools.cells is None or turn.turn.where not in IN_KERNEL:
             return ""
-        for number, code in laboratory.cells.above(turn.turn.cell):
-            result = await laboratory.sandbox.run(self._key, code)
+        for number, code in tools.cells.above(turn.turn.cell):
+            result = await tools.sandbox.run(self._key, code)
             if result.status != "success":
                 return f"cell {number} of the notebook: {result.error or result.stderr or result.status}"
         return ""
-
-
-def _visible(messages: Sequence[Message]) -> tuple[Message, ...]:
-    return tuple(message for message in messages if message.role != "system")
 
 
 def _with_files(found: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:

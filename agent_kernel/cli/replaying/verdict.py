@@ -25,7 +25,8 @@ MAX_WHY = 300
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurn:
-    """The replay of a turn; ``messages`` are its own, ``earlier`` those before it. ``error`` is why it failed."""
+    """The replay of a turn. ``messages`` are those of the turn, ``earlier`` those before it. ``error`` is the reason if
+    the replay failed."""
 
     messages: tuple[Message, ...]
     earlier: tuple[Message, ...] = ()
@@ -44,8 +45,9 @@ class ReplayedTurn:
 class ReplayVerdict:
     """The result of a comparison.
 
-    ``numbers`` of the recorded answer no longer hold, ``instead`` are those of the new one; ``open`` were never
-    computed. ``outputs`` counts results that differ. ``files`` are missing here.
+    ``numbers`` are those of the recorded answer that no longer hold, ``instead`` are the new numbers of the new answer,
+    and ``open`` are numbers of the recorded answer that no output contained. ``outputs`` counts tool results that
+    differ. ``files`` are missing on this machine.
     """
 
     turn: str
@@ -72,15 +74,15 @@ class ReplayVerdict:
 
 
 def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool) -> ReplayVerdict:
-    """Compare a recorded turn with its replay. ``model`` and ``tools`` say which of them were live; recorded parts are
-    equal by definition. With neither, only the record itself is judged."""
+    """Compare a recorded turn with its replay. ``model`` and ``tools`` state which of them ran again; parts from the
+    record cannot differ. If neither ran again, only the numbers of the recorded answer are checked."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
-    told = {"turn": before.turn.id, "number": before.number, "prompt": before.prompt}
-    changed = _count_changes(before, now) if tools else 0
     facts: dict[str, Any] = {
-        **told,
+        "turn": before.turn.id,
+        "number": before.number,
+        "prompt": before.prompt,
         "open": tuple(one.text for one in said if one.status == "open"),
-        "outputs": changed,
+        "outputs": _count_changes(before, now) if tools else 0,
         "answer": now.answer if model else "",
     }
     if not (model or tools):
@@ -104,15 +106,15 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
 
 
 def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: ReplayedTurn) -> list[str]:
-    """Return the numbers of the recorded answer that outputs contained then and no longer contain."""
+    """Return the numbers of the recorded answer that recorded outputs contain and the new outputs do not."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
     there = {(one.start, one.end) for one in again if one.status == "computed"}
     return [one.text for one in said if one.status == "computed" and (one.start, one.end) not in there]
 
 
 def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
-    """Return (numbers that are missing now, numbers that replaced them). An answer that only has fewer numbers has
-    drifted, unless it has none."""
+    """Return (numbers that the new answer lacks, numbers that it has instead). A new answer that only has fewer numbers
+    counts as reworded, unless it has none."""
     before = claims(said)
     again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]
@@ -132,7 +134,7 @@ def _calls(calls: Sequence[ToolCall]) -> str:
 
 
 def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
-    """Return the text of the first call that succeeded then and fails now."""
+    """Return the result of the first call that succeeded in the record and fails in the replay."""
     then = before.results
     for message in now.messages:
         if message.role == "tool" and message.status != "success":

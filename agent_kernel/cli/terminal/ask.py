@@ -1,4 +1,4 @@
-"""``agent-kernel ask``: one question in a terminal or a script, answered by the engine and the tools of the settings.
+"""``agent-kernel ask``: answers one question in a terminal or a script, with the engine and the tools of the settings.
 
 The answer goes to stdout, so that it can be piped; progress, code and notices go to stderr. Code runs in the sandbox.
 """
@@ -11,13 +11,13 @@ import itertools
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.cli.base.command import Command, assembly, data_argument, json_argument, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.terminal_answer import TerminalAnswer, show_turn
+from agent_kernel.cli.terminal.terminal_answer import EFFORT, MODEL, SESSION, TerminalAnswer, show_turn
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
 from agent_kernel.core.session import SessionKey, check_id, new_id
@@ -26,38 +26,19 @@ from agent_kernel.core.turn_request import TurnRequest
 STDIN = "-"
 STDIN_NAME = "stdin.txt"
 CHUNK = 1 << 20
-MAX_STATUS = 79
-
-
-def ask_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("question", help="the question; - reads it from stdin")
-    parser.add_argument(
-        "-f", "--file", dest="files", action="append", default=[], help="a file to give along, repeatable; - is stdin"
-    )
-    parser.add_argument(
-        "-s", "--session", default="", help="the conversation to go on with or to begin (default: a new one)"
-    )
-    parser.add_argument("-o", "--output-dir", type=Path, help="directory for the files that the turn produces")
-    parser.add_argument(
-        "--model", default="", help="a model or an engine of the settings, as %%%%agent --model takes it"
-    )
-    parser.add_argument("--effort", default="", choices=["quick", "auto", "thorough"], help="programs to compare")
-    json_argument(parser)
-    data_argument(parser)
 
 
 def ask(args: argparse.Namespace) -> int:
     """Return 0 if the turn was committed, else 1."""
     if args.question == STDIN and STDIN in args.files:
-        raise InvalidRequest("stdin is the question or a file, not both.")
+        raise InvalidRequest("Only one of the question and --file can be - (stdin).")
     question = sys.stdin.read() if args.question == STDIN else args.question
     return asyncio.run(_ask(args, question))
 
 
 async def _ask(args: argparse.Namespace, question: str) -> int:
     settings = settings_of(args)
-    runtime = assembly().Runtime.build(settings)
-    try:
+    async with aclosing(import_runtime().Runtime.build(settings)) as runtime:
         key = SessionKey(settings.namespace or LOCAL, check_id(args.session) if args.session else new_id("session"))
         inputs = await _give(runtime, key, args.files)
         request = TurnRequest(
@@ -72,12 +53,10 @@ async def _ask(args: argparse.Namespace, question: str) -> int:
         else:
             answer.close(saved)
         return 0 if answer.state == "committed" else 1
-    finally:
-        await runtime.aclose()
 
 
 async def _give(runtime: Any, key: SessionKey, files: Sequence[str]) -> tuple[str, ...]:
-    """Store files in the session and return their ids. Raises InvalidRequest for what is no readable file."""
+    """Store files in the session and return their ids. Raises InvalidRequest if a file cannot be read."""
     if not files:
         return ()
     if runtime.files is None:
@@ -129,4 +108,20 @@ def _write_new(directory: Path, name: Path, data: bytes) -> Path:
     raise AssertionError("unreachable")
 
 
-ASK = Command("ask", "answer one question and print the answer", ask_arguments, ask)
+ASK_ARGUMENTS = (
+    argument("question", help="the question; - reads it from stdin"),
+    argument(
+        *("-f", "--file"),
+        dest="files",
+        action="append",
+        default=[],
+        help="an input file for the question; may be repeated; - reads stdin",
+    ),
+    SESSION,
+    argument("-o", "--output-dir", type=Path, help="directory for the files that the turn produces"),
+    MODEL,
+    EFFORT,
+    JSON,
+    DATA_DIR,
+)
+ASK = Command("ask", "answer one question and print the answer", ask, ASK_ARGUMENTS)

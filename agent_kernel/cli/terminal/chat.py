@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_kernel.cli.base.command import Command, assembly, data_argument, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.terminal_answer import AskPerson, TerminalAnswer, show_turn
+from agent_kernel.cli.terminal.terminal_answer import EFFORT, MODEL, SESSION, AskUser, TerminalAnswer, show_turn
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
@@ -38,19 +38,8 @@ Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conve
   /exit     end, as Ctrl-D does"""
 
 
-def chat_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-s", "--session", default="", help="the conversation to go on with or to begin (default: a new one)"
-    )
-    parser.add_argument(
-        "--model", default="", help="a model or an engine of the settings, as %%%%agent --model takes it"
-    )
-    parser.add_argument("--effort", default="", choices=["quick", "auto", "thorough"], help="programs to compare")
-    data_argument(parser)
-
-
 def chat(args: argparse.Namespace) -> int:
-    """Return 0, also if a turn failed: the conversation went on."""
+    """Hold the conversation and return 0, also if a turn failed."""
     return asyncio.run(_chat(args))
 
 
@@ -59,8 +48,7 @@ async def _chat(args: argparse.Namespace) -> int:
     namespace = settings.namespace or LOCAL
     key = SessionKey(namespace, check_id(args.session) if args.session else new_id("session"))
     lines: LineReader = TerminalLines(settings.data_dir / HISTORY) if sys.stdin.isatty() else PipedLines()
-    runtime = assembly().Runtime.build(settings)
-    try:
+    async with contextlib.aclosing(import_runtime().Runtime.build(settings)) as runtime:
         lines.say(await _greeting(runtime, key))
         while (question := await lines.read(PROMPT)) is not None:
             match question.strip():
@@ -85,8 +73,6 @@ async def _chat(args: argparse.Namespace) -> int:
                     )
                     await _run_turn(runtime, key, request, lines)
         return 0
-    finally:
-        await runtime.aclose()
 
 
 async def _greeting(runtime: Runtime, key: SessionKey) -> str:
@@ -128,21 +114,21 @@ def _interrupts(turn: asyncio.Task[Any]) -> Iterator[None]:
 
 
 class LineReader(Protocol):
-    """Where questions and decisions come from."""
+    """Reads the user's questions and decisions, and shows messages."""
 
     async def read(self, prompt: str) -> str | None:
         """Return the next line, or None at the end."""
 
     @property
-    def approve(self) -> AskPerson | None:
-        """Asks the person whether the call that was shown may run; None if there is no person."""
+    def approve(self) -> AskUser | None:
+        """The function that asks the user whether a call may run; None if no user can be asked."""
 
     def say(self, text: str) -> None:
-        """Tell the person something that is no answer."""
+        """Show the user a message that is not part of an answer."""
 
 
 class PipedLines:
-    """Each line of stdin is a question."""
+    """Reads each line of stdin as a question; no call can be approved."""
 
     approve = None
 
@@ -151,11 +137,11 @@ class PipedLines:
         return line or None
 
     def say(self, text: str) -> None:
-        """Programs do not need it."""
+        """Do nothing: the messages are for a user at a terminal."""
 
 
 class TerminalLines:
-    """LineReader of a person, with editing and a history that the file ``history`` keeps."""
+    """Reads lines from a terminal, with editing; ``history`` is the file that stores the entered lines."""
 
     def __init__(self, history: Path) -> None:
         from prompt_toolkit import PromptSession
@@ -171,7 +157,7 @@ class TerminalLines:
             try:
                 return await self._session.prompt_async(prompt)
             except KeyboardInterrupt:
-                continue  # Ctrl-C drops the line
+                continue  # Ctrl-C discards the line
             except EOFError:
                 return None
 
@@ -190,4 +176,4 @@ class TerminalLines:
         print(text, file=sys.stderr, flush=True)
 
 
-CHAT = Command("chat", "hold a conversation in the terminal", chat_arguments, chat)
+CHAT = Command("chat", "hold a conversation in the terminal", chat, (SESSION, MODEL, EFFORT, DATA_DIR))

@@ -1,4 +1,4 @@
-"""Shows a turn in a terminal or a pipe: the answer on one stream, code, progress and notices on another."""
+"""Shows a turn in a terminal or a pipe: the answer on one stream; code, progress and notices on another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
+from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.base.output import UNPRINTABLE, printable
 from agent_kernel.core.events import (
     ApprovalRequired,
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from agent_kernel.turn.runtime import Runtime
 
 MAX_STATUS = 79
-AskPerson: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]
+AskUser: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]
+# The arguments that all commands with a turn in the terminal take.
+SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
+MODEL = argument(
+    "--model", default="", help="a model, or an engine of the settings, in the form that %%%%agent --model accepts"
+)
+EFFORT = argument(
+    "--effort", default="", choices=["quick", "auto", "thorough"], help="how many programs the agent compares"
+)
 
 
 async def show_turn(
@@ -38,24 +47,24 @@ async def show_turn(
     key: SessionKey,
     request: TurnRequest,
     answer: TerminalAnswer,
-    ask_person: AskPerson | None = None,
+    ask_user: AskUser | None = None,
 ) -> str:
-    """Run a turn, show its events and return its id. Calls that need a person's approval are decided by ``ask_person``,
-    if the request says that somebody answers."""
+    """Run a turn, show its events and return its id. ``ask_user`` decides about calls that need the user's approval, if
+    the request states that a user answers."""
     turn = ""
     async with aclosing(runtime.agent(key, request).stream(request)) as events:
         async for event in events:
             turn = event.turn
             answer.show(event.body)
-            if isinstance(event.body, ApprovalRequired) and ask_person is not None:
-                decision = await ask_person(event.body)
+            if isinstance(event.body, ApprovalRequired) and ask_user is not None:
+                decision = await ask_user(event.body)
                 await runtime.approvals.answer(key.namespace, event.body.approval, decision)
     return turn
 
 
 class TerminalAnswer:
-    """Shows the events of one turn. In a terminal the answer appears as it is written; otherwise only the closing
-    answer is printed, since what a model writes before its calls is not the answer."""
+    """Shows the events of one turn. In a terminal, text appears as the model writes it. Otherwise only the text after
+    the last call is printed, because the text before a call is not the answer."""
 
     def __init__(self, out: TextIO, err: TextIO, *, quiet: bool) -> None:
         self._out, self._err, self._quiet = out, err, quiet
@@ -103,7 +112,7 @@ class TerminalAnswer:
                     self._line(f"agent-kernel: the turn was {state}{f': {reason}' if reason else ''}", always=True)
 
     def close(self, saved: Sequence[Path]) -> None:
-        """Print what is printed only when the turn is over."""
+        """Print the answer if it was not shown live, and the names of the turn's files."""
         if self._live:
             print(file=self._out)
         elif self._text.strip():
@@ -118,7 +127,7 @@ class TerminalAnswer:
         return {"state": self.state, "text": self._text.strip(), **self._facts}
 
     def _end_text(self) -> None:
-        """Begin a new text: what follows a call replaces what was written before it."""
+        """Begin a new text: the text after a call replaces the text before it."""
         self._clear()
         if self._live and self._text and not self._text.endswith("\n"):
             print(file=self._out, flush=True)
@@ -130,7 +139,7 @@ class TerminalAnswer:
             print(multiline(text), file=self._err, flush=True)
 
     def _progress(self, text: str) -> None:
-        """Show a state that the next one replaces; only in a terminal."""
+        """Show a status line, which the next one replaces. Only in a terminal."""
         if self._quiet or not self._err.isatty():
             return
         self._clear()

@@ -1,8 +1,7 @@
 """The interface between the model worker and a library that runs models, and the values that they exchange.
 
-One thread drives a backend and is the only one to call it (``decoder.py``). A backend does not know sessions and
-protocols; of text, it knows only encoding and decoding. The server process imports this module too, so it imports no
-library.
+Only one thread calls a backend (``decoder.py``). A backend does not know sessions and tool protocols; it converts
+between text and token ids, and decodes. The server process imports this module too, so it imports no library.
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
     if not key:
         raise EngineError(f"There is no key for {endpoint.host}.", hint=f"Set {key_location(endpoint)}.")
     if not key.isascii() or not key.isprintable():
-        raise EngineError(f"The key in {key_location(endpoint)} has characters that a header cannot contain.")
+        raise EngineError(
+            f"The key for {endpoint.host} has characters that an HTTP header cannot contain.",
+            hint=f"Set {key_location(endpoint)}.",
+        )
     return key
 
 
@@ -39,7 +42,7 @@ def key_location(endpoint: Endpoint) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """Return a server's text with the key removed, because a server may repeat what it received."""
+    """Return a server's text without the key, which a server may repeat in its messages."""
     return text.replace(key, HIDDEN) if key else text
 
 
@@ -59,4 +62,6 @@ def _from_keyring(service: str, user: str) -> str:
     try:
         return keyring.get_password(service, user) or ""
     except keyring.errors.KeyringError as error:
-        raise EngineError(f"The keyring cannot be read: {type(error).__name__}.") from None
+        raise EngineError(
+            f"The keyring cannot be read: {type(error).__name__}.", hint="Unlock it, or use api_key_env."
+        ) from None

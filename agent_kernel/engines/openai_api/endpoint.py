@@ -15,7 +15,8 @@ from agent_kernel.core.errors import InvalidRequest
 
 OURS = frozenset({"messages", "model", "stream", "stream_options", "tools", "tool_choice", "n"})
 SERVER_OWNED = frozenset({"store", "previous_response_id", "conversation"})
-"""The history that we send is the whole conversation; a second one stored by the server would contradict it."""
+"""Fields by which a server stores a conversation. They are refused, because each request contains the whole
+conversation, which a stored one would contradict."""
 SECRETS = frozenset({"api_key", "key", "token", "password", "authorization", "headers"})
 
 
@@ -84,7 +85,7 @@ class Endpoint:
                 f"An engine has no setting {str(name)[:40]!r}; its settings are {', '.join(sorted(known))}."
             )
         if "url" not in body:
-            raise InvalidRequest("An engine needs a url.")
+            raise InvalidRequest("An engine needs a url, or only a model.")
         return cls(**body)
 
     @property

@@ -24,8 +24,8 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.endpoint_connection import EndpointConnection, RequestRefused
 from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
-from agent_kernel.engines.openai_api.http import EndpointConnection, RequestRefused
 from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
@@ -100,7 +100,7 @@ class OpenAIEngine:
 
     async def _stream_answer(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         clock, answer = RequestClock(time.monotonic()), ResponseBuilder(request)
-        await self._look_around()
+        await self._complete_configuration()
         affinity = affinity_of(request, self._endpoint.url)
         body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra, affinity=affinity)
         patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
@@ -130,10 +130,8 @@ class OpenAIEngine:
         """Return the models that the server lists. Raises EngineError."""
         try:
             return [str(entry["id"]) for entry in await self._connection.models() if entry.get("id")]
-        except RequestRefused as refused:
-            raise refused.refusal.fault(self._endpoint, self._model).error from None
-        except EngineFault as fault:
-            raise fault.error from None
+        except (EngineFault, RequestRefused) as problem:
+            raise self._listing_error(problem) from None
 
     async def aclose(self) -> None:
         await self._connection.aclose()
@@ -141,8 +139,8 @@ class OpenAIEngine:
     async def _events(
         self, body: Mapping[str, Any], patience: Patience, affinity: str
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
-        """Yield the objects of one answer, preceded by chunks that state what is waited for. After the first object,
-        the request is not repeated."""
+        """Yield the objects of one answer, and before them chunks that state why the request is sent again. After the
+        first object, it is not sent again."""
         retries = Retries(self._endpoint.tries)
         while True:
             begun = False
@@ -157,7 +155,7 @@ class OpenAIEngine:
             except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, sent):
                     yield WaitChunk(
-                        f"asking again without {', '.join(fields)}: {self._endpoint.host} takes no such field"
+                        f"asking again without {', '.join(fields)}: {self._endpoint.host} does not accept it"
                     )
                     continue
                 refuse_fields(
@@ -192,8 +190,8 @@ class OpenAIEngine:
             return EngineFault(unknown_model(self._model, self._endpoint.host, served), again=False)
         return refusal.fault(self._endpoint, self._model)
 
-    async def _look_around(self) -> None:
-        """Find out, once, the model if none is configured, and its context length if none is configured."""
+    async def _complete_configuration(self) -> None:
+        """Ask the server, once, for the model and for its context length, if they are not configured."""
         async with self._asking:
             if self._asked or (self._model and self._context_length):
                 return
@@ -215,15 +213,16 @@ class OpenAIEngine:
             self._context_length = self._context_length or next(iter(lengths), 0)
 
     def _listing_error(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:
+        """Return the error to raise for a failed request for the list of models."""
         if isinstance(problem, RequestRefused):
-            return problem.refusal.fault(self._endpoint, "").error
+            return problem.refusal.fault(self._endpoint, self._model).error
         return problem.error if isinstance(problem, EngineFault) else problem
 
     def _closing(self, request: EngineRequest, answer: ResponseBuilder) -> list[Chunk]:
         """Return the chunks that are known only at the end. Raises EngineError for an answer without an end, or not in
         the requested format."""
         if not answer.finished and not answer.growing:
-            raise EngineError(f"{self._endpoint.host} ended its answer without any content.")
+            raise EngineError(f"{self._endpoint.host} ended its answer without any content.", hint="Ask again.")
         if not answer.finished:
             raise EngineError(f"{self._endpoint.host} ended its answer in the middle.", hint="Ask again.")
         calls: list[Chunk] = [CallChunk(call) for call in answer.calls()]

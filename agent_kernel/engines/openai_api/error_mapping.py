@@ -100,9 +100,9 @@ class Refusal:
                 "llama-server with --jinja."
             )
         if self.status == 429:
-            return "The server has too much to do, or your quota is used up; ask again later."
+            return "The server is overloaded, or your quota is used up; ask again later."
         if self.status == 404:
-            return "Is the url the right one? It commonly ends in /v1."
+            return "Check the url of this engine; it commonly ends in /v1."
         return ""
 
 
@@ -111,7 +111,7 @@ def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
     message = f"{host} has no model {model!r}." if model else f"{host} has several models: name one."
     return UnknownModel(
         message,
-        hint=f"It has: {shown}." if served else "It lists no models.",
+        hint=f"It has: {shown}." if served else "It lists no models: start one on the server, or check the url.",
         details={"host": host, "models": served[:100]},
     )
 
@@ -126,10 +126,10 @@ def _details(detail: Any) -> str:
     """Return a summary of FastAPI's list of validation errors, without the data that was sent."""
     if not isinstance(detail, list):
         return ""
-    lines = [f"{_place(entry)}: {entry.get('msg', '')}" for entry in detail[:5] if isinstance(entry, Mapping)]
+    lines = []
+    for entry in detail[:5]:
+        if isinstance(entry, Mapping):
+            path = entry.get("loc")
+            field = ".".join(map(str, path)) if isinstance(path, list) else ""
+            lines.append(f"{field}: {entry.get('msg', '')}")
     return "; ".join(lines)
-
-
-def _place(entry: Mapping[str, Any]) -> str:
-    loc = entry.get("loc")
-    return ".".join(map(str, loc)) if isinstance(loc, list) else ""

@@ -1,25 +1,21 @@
-"""Encodes a request as the body of ``chat/completions``. The functions have no side effects.
+"""Encodes a request as the JSON body of ``chat/completions``. The functions have no side effects.
 
 The whole conversation is sent with every request; nothing in it refers to data that the server may have stored.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import itertools
 import json
-import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Media, Message, ToolCall
-from agent_kernel.core.protocols import EngineRequest, OutputFormat, ToolSpec
+from agent_kernel.core.messages import Media, Message, ToolCall, strict_call_id
+from agent_kernel.core.protocols import EngineRequest, OutputFormat
 
 NAMED_CHOICES = ("auto", "none", "required")
-STRICT_ID = re.compile(r"[A-Za-z0-9]{9}")
-"""Form of call ids that Mistral's servers require, and vLLM with their tokenizer. Others accept any id."""
 PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 FROM_TOOL = "Shown by the call before:"
 
@@ -29,7 +25,7 @@ def encode(
 ) -> dict[str, Any]:
     """Encode the request; ``affinity`` is the result of ``affinity_of``. Raises InvalidRequest if tool_choice and tools
     contradict each other."""
-    check(request)
+    request.required_tools()
     body: dict[str, Any] = {
         **({"prompt_cache_key": affinity} if affinity else {}),
         **extra,
@@ -40,9 +36,10 @@ def encode(
         **_sampling(request),
     }
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [tool.to_json() for tool in request.tools]
         if request.tool_choice != "auto":
-            body["tool_choice"] = _choice(request.tool_choice)
+            named = {"type": "function", "function": {"name": request.tool_choice}}
+            body["tool_choice"] = request.tool_choice if request.tool_choice in NAMED_CHOICES else named
         if not request.parallel_calls:
             body["parallel_tool_calls"] = False
     if request.output is not None:
@@ -58,23 +55,6 @@ def affinity_of(request: EngineRequest, url: str) -> str:
     if not request.session:
         return ""
     return hashlib.sha256(f"{url}\n{request.session}".encode("utf-8", "replace")).hexdigest()[:32]
-
-
-def check(request: EngineRequest) -> None:
-    choice, names = request.tool_choice, [tool.name for tool in request.tools]
-    if choice in ("auto", "none"):
-        return
-    if not names:
-        raise InvalidRequest(f"tool_choice is {choice!r}, and there are no tools.")
-    if choice != "required" and choice not in names:
-        raise InvalidRequest(f"tool_choice names {choice!r}; the tools are {', '.join(names)}.")
-
-
-def wire_id(call_id: str) -> str:
-    """Return the same id for the same input, so that calls and results stay paired on every server."""
-    if STRICT_ID.fullmatch(call_id):
-        return call_id
-    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 
 def _sampling(request: EngineRequest) -> dict[str, Any]:
@@ -95,15 +75,6 @@ def _sampling(request: EngineRequest) -> dict[str, Any]:
     if sampling.logit_bias:
         body["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias}
     return body
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-    return {"type": "function", "function": function}
-
-
-def _choice(choice: str) -> Any:
-    return choice if choice in NAMED_CHOICES else {"type": "function", "function": {"name": choice}}
 
 
 def _format(output: OutputFormat) -> dict[str, Any]:
@@ -131,7 +102,7 @@ def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, A
         for message in group:
             if from_tool:
                 pictures += _pictures(message.media) if vision else []
-                call_id = wire_id(message.call_id or "")
+                call_id = strict_call_id(message.call_id or "")
                 yield {"role": "tool", "tool_call_id": call_id, "content": _text(message, vision)}
             elif message.role == "assistant":
                 yield _assistant(message)
@@ -154,7 +125,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     """Return a tool call. Its arguments are always a JSON object, even if the model wrote something else (``_raw``),
     because servers parse them."""
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
-    return {"id": wire_id(call.id), "type": "function", "function": function}
+    return {"id": strict_call_id(call.id), "type": "function", "function": function}
 
 
 def _content(message: Message, vision: bool) -> str | list[dict[str, Any]]:
@@ -174,7 +145,10 @@ def _text(message: Message, vision: bool) -> str:
 
 def _pictures(media: Sequence[Media]) -> list[dict[str, Any]]:
     return [
-        {"type": "image_url", "image_url": {"url": f"data:{medium.mime};base64,{_base64(medium)}"}}
+        {
+            "type": "image_url",
+            "image_url": {"url": f"data:{medium.mime};base64,{b64encode(medium.data or b'').decode()}"},
+        }
         for medium in media
         if _can_be_sent(medium)
     ]
@@ -182,7 +156,3 @@ def _pictures(media: Sequence[Media]) -> list[dict[str, Any]]:
 
 def _can_be_sent(medium: Media) -> bool:
     return medium.data is not None and medium.mime in PICTURES
-
-
-def _base64(medium: Media) -> str:
-    return base64.b64encode(medium.data or b"").decode("ascii")

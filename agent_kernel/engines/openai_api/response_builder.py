@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.core.messages import ToolCall, parse_arguments
+from agent_kernel.core.messages import ToolCall, parse_arguments, strict_call_id
 from agent_kernel.core.protocols import Chunk, EngineRequest, ReasoningChunk, TextChunk, TokenLogprob
-from agent_kernel.engines.openai_api.http import END
-from agent_kernel.engines.openai_api.request import wire_id
+from agent_kernel.engines.openai_api.endpoint_connection import END
 
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40
@@ -26,7 +25,7 @@ CHARS_PER_TOKEN = 4.0
 
 @dataclass(slots=True)
 class Slot:
-    """A tool call in progress. ``arguments`` contains the pieces received so far."""
+    """A tool call that is still being received. ``arguments`` contains its pieces so far."""
 
     id: str = ""
     name: str = ""
@@ -47,7 +46,7 @@ class ResponseBuilder:
         self._request = request
         self._slots: list[Slot] = []
         self._at: dict[int, Slot] = {}
-        self._taken = {wire_id(call.id) for message in request.messages for call in message.calls}
+        self._taken = {strict_call_id(call.id) for message in request.messages for call in message.calls}
         self._finish = ""
         self._ended = False
         self.stopped = ""
@@ -62,7 +61,8 @@ class ResponseBuilder:
         """Add an object and return its chunks. Raises EngineError for an error inside the stream."""
         self._ended = self._ended or event is END
         if error := event.get("error"):
-            raise EngineError(f"The server stopped with an error: {_error_message(error)}")
+            message = error.get("message") if isinstance(error, Mapping) else error
+            raise EngineError(f"The server stopped with an error: {message}", hint="Ask again.")
         self._count(event.get("usage"))
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -93,7 +93,10 @@ class ResponseBuilder:
         if self.reason == "length":
             slots = slots[:-1] if slots and slots[-1] is self._slots[-1] else slots
         slots = slots if self._request.parallel_calls else slots[:1]
-        return [ToolCall(self._id(slot.id), slot.name, _arguments(slot.raw)) for slot in slots]
+        return [
+            ToolCall(self._id(slot.id), slot.name, parse_arguments(slot.raw) if slot.raw.strip() else {})
+            for slot in slots
+        ]
 
     @property
     def cut_call(self) -> str:
@@ -109,7 +112,7 @@ class ResponseBuilder:
         if self._finish == "length":
             return "length"
         if self._finish in ("content_filter", "error", "abort", "cancelled"):
-            raise EngineError(f"The server aborted the answer: {self._finish}.")
+            raise EngineError(f"The server aborted the answer: {self._finish}.", hint="Ask again.")
         return "calls" if self._slots else "stop"
 
     def _delta(self, delta: Mapping[str, Any], choice: Mapping[str, Any]) -> list[Chunk]:
@@ -160,18 +163,15 @@ class ResponseBuilder:
     def _by_id(self, call_id: str, name: str) -> Slot | None:
         if call_id:
             same = next((slot for slot in self._slots if slot.id == call_id), None)
-            return same if same or name else self._last
-        return None if name else self._last
-
-    @property
-    def _last(self) -> Slot | None:
-        return self._slots[-1] if self._slots else None
+            if same is not None:
+                return same
+        return self._slots[-1] if self._slots and not name else None
 
     def _id(self, given: str) -> str:
         """Return the server's id if it can be stored and is unique in the conversation, otherwise a new one."""
         usable = 0 < len(given) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in given)
-        call_id = given if usable and wire_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
-        self._taken.add(wire_id(call_id))
+        call_id = given if usable and strict_call_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
+        self._taken.add(strict_call_id(call_id))
         return call_id
 
     def _count(self, usage: Any) -> None:
@@ -192,10 +192,6 @@ def estimate_tokens(characters: int) -> int:
 def _matched_stop(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
     named = [choice.get(key) for key in ("stop_reason", "matched_stop")]
     return next((stop for stop in stops if stop in named), "")
-
-
-def _arguments(raw: str) -> Mapping[str, Any]:
-    return parse_arguments(raw) if raw.strip() else {}
 
 
 def _content(content: Any) -> tuple[str, str]:
@@ -244,7 +240,3 @@ def _probable(entries: Iterator[Mapping[str, Any]]) -> Iterator[tuple[str, float
     for entry in entries:
         if isinstance(logprob := entry.get("logprob"), int | float):
             yield _clean(entry.get("token")), float(logprob)
-
-
-def _error_message(error: Any) -> str:
-    return str(error.get("message") if isinstance(error, Mapping) else error)

@@ -1,5 +1,5 @@
-"""Decides when a failed request is repeated: only while nothing of the answer has arrived, a few times, with growing
-pauses."""
+"""Decides whether and when a failed request is sent again: a few times, with growing pauses, and only if nothing of the
+answer has arrived."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 8.0
 LONGEST_ASKED_S = 60.0
-"""Longest pause (Retry-After) that is waited for; beyond it the user decides."""
+"""Longest Retry-After of a server that is waited for; after a longer one, the request fails."""
 
 
 class EngineFault(Exception):
-    """A failed request. ``error`` is raised to the caller if it is not repeated (``again``); ``after_s`` is the pause
-    that the server requests, or None."""
+    """A failed request. ``again`` means that it may be sent again; otherwise the caller gets ``error``. ``after_s`` is
+    the pause that the server requests, or None."""
 
     def __init__(self, error: AgentKernelError, *, again: bool, after_s: float | None = None) -> None:
         super().__init__(error.message)

@@ -21,8 +21,8 @@ OPTIONAL = (
     "seed",
     "prompt_cache_key",
 )
-"""Fields that may be left out: the answer still fits the request. Without tools, tool_choice, stop or a format it would
-not."""
+"""Fields that may be left out, because the answer still fits the request. Without tools, tool_choice, stop or a format
+it would not fit."""
 NEEDED = (
     "presence_penalty",
     "frequency_penalty",

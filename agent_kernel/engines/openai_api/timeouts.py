@@ -1,4 +1,4 @@
-"""Time limits for a silent server."""
+"""Time limits for the next token of a server."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ class Patience:
         except TimeoutError:
             raise EngineError(
                 f"{self._host} sent nothing for {self._limit_s:g} seconds.",
-                hint="Ask again; first_token_s and between_tokens_s of this engine are the limits.",
+                hint="Ask again, or raise the limits of this engine: first_token_s and between_tokens_s.",
                 details={"host": self._host, "cause": "timeout"},
             ) from None

@@ -114,7 +114,7 @@ def test_stdin_is_the_question_or_a_file(scripted: Command) -> None:
     session = json.loads(given.stdout)["session"]
     [file] = scripted.on_store(lambda store: store.files(SessionKey("local", session)))
     assert (file.name, file.size) == ("stdin.txt", len("six times seven"))
-    assert "not both" in piped("-", "-f", "-").stderr
+    assert "Only one of" in piped("-", "-f", "-").stderr
 
 
 def test_ctrl_c_closes_the_turn_and_the_session_goes_on(scripted: Command) -> None:

@@ -12,9 +12,9 @@ from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Media, Message, ToolCall, assistant, system, tool_result, user
+from agent_kernel.core.messages import Media, Message, ToolCall, assistant, strict_call_id, system, tool_result, user
 from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling
-from agent_kernel.engines.openai_api.request import affinity_of, encode, wire_id
+from agent_kernel.engines.openai_api.request import affinity_of, encode
 from tests.engines.openai_api.talk import PYTHON, SCHEMA
 
 PICTURE = Media.of("image/png", b"png")
@@ -60,14 +60,14 @@ def test_the_whole_conversation_goes_along_and_nothing_of_the_server_is_named() 
 def test_a_call_and_its_result_stay_a_pair_with_an_id_that_every_server_takes() -> None:
     _, _, said, result, _ = body(*STORY)["messages"]
     [call] = said["tool_calls"]
-    assert call["id"] == result["tool_call_id"] == wire_id(CALL.id)
+    assert call["id"] == result["tool_call_id"] == strict_call_id(CALL.id)
     assert len(call["id"]) == 9
     assert call["id"].isalnum()
     assert call["function"] == {"name": "python", "arguments": '{"code": "1 + 1"}'}
 
 
 def test_an_id_that_every_server_takes_is_kept() -> None:
-    assert wire_id("a1B2c3D4e") == "a1B2c3D4e"
+    assert strict_call_id("a1B2c3D4e") == "a1B2c3D4e"
 
 
 def test_fields_that_were_not_asked_for_are_not_sent() -> None:

@@ -28,12 +28,12 @@ from agent_kernel.engines.local.catalog.catalog_entry import (
 from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.hub_listing import hub_entry
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, models_dir, protocol, read_model
-from agent_kernel.engines.local.catalog.model_path import open_local
+from agent_kernel.engines.local.catalog.model_from_path import open_local
 from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
 from agent_kernel.engines.local.system_memory import Memory, read_memory
 
 DEFAULT = "default"
-"""The name that stands for the best of DEFAULTS that suits this machine."""
+"""The name that stands for the first model in DEFAULTS that suits this machine."""
 DEFAULTS = ("coder-1.5b", "coder-0.5b")
 """Best first. Of 60 notebook tasks coder-1.5b got 51 right and coder-0.5b 39 (tests/benchmarks/test_draft_tasks.py)."""
 CATALOG = Path(__file__).with_name("catalog.toml")
@@ -50,7 +50,9 @@ def read_catalog(path: Path) -> Mapping[str, CatalogEntry]:
         with path.open("rb") as file:
             return {name: _entry(name, body) for name, body in tomllib.load(file).items()}
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ModelBroken(f"The model catalog {path} cannot be read: {error!r}.", hint="Reinstall.") from error
+        raise ModelBroken(
+            f"The model catalog {path} cannot be read: {error!r}.", hint="Reinstall agent-kernel."
+        ) from error
 
 
 def is_named(model: str) -> bool:
@@ -168,7 +170,14 @@ def fetchable(
     """Return the entry from which a model can be downloaded: the catalog's for a name, the hub's for an id. Blocking.
     Raises the errors of ``resolve``."""
     wanted = HubId.parse(model)
-    return entry(model) if wanted is None else _on_the_hub(wanted, backend, sources, env)
+    if wanted is None:
+        return entry(model)
+    if HubFile.kind not in sources:
+        raise PullFailed(
+            f"{wanted} is a model of a hub and is not on this machine, and the settings do not allow asking a hub.",
+            hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
+        )
+    return hub_entry(wanted, backend, env)
 
 
 def is_path(model: str) -> bool:
@@ -180,15 +189,6 @@ def is_path(model: str) -> bool:
     if wanted is not None:
         return Path(model).exists()
     return model.endswith(".gguf") or "/" in model
-
-
-def _on_the_hub(wanted: HubId, backend: str, sources: Sequence[str], env: Mapping[str, str]) -> CatalogEntry:
-    if HubFile.kind not in sources:
-        raise PullFailed(
-            f"{wanted} is a model of a hub and is not on this machine, and the settings do not allow asking a hub.",
-            hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
-        )
-    return hub_entry(wanted, backend, env)
 
 
 def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:

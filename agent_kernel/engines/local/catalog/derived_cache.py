@@ -13,8 +13,8 @@ from pathlib import Path
 
 
 def identity(path: Path) -> str:
-    """Return a string that identifies the file's content, without reading the file. This is possible because a model
-    file is replaced by rename, never edited."""
+    """Return a text that identifies the file's content by path, size and modification time, without reading the file.
+    This is possible because a model file is replaced by rename, never edited."""
     facts = path.stat()
     return hashlib.sha256(f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}".encode()).hexdigest()[:16]
 

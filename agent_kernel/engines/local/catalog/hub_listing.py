@@ -21,6 +21,7 @@ SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 KIND = re.compile(r"[-._](I?Q\d\w*|BF16|F16|F32)\.gguf$", re.IGNORECASE)
 """How converters write the quantisation into a file's name."""
 NO_MODELS = ("mmproj", "imatrix", "adapter", "lora")
+"""Parts of the names of GGUF files that are not language models."""
 GGUF_ORDER = (
     *("Q8_0", "F16", "BF16", "F32", "Q6_K", "Q5_K_M", "Q5_K_S", "Q5_1", "Q5_0"),
     *("Q4_K_M", "Q4_K_S", "Q4_1", "Q4_0"),
@@ -33,7 +34,7 @@ GRAPH = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
 WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names of files at the top level of a repository; nothing that could be a path."""
-WHY = "You named it; nobody here has looked at it."
+WHY = "You named it; agent-kernel has not checked its content."
 
 
 def hub_entry(
@@ -104,10 +105,14 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     try:
         return api.model_info(wanted.repo, revision=wanted.revision or None, files_metadata=True, timeout=timeout_s)
     except errors.GatedRepoError as error:
-        raise gated_error(wanted.repo, env) from error
+        raise PullFailed(
+            f"{wanted.repo} is gated: you must accept the terms of its publisher first.",
+            hint=f"Accept them at {endpoint_of(env)}/{wanted.repo}, and set HF_TOKEN to a token of that account.",
+            details={"model": wanted.repo, "gated": True},
+        ) from error
     except errors.RevisionNotFoundError as error:
         raise UnknownModel(
-            f"{wanted.repo} has no revision {wanted.revision!r}.", hint="Leave it out for the newest."
+            f"{wanted.repo} has no revision {wanted.revision!r}.", hint="Leave the revision out to use the newest one."
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise _missing_error(wanted, token) from error
@@ -132,7 +137,7 @@ def _http_error(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownMo
 def _missing_error(wanted: HubId, token: str) -> UnknownModel:
     """Return the error for a repository that the hub does not show. To a client without access, the hub answers the
     same for a private model as for one that does not exist."""
-    rights = "Does the token in HF_TOKEN have the right to read it?" if token else "If it is private, set HF_TOKEN."
+    rights = "Check that the token in HF_TOKEN may read it." if token else "If it is private, set HF_TOKEN."
     return UnknownModel(
         f"The hub has no model {wanted.repo}, or does not show it to you.",
         hint=f"Check the spelling; catalog names have no slash, paths begin with ./ or /. {rights}",
@@ -144,14 +149,6 @@ def token_error(what: str) -> PullFailed:
     return PullFailed(
         f"The hub refused the token for {what} (HTTP 401): it is wrong, expired or was revoked.",
         hint="Make a new one on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
-    )
-
-
-def gated_error(repo: str, env: Mapping[str, str]) -> PullFailed:
-    return PullFailed(
-        f"{repo} is gated: its publisher wants its terms accepted first.",
-        hint=f"Accept them at {endpoint_of(env)}/{repo}, and set HF_TOKEN to a token of that account.",
-        details={"model": repo, "gated": True},
     )
 
 
@@ -171,7 +168,8 @@ def _licence(info: Any) -> str:
 
 def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
     """Return the best complete GGUF file, None if there is none. Raises ModelUnsupported if all are split."""
-    models = [file for file in files if file.path.endswith(".gguf") and not _is_no_model(file.path)]
+    named = [file for file in files if file.path.endswith(".gguf")]
+    models = [file for file in named if not any(mark in file.path.lower() for mark in NO_MODELS)]
     whole = [file for file in models if not SPLIT.search(file.path)]
     if models and not whole:
         raise ModelUnsupported(
@@ -179,10 +177,6 @@ def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
             hint="Choose a repository with one file, or join them with llama-gguf-split --merge and give its path.",
         )
     return min(whole, key=lambda file: (_rank(file.path), len(file.path), file.path), default=None)
-
-
-def _is_no_model(path: str) -> bool:
-    return any(mark in path.lower() for mark in NO_MODELS)
 
 
 def _quantisation(path: str) -> str:

@@ -25,7 +25,7 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 MAX_HEADER = 100 << 20
 """Bytes; the limit of the safetensors library itself."""
 MAX_JSON = 64 << 20
-SAVE = "save_pretrained(..., safe_serialization=True) writes one that can."
+SAVE = "save_pretrained(..., safe_serialization=True) writes a directory that can be loaded."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _graph(directory: Path) -> int:
     for name in (GRAPH_WEIGHTS, GRAPH_TOKENIZER):
         if not (directory / name).is_file():
             raise ModelBroken(
-                f"{directory} is no complete OpenVINO export: {name} is missing.", hint="Export the model again."
+                f"{directory} is not a complete OpenVINO export: {name} is missing.", hint="Export the model again."
             )
     size = (directory / GRAPH_WEIGHTS).stat().st_size
     if size == 0:
@@ -110,11 +110,13 @@ def _shards(directory: Path) -> list[Path]:
 
 def _no_weights(directory: Path) -> ModelBroken:
     if any(directory.glob("*.gguf")):
-        return ModelBroken(f"{directory} holds GGUF files.", hint="Give the path of one of them.")
+        return ModelBroken(
+            f"{directory} contains GGUF files, not a model directory.", hint="Give the path of one of the files."
+        )
     if any(path for pattern in PICKLED for path in directory.glob(pattern)):
         return ModelBroken(
             f"{directory} has pickled weights only, which can run code when they are loaded.",
-            hint=f"Not loaded; {SAVE}",
+            hint=f"Convert the model: {SAVE}",
         )
     return ModelBroken(f"{directory} has no safetensors weights.", hint=SAVE)
 
@@ -136,14 +138,14 @@ def _parameters(path: Path) -> int:
             raise ValueError(f"it ends after {size} of {end} bytes")
         return sum(prod(int(count) for count in body["shape"]) for body in tensors)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error, RecursionError) as error:
-        raise ModelBroken(f"{path} is no whole safetensors file: {error}.", hint="Get the file again.") from error
+        raise ModelBroken(f"{path} is not a complete safetensors file: {error}.", hint="Get the file again.") from error
 
 
 def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         if any(path.parent.glob("*.gguf")) or not any(path.parent.glob("*.safetensors")):
             raise _no_weights(path.parent)
-        raise ModelBroken(f"{path.parent} has no {path.name}.", hint=f"It is no model directory; {SAVE}")
+        raise ModelBroken(f"{path.parent} has no {path.name}.", hint=f"This is not a model directory; {SAVE}")
     try:
         if path.stat().st_size > MAX_JSON:
             raise ValueError("too large")
@@ -151,7 +153,7 @@ def _json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelBroken(f"{path} is damaged: {error}.", hint="Get the model's files again.") from error
     if not isinstance(body, dict):
-        raise ModelBroken(f"{path} is no JSON object.", hint="Get the model's files again.")
+        raise ModelBroken(f"{path} does not contain a JSON object.", hint="Get the model's files again.")
     return body
 
 

@@ -35,7 +35,7 @@ from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
 from agent_kernel.engines.local.catalog.verified_download import Download, SourceUnavailable, Steps
 
 Consent: TypeAlias = Callable[[CatalogEntry, Source], bool]
-"""Called before a download whose publisher or hash we cannot vouch for. May raise PullFailed with its own reason."""
+"""Asks the user before a download whose publisher or hash agent-kernel cannot verify. May raise PullFailed."""
 POLL_S = 0.5
 NEW = "new"
 MARGIN = 16 << 20
@@ -83,8 +83,7 @@ class PullJob:
         try:
             return self.entry.installed_model(self.cache_dir)
         except ModelBroken:
-            for source in self.entry.sources:
-                shutil.rmtree(self.entry.directory(source, self.cache_dir), ignore_errors=True)
+            forget(self.entry, self.cache_dir)
             return None
 
     def _first_available(self) -> Steps[LocalModel]:
@@ -94,7 +93,8 @@ class PullJob:
                 return (yield from self._from(source))
             except SourceUnavailable as error:
                 reasons.append(error)
-                _remove_empty(self._staging(source))
+                with suppress(OSError):  # the directory has files from which another run continues
+                    self._staging(source).rmdir()
                 yield Progress("download", note=error.message)
         raise self._no_source_error(reasons)
 
@@ -102,7 +102,9 @@ class PullJob:
         staging = self._staging(source)
         self._check_space(source, staging)
         if not (source.vouched and source.sha256) and not self.consent(self.entry, source):
-            raise PullFailed(f"{self.entry.name} was not downloaded: {source.publisher} was not accepted.")
+            raise PullFailed(
+                f"{self.entry.name} was not downloaded, because you did not accept its publisher {source.publisher}."
+            )
         staging.mkdir(exist_ok=True)
         download = yield from self._fetch(source, staging)
         model = yield from self._install(source, staging / NEW, download)
@@ -232,12 +234,6 @@ def forget(entry: CatalogEntry, cache_dir: Path) -> None:
 def is_partial(entry: CatalogEntry, cache_dir: Path) -> bool:
     """Whether an interrupted pull left files from which the next one continues."""
     return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
-
-
-def _remove_empty(directory: Path) -> None:
-    """Remove the directory of a source that provided nothing."""
-    with suppress(OSError):
-        directory.rmdir()
 
 
 def _link(path: Path, target: Path) -> None:

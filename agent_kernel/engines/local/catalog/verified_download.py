@@ -22,7 +22,7 @@ SHA256 = 64
 
 
 class SourceUnavailable(PullFailed):
-    """This source cannot provide the file now; another one may."""
+    """This source cannot provide the file now; another source may be able to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,6 @@ def _digest(path: Path, expected: str) -> Steps[str]:
 def wrong_hash(what: str, expected: str, actual: str) -> PullFailed:
     return PullFailed(
         f"{what} is not the file that was expected: SHA-256 {actual} instead of {expected}. It was removed.",
-        hint="Try again; if it stays so, something between here and the source changes files, or the source changed.",
+        hint="Try again. If this happens again, a proxy changes files, or the source has changed.",
         details={"file": what, "expected": expected, "actual": actual},
     )

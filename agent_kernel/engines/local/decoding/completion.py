@@ -1,4 +1,4 @@
-"""Decoding of prompts to text: prompts become token ids with the longest known prefix, and tokens become text."""
+"""Decodes prompts to text: encodes a prompt with the longest prefix whose ids are known, and decodes tokens to text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, InvalidRequest
@@ -32,8 +33,9 @@ from agent_kernel.engines.local.decoding.text_stream import TextStream
 from agent_kernel.engines.local.media.prompt_media import in_parts
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
+NO_PICTURES: Mapping[str, Picture] = MappingProxyType({})
 MAX_TOKENS = 1024
-"""Tokens of an answer without a limit of its own."""
+"""Token limit of an answer whose request sets none."""
 SMALLEST = 1e-6
 RANGES = (
     ("temperature", 0.0, 100.0),
@@ -84,20 +86,14 @@ class Completer:
         self._room = Admission(self._cache_tokens // max(1, loaded.block) or sys.maxsize)
         self._session = ""
         self._tell: Tell = _ignore_position
-        self._known: Mapping[str, Picture] = {}
+        self._known = NO_PICTURES
         self._rendered: dict[str, tuple[Picture, ...]] = {}
 
-    def showing(self, pictures: Mapping[str, Picture]) -> Completer:
-        """Return this completer for one request whose messages refer to ``pictures`` by marks (``prompt_media``)."""
+    def for_request(self, session: str, tell: Tell, pictures: Mapping[str, Picture] = NO_PICTURES) -> Completer:
+        """Return this completer for one request of ``session``. It calls ``tell`` with the request's queue position
+        while that waits for room in the cache. The messages refer to ``pictures`` by marks (``prompt_media``)."""
         own = copy.copy(self)
-        own._known, own._rendered = pictures, {}
-        return own
-
-    def telling(self, session: str, tell: Tell) -> Completer:
-        """Return this completer for one request, which reports its queue position while it waits for room in the
-        cache."""
-        own = copy.copy(self)
-        own._session, own._tell = session, tell
+        own._session, own._tell, own._known, own._rendered = session, tell, pictures, {}
         return own
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -130,7 +126,7 @@ class Completer:
         prompt = completion.prompt
         completion.pictures = completion.pictures or self._pictures_in(prompt)
         decode = await self._decoding_with(marks)
-        ids = await self._decoder.call(lambda: self._prompt_ids(completion) + self._backend.encode(forced))
+        ids = await self._decoder.call(lambda: self._encode_prompt(completion) + self._backend.encode(forced))
         decoding = replace(decoding, max_tokens=self._limit_tokens(len(ids), decoding.max_tokens))
         text = TextStream(decode, stop)
         completion.usage = Usage(prompt_tokens=len(ids))
@@ -193,12 +189,10 @@ class Completer:
         known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
         return self._rendered.get(known, ())
 
-    def _prompt_ids(self, completion: DecodedCompletion) -> list[int]:
+    def _encode_prompt(self, completion: DecodedCompletion) -> list[int]:
+        text = completion.prompt
         if completion.pictures:
-            return self._backend.encode_pictures(completion.prompt, completion.pictures)
-        return self._encode(completion.prompt)
-
-    def _encode(self, text: str) -> list[int]:
+            return self._backend.encode_pictures(text, completion.pictures)
         known, ids = self._chains.longest(text)
         rest = self._backend.encode(text[len(known) :])
         # Without a special token between them, the end of the known text and the rest may form one token.

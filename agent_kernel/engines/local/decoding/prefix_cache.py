@@ -1,6 +1,6 @@
-"""Tracks the prefixes that the worker knows: the token ids of each text, and the blocks that are still in the KV cache.
+"""Tracks known prefixes of prompts: the token ids of each text, and the blocks that are still in the KV cache.
 
-Both are caches of this process: after a restart, ids come from encoding and nothing is reused.
+Both are lost when this process ends: ids are then encoded again, and nothing is reused.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class TextStream:
         self._before = ""
         self._held = ""
         self.text = ""
-        """What was given out so far, stop string excluded."""
+        """The text that was returned so far, without the stop string."""
         self.stopped = ""
 
     @property

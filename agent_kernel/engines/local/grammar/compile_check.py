@@ -1,8 +1,8 @@
-"""Checks whether openvino-genai accepts a grammar, before a request with it joins the batch.
+"""Checks whether openvino-genai accepts a grammar, before a request with the grammar joins the batch.
 
-The library compiles a grammar inside the step of the batch, and one that does not compile breaks that step for good:
-every later request fails. Each grammar is therefore first compiled by the same compiler in a separate thread, for a
-minimal model with the same vocabulary; the batch continues meanwhile.
+The library compiles a grammar in a step of the batch. After a grammar that does not compile, every later request fails.
+Each grammar is therefore first compiled by the same compiler in a separate thread, for a minimal model with the same
+vocabulary; the batch continues meanwhile.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ COMPILE_S = 20.0
 """Seconds of wall clock for which the batch would stand still, once, when it compiles the grammar again. Grammars of
 ordinary tools take well under a second; the rest is a margin for a busy machine."""
 WAIT_S = 60.0
-"""Seconds that a request waits. Grammars are compiled one after the other, so this covers its own and those before
-it."""
+"""Longest time in seconds that a request waits for its check. Grammars are compiled one after another, so that a
+request also waits for the grammars before its own."""
 KEPT = 1024
 
 

@@ -1,4 +1,4 @@
-"""Opens images within limits, and animations as a few frames. Needs Pillow."""
+"""Decodes images within limits of size, and takes a few frames of animations. Needs Pillow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ANIMATION_PIXELS = 600_000_000
 FRAMES = 8
 """Frames taken of an animation or a video, evenly spaced: models of this size can use only a few pictures."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
-"""Decoders of Pillow that are enabled; a file selects one by its first bytes."""
+"""The only decoders of Pillow that may be used; the first bytes of a file select one."""
 
 
 def open_image(picture: Picture) -> Any:
@@ -39,7 +39,7 @@ def frames(picture: Picture) -> list[Picture]:
         return [picture]
     if count * image.width * image.height > MAX_ANIMATION_PIXELS:
         raise InvalidRequest(
-            f"The animation has {count} frames of {image.width} x {image.height}: too much to look at.",
+            f"The animation has {count} frames of {image.width} x {image.height}: more than this server decodes.",
             hint="Send a shorter one, or single frames of it.",
         )
     taken = []

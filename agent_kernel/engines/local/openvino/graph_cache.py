@@ -1,7 +1,7 @@
-"""Keeps the OpenVINO graph of a GGUF file on disk: building it takes 5 to 15 s, opening it one or two.
+"""Stores the OpenVINO graph of a GGUF file on disk: building it takes 5 to 15 s, loading it 1 to 2 s.
 
-The directory is named by the file's identity and the library's version; builds of other versions are removed when a new
-one is complete. A build appears complete, by one rename, or not at all; two processes may build at the same time.
+The directory is named by the file's identity and the library's version. Graphs of other versions are removed when a new
+one is complete. A graph is put in place by one rename; two processes may build at the same time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ SPARE = 1.2
 
 
 class BuiltModel:
+    """The stored graph of one model file. ``version`` is the version of openvino-genai."""
+
     def __init__(self, path: Path, cache_dir: Path, version: str) -> None:
         self._path = path
         self._root = cache_dir / "openvino"
@@ -36,18 +38,15 @@ class BuiltModel:
         progress("reading the vocabulary", None)
         # One thread, because waking several takes ten times as long as the work for one token.
         tokenizer = genai.Tokenizer(str(self._path), INFERENCE_NUM_THREADS=1, NUM_STREAMS=1)
-        if self._path.is_dir():  # an export needs no build
-            progress("loading the weights", None)
-            source = str(self._path)
-            return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
-        if not (self.directory / GRAPH).is_file():
+        if (
+            self._path.is_file() and not (self.directory / GRAPH).is_file()
+        ):  # a directory is an export: nothing to build
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)
         # A graph that cannot be stored (full disk, no links) is built for this process only.
-        is_cached = (self.directory / GRAPH).is_file()
-        source = str(self.directory if is_cached else self._path)
-        return tokenizer, genai.ContinuousBatchingPipeline(source, tokenizer, scheduler, "CPU", **properties)
+        source = self.directory if (self.directory / GRAPH).is_file() else self._path
+        return tokenizer, genai.ContinuousBatchingPipeline(str(source), tokenizer, scheduler, "CPU", **properties)
 
     def _build(self, genai: Any, scheduler: Any, properties: dict[str, Any]) -> None:
         self._root.mkdir(parents=True, exist_ok=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import ToolCall, parse_arguments
+from agent_kernel.core.messages import parse_arguments
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import with_instruction
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
 from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar, json_text
+from agent_kernel.engines.local.tool_calling.call_json import new_call
 
 ASKED = "Call the tool {name}: {description}\nWrite its arguments as JSON that fits this schema: {schema}"
 CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
@@ -22,18 +22,10 @@ CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
 def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
     """Return the tools of which one must be called; empty if the model may answer in text. Raises InvalidRequest for a
     contradictory request."""
-    choice, tools = request.tool_choice, request.tools
-    if choice in ("auto", "none"):
-        return ()
-    if not tools:
-        raise InvalidRequest(f"tool_choice is {choice!r}, and the request has no tools.")
-    named = tools if choice == "required" else tuple(tool for tool in tools if tool.name == choice)
-    if not named:
-        names = ", ".join(tool.name for tool in tools)
-        raise InvalidRequest(f"tool_choice names {choice!r}; the tools of this request are {names}.")
-    if request.output is not None:
+    tools = request.required_tools()
+    if tools and request.output is not None:
         raise InvalidRequest("An output format binds answers in text, and tool_choice asks for a call.")
-    return named
+    return tools
 
 
 async def forced_call(
@@ -53,7 +45,7 @@ async def forced_call(
         yield EndChunk("length", completion.usage)
         return
     # The toolbox checks what the grammar does not enforce, and the model reads its result.
-    yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", tool.name, parse_arguments(completion.text)))
+    yield CallChunk(new_call(tool.name, parse_arguments(completion.text)))
     yield EndChunk("calls", completion.usage)
 
 

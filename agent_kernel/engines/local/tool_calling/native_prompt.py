@@ -7,12 +7,11 @@ system message, calls in ``<tool_call>`` tags, results in ``<tool_response>`` ta
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from agent_kernel.core.messages import Message, ToolCall
+from agent_kernel.core.messages import Message, ToolCall, strict_call_id
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe
@@ -28,17 +27,6 @@ Written = Callable[[Message], str | None]
 """Returns the model's original text of a message with calls, if the template would write it differently."""
 
 
-def schemas(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """Return the tools in the form of OpenAI's chat API."""
-    return [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
-        }
-        for tool in tools
-    ]
-
-
 def chat(
     messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: Written
 ) -> list[ChatMessage]:
@@ -46,7 +34,7 @@ def chat(
     joined and come first. Consecutive user messages become one, because many templates require alternation."""
     system = [message.text for message in messages if message.role == "system" and message.text]
     if tools and not template.tools:
-        system.append(RULES.format(tools="\n".join(json.dumps(tool["function"]) for tool in schemas(tools))))
+        system.append(RULES.format(tools="\n".join(json.dumps(tool.to_json()["function"]) for tool in tools)))
     shown: list[ChatMessage] = []
     for message in messages:
         if message.role == "system":
@@ -57,13 +45,6 @@ def chat(
         return _join_user_messages([{"role": "user", "content": "\n\n".join(system)}, *shown])
     head: list[ChatMessage] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
     return head + _join_user_messages(shown)
-
-
-def short_id(call_id: str) -> str:
-    """Return an id of nine letters and digits: some templates refuse any other form."""
-    if len(call_id) == 9 and call_id.isalnum():
-        return call_id
-    return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 
 def call_text(call: ToolCall) -> str:
@@ -90,7 +71,11 @@ def _calls(calls: Iterable[ToolCall], template: TemplateProbe) -> list[dict[str,
         return json.dumps(dict(call.arguments)) if template.text_arguments else dict(call.arguments)
 
     return [
-        {"id": short_id(call.id), "type": "function", "function": {"name": call.name, "arguments": arguments(call)}}
+        {
+            "id": strict_call_id(call.id),
+            "type": "function",
+            "function": {"name": call.name, "arguments": arguments(call)},
+        }
         for call in calls
     ]
 
@@ -98,7 +83,7 @@ def _calls(calls: Iterable[ToolCall], template: TemplateProbe) -> list[dict[str,
 def _result(message: Message, template: TemplateProbe) -> ChatMessage:
     text = message.text if message.status in ("success", None) else f"({message.status}) {message.text}"
     if template.results:
-        key = short_id(message.call_id or "")
+        key = strict_call_id(message.call_id or "")
         return {"role": "tool", "tool_call_id": key, "name": message.name or "", "content": text}
     return {"role": "user", "content": f"<tool_response>\n{text}\n</tool_response>"}
 

@@ -1,4 +1,5 @@
-"""The tool protocols by name. The catalog states the protocol of a model."""
+"""The tool protocols by name. The catalog states the protocol of a model; ``auto`` chooses one by the model's size and
+the request's tools."""
 
 from __future__ import annotations
 
@@ -10,15 +11,42 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.core.protocols import Chunk, EngineRequest
 from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.decoding.completion import Completer
-from agent_kernel.engines.local.tool_calling.auto_protocol import AutoProtocol, is_small
-from agent_kernel.engines.local.tool_calling.code_fence import Fence
-from agent_kernel.engines.local.tool_calling.native import Native
+from agent_kernel.engines.local.tool_calling import code_fence_prompt
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
+from agent_kernel.engines.local.tool_calling.native_protocol import Native
+
+SMALL = 3_000_000_000
+"""Parameters below which a model writes code better than JSON. Of ten notebook tasks Qwen2.5-Coder-0.5B solved 0 with
+native calls parsed strictly, 3 with lenient parsing and 9 with the fence; the 1.5B model solved 0, 7 and 10. Larger
+models were not measured."""
 
 
 class ToolProtocol(Protocol):
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one round, EndChunk last. Closing the generator stops decoding."""
         ...
+
+
+class AutoProtocol:
+    """Uses the code fence for a small model if ``python`` is the only tool in the request and its history, otherwise
+    native calls. With native calls, the chat template receives the tools if it can list them; otherwise the system
+    message describes them."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._small = is_small(loaded)
+        self._fence = Fence(template=loaded.template)
+        self._native = Native(loaded, fences=self._small)
+
+    def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        names = {tool.name for tool in request.tools}
+        names |= {call.name for message in request.messages for call in message.calls}
+        uses_fence = self._small and names <= {code_fence_prompt.TOOL}
+        return (self._fence if uses_fence else self._native).stream(request, completer)
+
+
+def is_small(loaded: LoadedModel) -> bool:
+    """Return whether the model has fewer than SMALL parameters, or its size is unknown."""
+    return loaded.parameters < SMALL
 
 
 TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingProxyType(
@@ -33,5 +61,5 @@ TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingPro
 def protocol_for(name: str, loaded: LoadedModel) -> ToolProtocol:
     """Create the protocol ``name``. Raises EngineError if it does not exist."""
     if name not in TOOL_PROTOCOLS:
-        raise EngineError(f"There is no tool protocol {name!r}.")
+        raise EngineError(f"There is no tool protocol {name!r}.", hint=f"Use one of {', '.join(TOOL_PROTOCOLS)}.")
     return TOOL_PROTOCOLS[name](loaded)

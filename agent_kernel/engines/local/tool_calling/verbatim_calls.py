@@ -1,7 +1,7 @@
-"""Keeps the original text of messages with calls where the chat template would write them differently.
+"""Stores the text that the model wrote for messages with calls, if the chat template would write them differently.
 
-It is a cache of this process, like the ids of the prefix cache. Without an entry the template's form is used, and the
-prefix of that turn is computed again.
+The texts are lost when this process ends. The template's form is then used, and the model computes the prefix of that
+turn again.
 """
 
 from __future__ import annotations

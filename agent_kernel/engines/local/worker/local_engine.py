@@ -32,8 +32,9 @@ HINT = (
 
 
 class LocalEngine:
-    """``model`` is a catalog name, a path or an id of a hub (``catalog.resolve``). At the first request, and at the
-    first one after a failure or an unload, the engine looks up the model and starts the worker. ``python`` is an
+    """The engine of one model of this machine. ``model`` is a catalog name, a path or an id of a hub
+    (``catalog.resolve``). At the first request, and at the first one after a failure or an unload, the engine looks up
+    the model and starts the worker. ``python`` is an
     interpreter with the model libraries, or a function that returns one for each start of a worker. ``sources`` lists
     the kinds of source that may be asked about a model that is not on this machine. ``protocol`` replaces the model's
     own tool protocol.
@@ -98,9 +99,9 @@ class LocalEngine:
         return EngineInfo(self._model_name(), True, length, self._sees, self._state, self._details, batches=True)
 
     def _model_name(self) -> str:
-        """Return the name of the model. ``default`` stands for a model of the catalog: answers are stored under the
-        name of the one that runs here. The choice stays once that model is on this machine, since finding it takes
-        50 ms."""
+        """Return the name of the model. If the model is ``default``, return the name of the catalog model that it
+        stands for, because answers are stored under that name. Once that model is on this machine, the name is
+        remembered, since finding it takes 50 ms."""
         if self._name != catalog.DEFAULT:
             return self._name
         if not self._chosen or self._model is None:
@@ -180,7 +181,7 @@ class LocalEngine:
             if self._worker is not None:
                 self._worker.send({"type": "give_way", "busy": busy})
 
-    async def unload(self, why: str = "it was asked for") -> int:
+    async def unload(self, why: str = "unloaded on request") -> int:
         """End the worker and return the bytes freed; the next request starts another worker."""
         pid = self.worker_pid
         freed = resident_bytes(pid) if pid else 0
@@ -219,8 +220,8 @@ class LocalEngine:
                     self._refusal = self._too_little(verdict.why) if what == "refuse" else None
 
     async def _leave(self, why: str) -> None:
-        """End the worker with the reason as error for running requests and for those that wait for the model to
-        load."""
+        """End the worker. Running requests, and those that wait for the model to load, raise OutOfMemory with the
+        reason."""
         self._left = self._too_little(why)
         if self._worker is not None:
             self._worker.stop(self._left)
@@ -228,8 +229,8 @@ class LocalEngine:
 
     def _too_little(self, why: str) -> OutOfMemory:
         return OutOfMemory(
-            f"The model {self._name} gives way to your own programs: {why}.",
-            hint="Ask again when there is more; or free some memory, or choose a smaller model.",
+            f"The model {self._name} was unloaded or refuses requests, so that your programs have memory: {why}.",
+            hint="Free some memory and ask again, or choose a smaller model.",
         )
 
     async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
@@ -244,7 +245,7 @@ class LocalEngine:
             self._loading.add_done_callback(self._on_load_end)
             if self._watching is None or self._watching.done():
                 self._unwatch = asyncio.Event()
-                self._watching = asyncio.create_task(self._keep_watch(), name="watch over the model")
+                self._watching = asyncio.create_task(self._keep_watch(), name="model unload policy")
         loading = self._loading
         while not loading.done():
             yield WaitChunk(*self._stage)
@@ -292,7 +293,8 @@ class LocalEngine:
         return catalog.resolve(self._name, self._cache_dir, rewriting, backend=backend, sources=self._sources)
 
     def _fit_to_memory(self, model: LocalModel) -> LoadOptions:
-        """Fit the options to the memory; runs in a thread. Raises OutOfMemory before anything is loaded."""
+        """Return the load options with a cache that fits into the memory; runs in a thread. Raises OutOfMemory if the
+        model does not fit."""
         memory = self._memory()
         if memory is None:
             return self._options

@@ -1,5 +1,4 @@
-"""Estimates the memory that a model needs, and fits its options to the available memory: if possible, by a smaller
-cache."""
+"""Estimates the memory that a model needs, and chooses a size of its cache that fits into the available memory."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from agent_kernel.engines.local.openvino.graph_cache import is_built
 from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
 
 TORCH_BASE = 900 << 20
-"""torch, transformers and the work of a prefill; SmolLM2-135M in bfloat16 (273 MB) had 938 MB at its peak."""
+"""Memory of torch, transformers and a prefill. SmolLM2-135M in bfloat16 (273 MB) took 938 MB at its peak."""
 TORCH_SPARE = 1.15
 BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "int8": 1.1, "nf4": 0.7}
-"""A parameter in memory; of the quantised ones, embeddings and head stay as they are."""
+"""Bytes of a parameter in memory, on average: quantisation leaves embeddings and head unchanged."""
 CACHE_FLOOR = GIB // 4
-"""Some 10,000 tokens of a model of 1.5B parameters."""
+"""Smallest cache on torch: about 10,000 tokens of a model with 1.5B parameters."""
 CACHE_SHARE = 8
 
 

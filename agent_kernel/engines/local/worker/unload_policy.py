@@ -13,7 +13,7 @@ from agent_kernel.engines.local.system_memory import Memory
 IDLE_UNLOAD_S = 1800.0
 CHECK_S = 1.0
 CRITICAL = 4
-"""At this fraction of the reserve (a quarter) the worker ends at once, whatever it does."""
+"""Divisor of the reserve: with less than a quarter of it available, the worker ends at once, also during requests."""
 PATIENCE = 2
 """Consecutive readings below the reserve before anything is done, so that a program that is only starting does not
 unload the model."""
@@ -21,8 +21,8 @@ unload the model."""
 
 @dataclass(frozen=True, slots=True)
 class UnloadDecision:
-    """The decision, with its reason: ``unload`` the model, because nothing runs; ``refuse`` new requests, because some
-    run; or ``leave``, which ends all requests at once."""
+    """The decision, with its reason: ``stay`` loaded; ``unload`` the model, because no request runs; ``refuse`` new
+    requests, because some run; or ``leave``, which ends all requests at once."""
 
     what: Literal["stay", "unload", "refuse", "leave"]
     why: str = ""
@@ -60,11 +60,13 @@ class UnloadPolicy:
         if memory is not None:
             reserve = memory.reserve(self._reserve_gb)
             self._low = self._low + 1 if memory.available < reserve else 0
-            why = f"{megabytes(memory.available)} of memory were left, and {megabytes(reserve)} are kept for you"
+            why = (
+                f"{megabytes(memory.available)} of memory are available, and {megabytes(reserve)} are reserved for you"
+            )
             if memory.available < reserve // CRITICAL:
                 return UnloadDecision("leave", why)
             if self._low >= PATIENCE:
                 return UnloadDecision("refuse" if busy else "unload", why)
         if not busy and self._idle_s and self._clock() - self._touched >= self._idle_s:
-            return UnloadDecision("unload", f"nobody asked for {self._idle_s / 60:.0f} min")
+            return UnloadDecision("unload", f"there was no request for {self._idle_s / 60:.0f} min")
         return STAY

@@ -32,15 +32,15 @@ from agent_kernel.engines.local.worker.worker_priority import WorkerPriority
 
 BEAT_S = 1.0
 COALESCE_S = 0.004
-"""Seconds that chunks of all requests wait for others: one frame wakes the server once. The chunks of one step arrive
-within this time. Waiting for the next step as well would deliver the tokens of a fast model in bursts."""
+"""Seconds for which chunks are collected, so that one frame with the chunks of all requests wakes the server once. The
+chunks of one step arrive within this time. A longer time would deliver the tokens of a fast model in bursts."""
 NICE = 5
 OOM_SCORE = 500
 """From -1000 to 1000: when memory runs out, the kernel kills the worker before the server and the user's kernels."""
 PR_SET_PDEATHSIG = 1
 AT_ONCE = 16
-"""Requests that decode at a time by default: with more, each would be slower than a person reads, and two cores do not
-decode more of them together."""
+"""Requests that decode at the same time by default. With more, each answer would arrive more slowly than a person
+reads, and two cores would not decode more tokens in all."""
 
 
 class FrameOutbox:
@@ -131,12 +131,10 @@ class ModelWorker:
         self._completer = Completer(self._decoder, backend, loaded, length)
         self._admission = Admission(min(options.at_once or AT_ONCE, loaded.at_once or AT_ONCE))
         self._media = ShownMedia(sees=loaded.sees)
-        facts = {"context_length": length, "sees": loaded.sees}
-        self._outbox.send({"type": "ready", "details": dict(loaded.details) | self._limits(loaded)} | facts)
-
-    def _limits(self, loaded: LoadedModel) -> Frame:
         tokens = loaded.cache_tokens or loaded.block * loaded.blocks
-        return {"cache_tokens": tokens, "cache_block": loaded.block, "requests_at_once": self._admission.capacity}
+        limits = {"cache_tokens": tokens, "cache_block": loaded.block, "requests_at_once": self._admission.capacity}
+        details = {**loaded.details, **limits}
+        self._outbox.send({"type": "ready", "details": details, "context_length": length, "sees": loaded.sees})
 
     async def _stream(self, key: int, body: dict[str, Any]) -> None:
         assert self._protocol is not None, "the server streams after ready"
@@ -144,7 +142,7 @@ class ModelWorker:
         try:
             prepared = await self._media.prepare(request_from_json(body))
             tell = functools.partial(self._send_position, key)
-            completer = self._completer.showing(prepared.pictures).telling(prepared.request.session, tell)
+            completer = self._completer.for_request(prepared.request.session, tell, prepared.pictures)
             async with (
                 self._admission.place(prepared.request.session, tell),
                 aclosing(self._protocol.stream(prepared.request, completer)) as chunks,

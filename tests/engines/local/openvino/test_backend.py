@@ -126,7 +126,7 @@ async def test_requests_that_do_not_fit_together_run_one_after_the_other(small: 
 
     async def one(number: int) -> DecodedCompletion:
         completion = DecodedCompletion(words(number, 270))
-        completer = small.completer.telling(f"session {number}", positions[number].append)
+        completer = small.completer.for_request(f"session {number}", positions[number].append)
         async for _ in completer.stream(completion, DecodingOptions(40)):
             pass
         return completion

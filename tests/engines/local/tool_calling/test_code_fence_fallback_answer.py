@@ -8,7 +8,6 @@ import pytest
 
 from agent_kernel.core.messages import Message, Status, ToolCall, Usage, assistant, tool_result, user
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence import Fence, _with_true_dates
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     MAX_ROWS,
     agrees,
@@ -17,6 +16,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     rows_of,
     with_true_dates,
 )
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence, _with_true_dates
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 

@@ -8,8 +8,8 @@ import pytest
 
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence import NO_READING, Fence
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import NO_READING, Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 

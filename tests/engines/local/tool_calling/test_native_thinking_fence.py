@@ -6,7 +6,7 @@ import pytest
 
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, ReasoningChunk, TextChunk, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence import Fence
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 

@@ -13,13 +13,13 @@ import pytest
 
 PLAY = """
 import ctypes, fcntl, os, signal, subprocess, sys, termios, time
-from agent_kernel.cli import pid1
+from agent_kernel.cli import container_init
 ctypes.CDLL(None).prctl(36, 1)  # orphans come here
 if os.isatty(0):
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 def work():
     {work}
-sys.exit(pid1.run(work))
+sys.exit(container_init.run(work))
 """
 ORPHANS = """
     for _ in range(5):

@@ -1,7 +1,8 @@
-"""The first process of a container. It reaps orphans, which are reparented to it.
+"""The first process (PID 1) of a container: runs the server as its child, forwards signals, and reaps orphaned
+processes.
 
-The server is its child, in a session of its own, so that signals, including those from terminal keys, reach the server
-only through this process, and once.
+The server is in a session of its own, so that signals, including those from terminal keys, reach it once, through this
+process.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
-def am() -> bool:
+def is_first_process() -> bool:
     return os.getpid() == 1
 
 
@@ -23,15 +24,15 @@ def run(work: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         os.setsid()
-        for number in HANDED_ON:
+        for number in FORWARDED:
             signal.signal(number, signal.SIG_DFL)
         return work()
 
-    def hand_on(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
         os.kill(child, number)
 
-    for number in HANDED_ON:
-        signal.signal(number, hand_on)
+    for number in FORWARDED:
+        signal.signal(number, forward)
     while True:
         ended, status = os.wait()
         if ended == child:

@@ -1,7 +1,7 @@
-"""Runs tasks as a person does: ``%%agent`` cells in a notebook of their own, every question answered with yes.
+"""Runs tasks as a user does: each in ``%%agent`` cells of its own notebook, with "yes" as the answer to every question.
 
-The namespace is judged where the code ran: in the kernel, in the draft and in the sandbox. Whichever holds what was
-asked for is enough.
+The expressions that check variables are evaluated in the kernel and, if the code ran there, in the draft or the
+sandbox. A task is right if its expression is true in one of them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ except Exception as _problem:
 """
 WARM_UP = Task("warm-up", "chat", ("Hello!",))
 OWN_CELL = "%agent in\n"
-"""A cell that begins with a command of the agent leaves the draft alive."""
+"""First line of a cell that checks variables: a cell that begins with an ``%agent`` command does not end the draft."""
 PNG = "image/png"
 
 
 class Cell(Protocol):
-    """A cell that ran: ``status`` is ok, error or aborted, ``outputs`` are nbformat outputs, ``questions`` are those
-    that the person answered."""
+    """A cell that ran. ``status`` is ok, error or aborted; ``outputs`` have the form of nbformat; ``questions`` are the
+    agent's questions that were answered."""
 
     @property
     def status(self) -> str: ...
@@ -60,8 +60,8 @@ class Cell(Protocol):
 
 
 class TaskNotebook(Protocol):
-    """A notebook with a kernel in a directory of its own. Each method raises NotebookFailed if server or kernel
-    end."""
+    """A notebook with a kernel, in a directory of its own. Each method raises NotebookFailed if the server or the
+    kernel ends."""
 
     async def run_cell(self, code: str, answer: str) -> Cell: ...
 
@@ -83,7 +83,7 @@ OpenNotebook = Callable[[Task], AbstractAsyncContextManager[TaskNotebook]]
 
 @dataclass(frozen=True, slots=True)
 class CellSettings:
-    """Options of every ``%%agent`` cell; an empty one is left out. ``seconds`` is the longest time of a cell."""
+    """Options of every ``%%agent`` cell; an empty option is left out. ``seconds`` is the longest time of a cell."""
 
     model: str = ""
     place: str = ""
@@ -105,9 +105,9 @@ async def run_tasks(
     at_once: int = 1,
     pages: PageServer | None = None,
 ) -> None:
-    """Run each task and repetition, ``at_once`` of them at a time, and hand each result to ``take`` as it is there.
-    ``pages`` serves the web pages of the tasks. A cancellation ends the running ones without a result. Raises what
-    ``take`` raises."""
+    """Run each task and repetition, ``at_once`` of them at a time, and call ``take`` with each result as soon as it is
+    known. ``pages`` serves the web pages of the tasks. If this is cancelled, running tasks end without a result. Raises
+    the errors of ``take``."""
     waiting = iter(tasks)
 
     async def work() -> None:
@@ -123,7 +123,7 @@ async def run_tasks(
 
 
 async def warm_up(open_notebook: OpenNotebook, settings: CellSettings) -> None:
-    """Let the model answer once, so that no task is charged for loading it. Raises NotebookFailed, TimeoutError."""
+    """Let the model answer once, so that no task includes the time to load it. Raises NotebookFailed, TimeoutError."""
     async with open_notebook(WARM_UP) as notebook, asyncio.timeout(settings.seconds):
         cell = await notebook.run_cell(f"{settings.line}\n{WARM_UP.prompts[0]}", YES)
         if error := _error(cell):
@@ -137,8 +137,8 @@ async def run_task(
     settings: CellSettings = CellSettings(),
     pages: PageServer | None = None,
 ) -> TaskResult:
-    """Run one task in a fresh notebook and judge it. ``pages`` must serve where the task has pages. A
-    server, kernel or cell that ends without an answer makes a broken result."""
+    """Run one task in a new notebook and judge its answer. ``pages`` is required if the task has web pages. The result
+    is broken if the server, the kernel or a cell ends without an answer."""
     site = pages.publish(task, repetition) if pages else None
     task = _with_site(task, site.url) if site else task
     attempt = _Attempt(task, settings)
@@ -173,7 +173,7 @@ async def run_task(
 
 
 class _Attempt:
-    """One attempt at a task: what its cells did so far."""
+    """One attempt at a task: runs its cells and collects their results."""
 
     def __init__(self, task: Task, settings: CellSettings) -> None:
         self._task = task
@@ -203,8 +203,8 @@ class _Attempt:
             self._figures = _figures(cell)
 
     async def holds(self, notebook: TaskNotebook) -> bool:
-        """Whether the expression is true in the kernel, the draft or the sandbox of the last turn; False where it
-        raises."""
+        """Return whether the task's expression is true in the kernel, or in the draft or sandbox of the last turn. An
+        expression that raises an error counts as false."""
         judge = JUDGE.format(holds=HOLDS, expression=self._task.holds)
         if _holds(_text(await self._cell(notebook, OWN_CELL + judge))):
             return True
@@ -216,12 +216,12 @@ class _Attempt:
         return False
 
     def draws(self) -> bool:
-        """Whether the expression is true of a figure of the last turn. It was written by the author of the task, not
-        by the model."""
-        return any(_is_true(self._task.draws, figure) for figure in self._figures)
+        """Return whether the task's expression is true of a figure of the last turn. The author of the task wrote the
+        expression, so that it is safe to evaluate."""
+        return any(eval(self._task.draws, {"math": math, "figure": figure}) for figure in self._figures)
 
     def failure(self) -> str:
-        """Return why the last turn gave no answer, or ""."""
+        """Return why the last turn ended without an answer, or "" if it has one."""
         last = self.turns[-1]
         return f"the turn ended: {last.error.splitlines()[-1]}" if last.error and not last.answer else ""
 
@@ -251,19 +251,13 @@ def _with_site(task: Task, url: str) -> Task:
 
 def _turn_result(prompt: str, cell: Cell, messages: Sequence[Message], turn: Mapping[str, Any]) -> TaskTurn:
     results = {message.call_id: message for message in messages if message.role == "tool"}
-    calls = [
-        CallResult(call.name, result.status or "" if result else "")
-        for message in messages
-        for call in message.calls
-        for result in [results.get(call.id)]
-    ]
-    programs = [
-        Program(str(call.arguments["code"]), result.status or "" if result else "", result.text if result else "")
-        for message in messages
-        for call in message.calls
-        if "code" in call.arguments
-        for result in [results.get(call.id)]
-    ]
+    calls, programs = [], []
+    for call in (call for message in messages for call in message.calls):
+        result = results.get(call.id)
+        status = (result.status if result else None) or ""
+        calls.append(CallResult(call.name, status))
+        if "code" in call.arguments:
+            programs.append(Program(str(call.arguments["code"]), status, result.text if result else ""))
     return TaskTurn(
         prompt=prompt,
         answer=next((message.text for message in reversed(messages) if message.role == "assistant"), ""),
@@ -285,17 +279,14 @@ def _figures(cell: Cell) -> list[Mapping[str, Any]]:
     return [found for png in pictures if png and (found := figure_data.read_mark(png)) is not None]
 
 
-def _is_true(expression: str, figure: Mapping[str, Any]) -> bool:
-    return bool(eval(expression, {"math": math, "figure": figure}))
-
-
 def _holds(printed: str) -> bool:
-    """Only a whole line counts: a traceback may repeat the code of the judge, which has the words in it."""
+    """Return whether the check succeeded. Only a whole line counts: a traceback may quote the code of the check, which
+    contains the same words."""
     return any(line.strip() == HOLDS for line in printed.splitlines())
 
 
 def _text(cell: Cell) -> str:
-    """Return what a cell printed, or the text of a draft's result."""
+    """Return the text that a cell printed, and the texts of the results of a draft."""
     printed = [str(output.get("text", "")) for output in cell.outputs if output["output_type"] == "stream"]
     outcomes = [output["data"][OUTCOME]["text"] for output in cell.outputs if OUTCOME in output.get("data", {})]
     return "\n".join([*printed, *outcomes])

@@ -6,7 +6,7 @@ import sys
 CHECKED = """
 import sys
 sys.modules["rfc3987"] = None  # another package for the same formats, which these tests have and users have not
-from agent_kernel.cli.deferred_grammar import defer_iri_grammar
+from agent_kernel.cli.deferred_iri_grammar import defer_iri_grammar
 defer_iri_grammar()
 import jupyter_server.serverapp, jsonschema
 print("lark" in sys.modules)

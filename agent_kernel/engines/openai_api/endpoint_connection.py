@@ -1,7 +1,7 @@
 """Sends HTTP requests to one server, without following redirects and without decompression.
 
-The module uses httpx and not OpenAI's SDK, which sends OpenAI's key, organisation and project from the environment to
-any host it is pointed at, follows redirects, reads lines without a limit, and brings its own retries.
+The module uses httpx and not OpenAI's SDK, because the SDK sends OpenAI's key, organisation and project from the
+environment to any configured host, follows redirects, reads lines of any length, and repeats requests by itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_ANSWER = 64 << 20
 """Bytes of one answer."""
 DONE = "[DONE]"
 END: Mapping[str, Any] = MappingProxyType({})
-"""Stands for the server's end marker. It is recognized by identity, so that no server can send it as data."""
+"""Represents the server's end marker. It is compared by identity, so that no server can send it as data."""
 MAX_REFUSAL = 64 << 10
 MAX_LIST = 8 << 20
 REFUSAL_S = 10.0
@@ -148,24 +148,21 @@ class EndpointConnection:
                 f"{host} sent a compressed answer, which agent-kernel did not request.", details={"host": host}
             )
         if response.status_code != 200:
-            raw = await self._refusal_body(response)
-            raise RequestRefused(Refusal.read(response.status_code, raw, response.headers.get("retry-after", ""), key))
+            raw = bytearray()
+            # If the body of the error is late or broken, the server has refused the request nevertheless.
+            with contextlib.suppress(EngineFault, EngineError):
+                await self._read(response, Patience(host, REFUSAL_S, REFUSAL_S), MAX_REFUSAL, raw)
+            raise RequestRefused(
+                Refusal.read(
+                    response.status_code, bytes(raw[:MAX_REFUSAL]), response.headers.get("retry-after", ""), key
+                )
+            )
 
-    async def _refusal_body(self, response: httpx.Response) -> bytes:
-        """Return as much of the error's body as arrives in time. If the body is broken, the server has refused the
-        request nevertheless."""
-        raw = bytearray()
-        patience = Patience(self._endpoint.host, REFUSAL_S, REFUSAL_S)
-        with contextlib.suppress(EngineFault, EngineError):
-            async with aclosing(self._pieces(response, patience)) as pieces:
-                async for piece in pieces:
-                    raw += piece[: MAX_REFUSAL - len(raw)]
-                    if len(raw) >= MAX_REFUSAL:
-                        break
-        return bytes(raw)
-
-    async def _read(self, response: httpx.Response, patience: Patience, most: int) -> bytes:
-        raw = bytearray()
+    async def _read(
+        self, response: httpx.Response, patience: Patience, most: int, raw: bytearray | None = None
+    ) -> bytes:
+        """Return the body; ``raw`` receives it as it arrives. Raises EngineError after more than ``most`` bytes."""
+        raw = bytearray() if raw is None else raw
         async with aclosing(self._pieces(response, patience)) as pieces:
             async for piece in pieces:
                 raw += piece
@@ -195,7 +192,7 @@ class EndpointConnection:
         cause = plain(str(error)).rstrip(".") or type(error).__name__
         fault = EngineUnreachable(
             f"{self._endpoint.host} does not answer: {cause}.",
-            hint="Is the server running, and is the url of this engine right?",
+            hint="Check that the server is running, and the url of this engine.",
             details={"host": self._endpoint.host, "cause": type(error).__name__},
         )
         return EngineFault(fault, again=True)
@@ -225,6 +222,6 @@ def parse_object(data: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise EngineError(
             "The server sent something that is not a JSON object.",
-            hint="Is the url that of an OpenAI-compatible server? It commonly ends in /v1.",
+            hint="Check that the url is that of an OpenAI-compatible server; it commonly ends in /v1.",
         )
     return value

@@ -16,20 +16,20 @@ Only the tool named ``python`` is offered. Other tools of a request are called i
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
 
-from agent_kernel.core.messages import Message, ToolCall, Usage
+from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
+from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -66,19 +66,15 @@ class Fence:
     named_margin: float = NAMED_MARGIN
     template: str = ""
 
-    async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request, and
-        OutputInvalid."""
+    def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. The chunks
+        raise OutputInvalid."""
         forced = must_call(request)
         if request.output is not None:
             grammar_of(request.output, request.sampling.max_tokens)  # raises before anything is decoded
         if forced and not _has_python(forced):
-            chunks = forced_call(code_fence_prompt.chat(request.messages, tools=False), forced, request, completer)
-        else:
-            chunks = self._round(request, completer, must=bool(forced))
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield chunk
+            return forced_call(code_fence_prompt.chat(request.messages, tools=False), forced, request, completer)
+        return self._round(request, completer, must=bool(forced))
 
     async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of code or text; with ``must``, only code."""
@@ -148,8 +144,8 @@ class Fence:
         regex: str | None,
         failed: Sequence[str],
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one call, whose code begins with the lines of ``reading``. A program that is one of the
-        ``failed`` ones is sampled anew, at most RESAMPLES times."""
+        """Yield the chunks of one call, whose code begins with the lines of ``reading``. A program that is equal to one
+        in ``failed`` is sampled again, at most RESAMPLES times."""
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
@@ -169,7 +165,7 @@ class Fence:
             yield TextChunk(code_fence_prompt.code_block(code))
             yield EndChunk("length", spent)
             return
-        yield CallChunk(ToolCall(f"call_{os.urandom(8).hex()}", code_fence_prompt.TOOL, {"code": code}))
+        yield CallChunk(new_call(code_fence_prompt.TOOL, {"code": code}))
         yield EndChunk("calls", spent)
 
     async def _text(
@@ -194,7 +190,7 @@ def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
 
 
 def _tree_of(code: str) -> str:
-    """Return what two programs have in common that differ in layout and comments only."""
+    """Return a text that is equal for programs that differ only in layout and comments: their syntax tree."""
     try:
         return ast.dump(ast.parse(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -6,7 +6,7 @@ import pytest
 
 from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 

@@ -22,8 +22,8 @@ from agent_kernel.core.protocols import (
     ToolSpec,
 )
 from agent_kernel.engines.local.backend import LoadedModel
-from agent_kernel.engines.local.tool_calling.auto_protocol import SMALL, AutoProtocol
-from agent_kernel.engines.local.tool_calling.native import Native
+from agent_kernel.engines.local.tool_calling.native_protocol import Native
+from agent_kernel.engines.local.tool_calling.tool_protocols import SMALL, AutoProtocol
 from tests.engines.local.scripted_backend import BLOCK, ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 

@@ -28,7 +28,7 @@ from agent_kernel.engines.local.tool_calling.answer_splitter import AnswerReader
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.call_parser import MARKS, TAGS, CallParser
 from agent_kernel.engines.local.tool_calling.forced_call import must_call
-from agent_kernel.engines.local.tool_calling.native_prompt import chat, schemas
+from agent_kernel.engines.local.tool_calling.native_prompt import chat
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser, form_of
 from agent_kernel.engines.local.tool_calling.verbatim_calls import Written
@@ -66,7 +66,7 @@ class Native:
         if forced:
             chunks = self._force_call(answer, forced)
         elif request.output is not None:
-            chunks = self._in_format(answer, request.output)
+            chunks = await self._in_format(answer, request.output)
         elif request.tools and request.tool_choice == "auto":
             chunks = self._free(answer)
         else:
@@ -82,19 +82,15 @@ class Native:
         return self._probe
 
     async def _in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
-        """Yield text in the requested format, unless the first token begins a call."""
+        """Return the chunks of a text in the requested format, or of a call if the first token begins one."""
         request, completer = answer.request, answer.completer
         plain = answer.prompt
         answer.prompt = await answer.render(request.messages, output)
         if request.tools and request.tool_choice == "auto" and await self._calls_first(answer, output):
             answer.prompt = plain
-            chunks = self._free(answer)
-        else:
-            prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
-            chunks = stream_formatted(prompt, request, completer)
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield chunk
+            return self._free(answer)
+        prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
+        return stream_formatted(prompt, request, completer)
 
     async def _calls_first(self, answer: NativeRound, output: OutputFormat) -> bool:
         """Whether the first token begins a call. A special token does, since no other one can begin an answer; a
@@ -201,7 +197,7 @@ class Native:
     def _reader(self, answer: NativeRound, tools: Sequence[ToolSpec], *, parallel: bool) -> AnswerReader:
         calls = CallParser([tool.name for tool in tools], fences=self._fences)
         declared = self._form if tools else None
-        parser = calls if declared is None else DeclaredParser(declared, schemas(tools), calls)
+        parser = calls if declared is None else DeclaredParser(declared, [tool.to_json() for tool in tools], calls)
         return AnswerReader(parser, ReasoningSplitter(answer.prompt), parallel=parallel)
 
 
@@ -222,7 +218,7 @@ class NativeRound:
         shown = chat(messages, tools, self.template, self.written.of)
         if output is not None:
             shown = with_format_instruction(shown, output)
-        return await self.completer.render(shown, schemas(tools) if self.template.tools else ())
+        return await self.completer.render(shown, [tool.to_json() for tool in tools] if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:
         """Make the next prompt begin with this one and ``raw``. If the template writes the message differently, later
