@@ -27,8 +27,6 @@ from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer, j
 
 CELL_S = 600.0
 """Maximum time of a cell; the default model on two slow cores needs about a tenth of it."""
-
-
 ANSWER_LINES = 8
 
 
@@ -111,8 +109,8 @@ def answer(items: Sequence[Mapping[str, Any]], turn: str) -> str:
     return str(said[-1]["content"]) if said else ""
 
 
-def prepared(source: Path, folder: Path) -> NotebookNode:
-    """A fresh copy of the notebook in ``folder``, and nothing there of an earlier run's session."""
+def copy_notebook(source: Path, folder: Path) -> NotebookNode:
+    """Copy the notebook into ``folder`` and return the copy. Removes the data of an earlier run."""
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (folder / ".data", *folder.glob(f"{source.stem}.agent*")):
         if stale.is_dir():
@@ -124,7 +122,7 @@ def prepared(source: Path, folder: Path) -> NotebookNode:
 
 
 async def run(source: Path, folder: Path) -> int:
-    notebook = prepared(source, folder)
+    notebook = copy_notebook(source, folder)
     out = Terminal(sys.stdout)
     started = time.monotonic()
     async with jupyter_server(folder, folder / "server.log") as server:
@@ -140,7 +138,7 @@ async def run(source: Path, folder: Path) -> int:
     sidecar = folder / f"{source.stem}.agent.json"
     out.line(f"\n{folder / source.name} and {sidecar.name}, {time.monotonic() - started:.0f} s")
     if not sidecar.exists():
-        out.line(f"{sidecar} was not written.")
+        out.line(f"{sidecar} was not written; the log of the server is in {folder / 'server.log'}.")
     return 0 if succeeded and sidecar.exists() else 1
 
 
@@ -152,11 +150,14 @@ def main() -> int:
     try:
         return asyncio.run(run(options.notebook, options.into.resolve()))
     except TimeoutError:
-        print(f"\nA cell took longer than {CELL_S:.0f} s.", file=sys.stderr)
+        print(
+            f"\nA cell took longer than {CELL_S:.0f} s. The log of the server is in {options.into / 'server.log'}.",
+            file=sys.stderr,
+        )
         return 2
     except (ServerFailed, KernelDied) as error:
         print(f"\n{error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nStopped; the server and its kernel are gone.", file=sys.stderr)
+        print("\nStopped, and the server and its kernel with it.", file=sys.stderr)
         return 130

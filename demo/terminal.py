@@ -14,7 +14,7 @@ TEXTS = ("text/plain", "text/markdown")
 
 
 class Terminal:
-    """Prints only what is new: the end of a text that grew, and the new lines of other updates."""
+    """Prints only new output: the end of a text that grew, and the new lines of an output that changed."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -38,7 +38,7 @@ class Terminal:
             self._display(message["header"]["msg_id"], content)
 
     def line(self, text: str = "") -> None:
-        """Print a line of its own."""
+        """Print ``text`` on a separate line."""
         self._write(("" if self._at_start else "\n") + text + "\n")
 
     def _display(self, message_id: str, content: Mapping[str, Any]) -> None:

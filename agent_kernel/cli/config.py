@@ -31,7 +31,7 @@ def admin_lines(policy: Policy) -> list[str]:
     if not policy.admin.files:
         return [f"administrator: nothing (there is no {', '.join(map(str, policy_paths()))})"]
     return [
-        f"administrator: {file.path}, " + ("binding" if file.binding else "not binding: you could write it yourself")
+        f"administrator: {file.path}, " + ("binding" if file.binding else "not binding, because you can change it")
         for file in policy.admin.files
     ]
 

@@ -1,4 +1,4 @@
-"""``agent-kernel where``: every location that holds data of agent-kernel, with its size."""
+"""``agent-kernel where``: lists every location that contains data of agent-kernel, with its size."""
 
 from __future__ import annotations
 

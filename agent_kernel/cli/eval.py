@@ -30,13 +30,13 @@ from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 
 PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
 COMPARED_OPTIONS = ("model", "engine", "protocol", "effort", "place")
-"""Options that decide what is measured; a resumed run must have the same."""
+"""Options that decide what is measured; a resumed run must have the same values."""
 OF_ANOTHER_KERNEL = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
 """Variables of a kernel that must not reach the server, if the command runs in one."""
 NO_LIMIT = "--ZMQChannelsWebsocketConnection.limit_rate=False"
-"""A figure over the limit would be dropped, and a right picture judged wrong."""
+"""Without a limit: Jupyter would drop a large figure, and a right picture would be judged wrong."""
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
-"""They stop the run as Ctrl-C does: otherwise its server would go on, with a model in memory."""
+"""Signals that stop the run as Ctrl-C does. Otherwise its server would continue, with a model in memory."""
 TABLE = {
     "kind": Column("KIND"),
     "right": Column("RIGHT", right=True),
@@ -56,7 +56,7 @@ TABLE = {
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 when every task has a result. A Ctrl-C leaves the results so far in the file."""
+    """Return 0 when every task has a result. After Ctrl-C, the file contains the results so far."""
     tasks = _chosen_tasks(args)
     outcome = _start(args)
     path = args.output or args.resume or _default_path(args)
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outcome: EvaluationRun, path: Path) -> None:
-    # They load tornado, nbformat and Jupyter's client, which no other command needs.
+    # Imported here, because they load tornado, nbformat and Jupyter's client, which no other command needs.
     from jupyter_ext.headless.sandbox_inspection import OPTIONS
     from jupyter_ext.headless.server_process import ServerFailed, jupyter_server
     from jupyter_ext.headless.task_notebooks import TaskNotebooks
@@ -115,7 +115,7 @@ async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outc
 
 
 def describe(result: TaskResult) -> str:
-    """Return the line of a task. Of a task that is held out it does not show what the right answer is."""
+    """Return the progress line of a task. For a held-out task it does not show the right answer."""
     words = "right" if result.is_right else "wrong"
     if result.wrong and not result.held_out:
         words = f"wrong: {printable(result.wrong)}"
@@ -128,18 +128,19 @@ def describe(result: TaskResult) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the server: the caller's, so that settings and keys of engines are as usual."""
+    """Return the environment of the server: that of this process, with its settings and keys of engines, but without
+    the variables of a kernel."""
     return {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_KERNEL}
 
 
 def _server_options(args: argparse.Namespace, needed: Mapping[str, str]) -> list[str]:
-    """Return the settings of the command line and those that the tasks need. They win over the environment
-    and the user's configuration files."""
+    """Return the settings of the command line and those that the tasks need. They override the environment and the
+    user's configuration files."""
     chosen = {
         "engine": args.engine,
         "tool_protocol": args.protocol,
         "cache_dir": args.cache_dir and args.cache_dir.absolute(),
-        # Who types a URL as --model has decided already where the conversation goes.
+        # A user who passes a URL as --model has decided where the conversation is sent.
         "allow_urls": "True" if "://" in args.model else "",
         "transcripts": "off",
         **needed,
@@ -155,7 +156,7 @@ def _chosen_tasks(args: argparse.Namespace) -> list[Task]:
     if args.held_out or args.tuned:
         tasks = [task for task in tasks if task.held_out == args.held_out]
     if not tasks:
-        raise InvalidRequest(f"{args.tasks} has no such tasks.")
+        raise InvalidRequest(f"{args.tasks} has no tasks of the selected half.")
     return tasks
 
 
@@ -165,7 +166,7 @@ def _load(named: str) -> list[Task]:
     path = Path(named)
     if path.is_dir():
         if not (path / QUESTIONS).exists():
-            raise InvalidRequest(f"{path} has no {QUESTIONS}, so it is no DABench directory.")
+            raise InvalidRequest(f"{path} has no {QUESTIONS}, so it is not a DABench directory.")
         return load_dabench(path)
     if not path.exists():
         names = ", ".join(task_set_names())
@@ -174,8 +175,7 @@ def _load(named: str) -> list[Task]:
 
 
 def _start(args: argparse.Namespace) -> EvaluationRun:
-    """Return the run that is continued, or a new one. Raises InvalidRequest if the one to continue measured something
-    else."""
+    """Return the run to resume, or a new one. Raises InvalidRequest if the run to resume has other tasks or options."""
     options = {name: getattr(args, name) or "" for name in COMPARED_OPTIONS}
     name = args.tasks if args.tasks in task_set_names() else Path(args.tasks).stem
     if args.resume is None:

@@ -34,7 +34,7 @@ ALWAYS_LEFT = (
 
 @dataclass(slots=True)
 class PurgePlan:
-    """The data that the command removes, and the known data that it leaves."""
+    """The data that the command removes, and in ``left`` descriptions of known data that it does not remove."""
 
     sessions: list[Session] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
@@ -44,7 +44,7 @@ class PurgePlan:
 def purge(args: argparse.Namespace) -> int:
     """Remove conversations from store, search index, journal, media, sidecars, work directories and transcripts.
 
-    Returns 1 if something could not be removed, nothing was found, or nobody confirmed.
+    Returns 1 if something could not be removed, nothing was found, or the user did not confirm.
     """
     return run_with_store(args, lambda store: _purge(args, store))
 
@@ -81,7 +81,7 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
         plan.paths += storage_locations.sidecar_paths(args.notebook.absolute())
     for session in plan.sessions:
         plan.paths += _of_session(settings, session.key)
-        plan.left += await _seen_elsewhere(store, session.key)
+        plan.left += await _describe_remote_copies(store, session.key)
     for binding in bound:
         plan.paths += storage_locations.data_dir_sidecar_paths(settings, binding)
         if (notebook := storage_locations.notebook_path(binding)) is not None:
@@ -95,7 +95,7 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
 def _select(
     args: argparse.Namespace, bound: Iterable[NotebookBinding]
 ) -> tuple[list[SessionKey], list[NotebookBinding]]:
-    """Return the sessions of a notebook with their bindings, or one session with the notebooks that use it."""
+    """Return the selected sessions and their bindings: those of --notebook, or the session of --session."""
     if args.session is not None:
         key = SessionKey(namespace_of(args), args.session)
         mine = [it for it in bound if it.session == key.id and not it.path.startswith(storage_locations.DELETED)]
@@ -108,8 +108,8 @@ def _select(
 
 
 async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session]:
-    """Return all sessions. Rows without a session get one first, so that they are removed too. Raises SessionBusy if
-    any turn runs."""
+    """Return all sessions. Stored rows that belong to no session are given one first, so that they are removed too.
+    Raises SessionBusy if any turn runs."""
     await store.repair(namespace)
     sessions = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
     if len(sessions) < (await store.stats(namespace))["sessions"]:
@@ -117,8 +117,8 @@ async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session
     return sessions
 
 
-async def _seen_elsewhere(store: KeptStore, key: SessionKey) -> list[str]:
-    """Raise SessionBusy while a turn runs."""
+async def _describe_remote_copies(store: KeptStore, key: SessionKey) -> list[str]:
+    """Describe the servers to which the session was sent. Raises SessionBusy while a turn runs."""
     turns = (await store.everything(key))[0]
     if any(turn.state == "open" for turn in turns):
         raise _busy()

@@ -240,7 +240,7 @@ def _check_model(settings: Settings) -> None:
 
 
 def _missing(settings: Settings) -> str:
-    """Return why the model cannot answer; asks no model hub."""
+    """Return why the model cannot answer, or "" if it can. Does not contact a model hub."""
     if settings.engine != "local" or catalog.is_path(settings.model):
         return ""
     try:

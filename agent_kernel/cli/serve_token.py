@@ -25,7 +25,7 @@ SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class ServeToken:
-    """A token. ``where`` describes its origin for people; ``file`` is the file that contains it, if there is one."""
+    """A token. ``where`` describes its origin to the user; ``file`` is the file that contains it, if there is one."""
 
     value: str = field(repr=False)
     where: str

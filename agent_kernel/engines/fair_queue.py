@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from agent_kernel.core.protocols import Chunk, Engine, EngineRequest, WaitChunk
 
 NEAR = 10
-"""A call learns of every change of its position up to this one; further back, only of changes by at least a fifth."""
+"""Calls at this position or nearer to the front report every change of their position; others, only changes by at least
+a fifth."""
 OF_OTHERS = "others use the engine"
 OTHER_MODEL = "waiting for the model before"
 

@@ -49,7 +49,7 @@ def mark_figures() -> None:
 
 
 def open_figures() -> list[dict[str, Any]]:
-    """Return what the figures of pyplot draw that nobody has closed."""
+    """Return the descriptions of the figures of pyplot that are still open."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     return [describe(pyplot.figure(number)) for number in pyplot.get_fignums()] if pyplot else []
 

@@ -40,7 +40,7 @@ CASES = [
     Case("text.gguf", "model_broken", "does not start with GGUF", "again"),
     Case("cut.gguf", "model_broken", "it ends after", "again"),
     Case("other.gguf", "model_unsupported", "not starcoder2", "safetensors"),
-    Case("cut", "model_broken", "no whole safetensors file", "again"),
+    Case("cut", "model_broken", "not a complete safetensors file", "again"),
     Case("pickled", "model_broken", "pickled weights only", "safe_serialization"),
     Case("whole", "engine_error", "cannot be imported in this environment", "agent-kernel model setup"),
     Case("huge", "out_of_memory", "Not enough memory for huge", "smaller model"),

@@ -1,1 +1,1 @@
-"""What all commands share: their description, their output, and the store that they open."""
+"""The parts that all commands share: the description of a command, its output, and access to the session store."""

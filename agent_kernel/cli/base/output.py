@@ -1,4 +1,4 @@
-"""Output of commands: aligned tables for people, JSON for programs."""
+"""Prints the output of commands: aligned tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Column:
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], *, as_json: bool, empty: str = "") -> None:
-    """Print rows. JSON includes every key, a table those of ``columns``. Without rows, ``empty`` is printed to stderr
-    for people."""
+    """Print rows as JSON with all keys, or as a table with the keys of ``columns``. Without rows, print ``empty`` to
+    stderr instead of a table."""
     if as_json:
         print(json.dumps(list(rows), indent=2))
         return
@@ -69,7 +69,7 @@ def join(values: Sequence[object]) -> str:
 
 
 def size(count: int) -> str:
-    """Format a size; 1024 bytes are a KiB."""
+    """Format a size in bytes, KiB, MiB or GiB."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

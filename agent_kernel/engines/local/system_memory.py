@@ -1,4 +1,4 @@
-"""Reads how much memory a process can still take, on this machine and in its control group, and which processes hold
+"""Reads how much memory a process can still allocate, on this machine and in its control group, and which processes use
 the most.
 
 It works on Linux only; on other systems the memory is unknown and not checked.
@@ -40,7 +40,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """A process of this user that holds much memory; ``name`` is a name that the user recognises."""
+    """A process of this user that uses much memory; ``name`` is a name that the user recognises."""
 
     pid: int
     name: str
@@ -48,7 +48,7 @@ class MemoryHolder:
 
 
 def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
-    """Return the memory, or None where the system does not report it."""
+    """Return the memory, or None if the system does not report it."""
     try:
         facts = _pairs(proc / "meminfo")
         total, available = facts["MemTotal"] * 1024, facts["MemAvailable"] * 1024
@@ -60,7 +60,7 @@ def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
 
 
 def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[MemoryHolder]:
-    """Return the processes of this user that hold most memory, largest first, without those in ``own``."""
+    """Return the processes of this user that use most memory, largest first, without the process ids in ``own``."""
     holders = []
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) not in own:
@@ -72,7 +72,7 @@ def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> l
 
 
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
-    """Return the bytes that only this process holds and that are freed when it ends; 0 = unknown."""
+    """Return the bytes that only the process ``pid`` uses and that are freed when it ends; 0 if unknown."""
     try:
         return _pairs(proc / str(pid) / "status")["RssAnon"] * 1024
     except (OSError, KeyError, ValueError):

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_EVENT = 8 << 20
-"""Bytes of one event. Servers that send a call at once put all of its code into one event."""
+"""Largest event in bytes. Some servers send a whole call, with all of its code, in one event."""
 MAX_ANSWER = 64 << 20
-"""Bytes of one answer."""
+"""Largest answer in bytes."""
 DONE = "[DONE]"
 END: Mapping[str, Any] = MappingProxyType({})
 """Represents the server's end marker. It is compared by identity, so that no server can send it as data."""
@@ -38,8 +38,8 @@ MAX_LIST = 8 << 20
 REFUSAL_S = 10.0
 LIST_S = 10.0
 KEEP_S = 2.0
-"""Less than the 5 s after which uvicorn closes idle connections: a request must not use a connection that is just being
-closed."""
+"""Seconds that an idle connection stays open. uvicorn closes idle connections after 5 s, and a request must not use a
+connection that the server is closing."""
 LAST_BYTES_S = 0.1
 """Seconds to wait for the end of the stream after the last event, so that the connection can be reused."""
 

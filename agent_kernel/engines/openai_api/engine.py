@@ -1,4 +1,5 @@
-"""Models behind an OpenAI-compatible URL: vLLM, Ray Serve, SGLang, llama-server, Ollama, transformers serve, OpenAI."""
+"""The engine for a model on an OpenAI-compatible server: vLLM, Ray Serve, SGLang, llama-server, Ollama, transformers
+serve, OpenAI."""
 
 from __future__ import annotations
 

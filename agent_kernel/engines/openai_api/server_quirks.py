@@ -39,7 +39,7 @@ UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 RENAMED = {"max_tokens": "max_completion_tokens"}
-"""OpenAI's reasoning models want the new name, most other servers know only the old one."""
+"""Fields with two names: OpenAI's reasoning models accept only the new name, most other servers only the old one."""
 
 
 class ServerQuirks:

@@ -56,14 +56,14 @@ def read_catalog(path: Path) -> Mapping[str, CatalogEntry]:
 
 
 def is_named(model: str) -> bool:
-    """Whether ``model`` is a name of the catalog, or stands for one of its models."""
+    """Return whether ``model`` is the name of a catalog model, or DEFAULT."""
     return model == DEFAULT or model in catalog()
 
 
 def defaults(memory: Memory | None = None) -> list[CatalogEntry]:
     """Return the models that can be the default of this machine, best first. ``memory`` is measured if it is not given;
-    where it is unknown, only models for any machine are returned. The total counts and not what is free now, so that
-    the default stays the same."""
+    where it is unknown, only models for any machine are returned. The total memory decides and not the free memory, so
+    that the default does not change."""
     memory = memory or read_memory()
     total = memory.total if memory is not None else 0
     known = catalog()
@@ -155,7 +155,7 @@ def pulled_directories(model: str, cache_dir: Path) -> list[Path]:
 
 
 def from_hubs(cache_dir: Path) -> list[LocalModel]:
-    """Return the models in the cache that were pulled by an id of a hub, without damaged ones."""
+    """Return the undamaged models in the cache that were pulled by an id of a hub."""
     by_name: dict[str, LocalModel] = {}
     for folder in find_pulled("hub", cache_dir):
         with suppress(ModelBroken):

@@ -1,4 +1,4 @@
-"""A model that can be downloaded: what it is, and its sources."""
+"""The description of a model that can be downloaded, and of the sources from which it can be downloaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """One file of a snapshot. ``digest`` is the one that the hub states: a SHA-256, or git's SHA-1 for a small file."""
+    """One file of a snapshot. ``digest`` is the hash that the hub states: a SHA-256, or git's SHA-1 for a small
+    file."""
 
     path: str
     size: int

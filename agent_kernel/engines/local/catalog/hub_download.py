@@ -59,8 +59,8 @@ def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Downl
 
 
 def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """Download all files into one directory and check each; the hash is that of the list of their hashes. Raises the
-    errors of ``fetch``."""
+    """Download all files into one directory and check each one. The returned hash is the SHA-256 of the list of their
+    hashes. Raises the errors of ``fetch``."""
     directory = staging / SNAPSHOT
     directory.mkdir(exist_ok=True)
     before = 0

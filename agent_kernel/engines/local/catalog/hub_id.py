@@ -11,7 +11,7 @@ HUB_ID = re.compile(
     rf"(?P<repo>{PART}/{PART})(?:@(?P<revision>\w[\w./-]{{0,199}}))?(?::(?P<file>\w[\w./+-]{{0,199}}\.gguf))?", re.ASCII
 )
 FORBIDDEN = ("--", "..", "//")
-"""The hub allows none of these in names. Revisions and files that contain one are refused too."""
+"""The hub does not allow these texts in names. agent-kernel does not accept them in revisions and files either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class HubId:
 
     @classmethod
     def parse(cls, text: str) -> HubId | None:
-        """Parse an id; None if it is not one. A name that ends in ``.gguf`` is a file, not an id."""
+        """Parse an id; return None if ``text`` is not an id. A name that ends in ``.gguf`` is a file, not an id."""
         match = HUB_ID.fullmatch(text)
         if match is None or any(mark in text for mark in FORBIDDEN) or match["repo"].endswith((".gguf", ".git")):
             return None

@@ -31,7 +31,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``memory`` is None where the system does not report it. ``cores`` are those that this process may use."""
+    """``memory`` is None if the system does not report it. ``cores`` is the number of CPU cores that this process may
+    use."""
 
     memory: Memory | None
     cores: int
@@ -47,7 +48,7 @@ class Machine:
 
 
 def read_machine() -> Machine:
-    """Describe this machine. Blocking: the first call runs ``nvidia-smi``, if there is one."""
+    """Describe this machine. Blocking: the first call runs ``nvidia-smi`` if it is installed."""
     return Machine(read_memory(), usable_cores(), _gpus())
 
 

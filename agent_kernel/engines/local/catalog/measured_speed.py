@@ -29,7 +29,7 @@ def read_speeds(cache_dir: Path) -> Mapping[str, float]:
 
 def record_speed(cache_dir: Path, model: str, usage: Usage) -> None:
     """Store the decoding speed of an answer that was decoded alone. Short answers and small changes are not stored. An
-    error of the disk is ignored: a missing figure harms nobody. Blocking."""
+    error of the disk is ignored, because the speed is only for display. Blocking."""
     speed = usage.tokens_per_s
     if usage.estimated or usage.completion_tokens < TOKENS_MIN or speed <= 0:
         return

@@ -34,8 +34,8 @@ from agent_kernel.engines.local.catalog.verified_download import Steps, T
 
 
 def open_local(path: Path, cache_dir: Path, on_progress: Callable[[Progress], None]) -> LocalModel:
-    """Return the model at ``path``, which is absolute. Raises UnknownModel if nothing is there, ModelBroken if it is
-    unusable."""
+    """Return the model at ``path``, which is absolute. Raises UnknownModel if the path does not exist,
+    ModelBroken if the model is unusable."""
     if path.is_dir():
         facts = read_model_directory(path)
         return LocalModel(path.name, path, identity(path), ASSUMED, facts.context_length, facts.licence, str(path))
@@ -61,7 +61,8 @@ def _drain(steps: Steps[T], on_progress: Callable[[Progress], None]) -> T:
 
 
 def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
-    """SHA-256 of the file, from the note of an earlier run if size and modification time are unchanged."""
+    """Return the SHA-256 of the file. It is read from a note of an earlier run if size and modification time are
+    unchanged."""
     stat = path.stat()
     identity = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
     note = models_dir(cache_dir) / "local" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"

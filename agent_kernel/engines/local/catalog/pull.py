@@ -232,7 +232,7 @@ def forget(entry: CatalogEntry, cache_dir: Path) -> None:
 
 
 def is_partial(entry: CatalogEntry, cache_dir: Path) -> bool:
-    """Whether an interrupted pull left files from which the next one continues."""
+    """Return whether an interrupted pull left files from which the next pull continues."""
     return any(models_dir(cache_dir).glob(f".{entry.folder}-*.partial"))
 
 

@@ -16,7 +16,7 @@ JSON_EVERY_S = 0.1
 
 
 class Bar:
-    """One progress bar per stage, for a terminal."""
+    """Shows one progress bar for each stage, on a terminal."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -46,7 +46,7 @@ class Bar:
 
 
 class Lines:
-    """One line for every tenth of a stage, for logs."""
+    """Writes one line for every tenth of a stage, for logs."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -68,8 +68,8 @@ class Lines:
 
 
 class JsonLines:
-    """One JSON line for each report: ``{"type": "progress", "stage", "done", "total", "note"}``, at most ten per
-    second, and one at every change of stage."""
+    """Writes reports as JSON lines: ``{"type": "progress", "stage", "done", "total", "note"}``. At most ten lines per
+    second, and one at every change of stage or note."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

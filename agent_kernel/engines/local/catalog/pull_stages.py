@@ -10,8 +10,8 @@ Stage = Literal["wait", "download", "verify", "rewrite", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress in one stage: ``done`` of ``total`` bytes; ``total`` is 0 if nothing is counted. ``note`` is for
-    display: what is waited for, or why another source is tried."""
+    """Progress in one stage: ``done`` of ``total`` bytes; ``total`` is 0 if nothing is counted. ``note`` is
+    shown to the user: the reason for a wait, or for trying another source."""
 
     stage: Stage
     done: int = 0

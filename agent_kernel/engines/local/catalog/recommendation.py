@@ -1,4 +1,4 @@
-"""Says which models of the catalog fit a machine, how fast each one should be there, and which one suits it best."""
+"""Determines which models of the catalog fit a machine, their expected speed on it, and which model suits it best."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ it takes besides. Measured with openvino-genai 2026.4 (anonymous memory in MB, f
 SmolLM2-135M 145: 300, 435; Qwen2.5-Coder-0.5B 676: 801, 1,513; 1.5B 1,895: 2,143. That is 1.05 and 2.0 times the file
 and 150."""
 OPENVINO_FLOOR = GIB
-"""openvino-genai takes whole GB for its cache."""
+"""Smallest cache: openvino-genai accepts only whole GB."""
 CANDIDATES = ("coder-7b", *DEFAULTS)
-"""Models that can be recommended, best first. They are one line of models, so that the larger one is the better one."""
+"""Models that can be recommended, best first. They belong to one family, in which a larger model is better."""
 USABLE_SPEED = 5.0
 """Tokens per second below which a model that is not a default is not recommended: a program of 100 tokens then takes
 20 seconds."""
@@ -41,8 +41,9 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """``needed`` is what the worker takes at most, in bytes, and ``fits`` whether the machine has that besides the
-    reserve for other programs; None where the memory of the machine is unknown. ``reason`` says why."""
+    """How well a model suits a machine. ``needed`` is the largest memory of the worker in bytes. ``fits`` is whether
+    the machine has that much besides the reserve for other programs, None if its memory is unknown. ``reason`` explains
+    ``fits`` to the user."""
 
     entry: CatalogEntry
     needed: int

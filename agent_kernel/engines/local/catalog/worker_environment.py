@@ -86,14 +86,15 @@ def read(kind: Kind, directory: Path) -> Environment | None:
 
 
 def interpreter(worker_python: str, data_dir: Path) -> str:
-    """Return the interpreter of the worker: the named one, else that of a private environment, else this one. Raises
-    InvalidRequest if the named one does not exist."""
+    """Return the interpreter of the worker: ``worker_python`` if it is set, otherwise that of a private environment if
+    there is one, otherwise the interpreter of this process. Raises InvalidRequest if ``worker_python`` does not
+    exist."""
     if worker_python:
         executable = shutil.which(os.path.expanduser(worker_python))
         if executable is None:
             raise InvalidRequest(
                 f"worker_python is {worker_python!r}, which is not a program on this machine.",
-                hint="Make an environment with: agent-kernel model setup cpu (or gpu), and leave worker_python empty.",
+                hint="Create one with: agent-kernel model setup cpu (or gpu), and leave worker_python empty.",
             )
         return executable
     return next((str(environment.python) for environment in environments(data_dir)), sys.executable)
@@ -112,9 +113,10 @@ def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str
         free = shutil.disk_usage(directory.parent).free
         if free < DISK[kind]:
             raise EngineError(
-                f"The environment needs {DISK[kind] / 1e9:.0f} GB in {directory.parent}; {free / 1e9:.1f} are free."
+                f"The environment needs {DISK[kind] / 1e9:.0f} GB in {directory.parent}; {free / 1e9:.1f} GB are free.",
+                hint="Free some space, or use another --data-dir.",
             )
-        _run([python, "-m", "venv", str(directory)], say, "The environment could not be made")
+        _run([python, "-m", "venv", str(directory)], say, "The environment could not be created")
         install = [str(_python(directory)), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         _run([*install, *REQUIREMENTS[kind]], say, "pip could not install the libraries")
         facts = _check_imports(kind, directory)

@@ -66,7 +66,7 @@ class DecodedCompletion:
     usage: Usage = field(default_factory=Usage)
 
     def stopped_by(self, stops: Sequence[str]) -> str:
-        """Return the one of these stop strings that ended the answer; empty if none did."""
+        """Return the stop string among ``stops`` that ended the answer; empty if none of them did."""
         return self.stopped if self.stopped in stops else ""
 
 
@@ -178,7 +178,7 @@ class Completer:
         return {**await self._decoder.call(self._backend.usage), **own}
 
     async def first_token(self, prompt: str, regex: str | None = None) -> DecodedCompletion:
-        """Decode one greedy token, with its log probability before ``regex`` masked anything."""
+        """Decode one greedy token, with its log probability before the mask of ``regex`` was applied."""
         completion = DecodedCompletion(prompt)
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         await self.run(completion, DecodingOptions(max_tokens=1, grammar=grammar, logprob=True))
@@ -244,8 +244,8 @@ class Completer:
     def _remember(
         self, prompt: str, ids: Sequence[int], completion: DecodedCompletion, after: str, decode: Decode
     ) -> None:
-        """Store the ids of the text. The chain ends where the answer's text ends; a token that contains more than that
-        is encoded again."""
+        """Store the ids of the prompt and the answer. If the last token contains more than the text of the answer, the
+        end of the text is encoded again."""
         wanted = completion.text + after
         if not wanted or not completion.finish or completion.pictures:
             return

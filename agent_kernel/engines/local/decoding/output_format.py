@@ -24,7 +24,7 @@ from agent_kernel.engines.local.grammar.regex import pattern
 
 MAX_CHOICES = 1_000
 SHOWN_SCHEMA = 2_000
-"""Characters of a schema that is shown to the model; a longer one acts only through the grammar."""
+"""Longest schema in characters that the prompt contains; a longer one is enforced only by the grammar."""
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
@@ -63,7 +63,7 @@ def check(output: OutputFormat, text: str) -> None:
     if problem:
         raise OutputInvalid(
             f"The answer does not fit the format that was asked for: {problem}.",
-            hint="Ask again, or ask for less.",
+            hint="Ask again, or request a simpler format.",
             details={"text": text, "reason": problem},
         )
 

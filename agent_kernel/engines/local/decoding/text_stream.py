@@ -8,7 +8,7 @@ UNFINISHED = "\ufffd"
 LONGEST_CHARACTER = 4
 """Bytes of the longest UTF-8 character: after that many tokens, a replacement character was really written."""
 WINDOW = 8
-"""Tokens that are decoded again with each new one."""
+"""Number of the newest tokens that are decoded again with each new token."""
 
 
 class TextStream:

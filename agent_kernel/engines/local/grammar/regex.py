@@ -17,7 +17,7 @@ from agent_kernel.engines.local.grammar.ebnf import NOTHING, Rules, char_class, 
 MAX_CHARS = 2_000
 MAX_DEPTH = 20
 MAX_REPEATS = 4_096
-"""Limit for one part, multiplied over all repetitions around it."""
+"""Largest number of repetitions of one part, multiplied by those of all repetitions around it."""
 MAX_NESTED = 256
 """The same if the repeated part contains repetition: a text then matches in many ways, and the library keeps them all.
 With ``([a-z]{1,9} ?){1,200}`` 20 tokens took more than a minute."""

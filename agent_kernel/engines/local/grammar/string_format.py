@@ -30,4 +30,4 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "email": f"{MAILBOX}@{LABEL}(?:\\.{LABEL}){{0,2}}\\.[a-z]{{2,10}}",
     }
 )
-"""Name -> a pattern for the whole string."""
+"""Maps the name of each format to a pattern for the whole string."""

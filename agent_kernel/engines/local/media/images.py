@@ -10,11 +10,13 @@ from agent_kernel.engines.local.backend import Picture
 
 MAX_BYTES = 20 * 2**20
 MAX_PIXELS = 40_000_000
-"""Pixels of one image or frame, 120 MB when it is open. A file of a few KB can claim gigapixels."""
+"""Largest number of pixels of an image or frame, which takes 120 MB in memory. A file of a few KB can claim far
+more."""
 MAX_ANIMATION_PIXELS = 600_000_000
-"""Pixels of all frames up to the last one taken, since a frame is decoded from those before it."""
+"""Largest number of pixels of all frames of an animation together, since a frame is decoded from those before it."""
 FRAMES = 8
-"""Frames taken of an animation or a video, evenly spaced: models of this size can use only a few pictures."""
+"""Number of evenly spaced frames taken from an animation or a video: models of this size can use only a few
+pictures."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 """The only decoders of Pillow that may be used; the first bytes of a file select one."""
 

@@ -19,7 +19,7 @@ CPU_S = 30
 MEMORY = 4 * 2**30
 MAX_PIXELS = 40_000_000
 MAX_SIDE = 1024
-"""Frames are scaled down to this: models look at about one million pixels."""
+"""Largest width and height; larger frames are scaled down, because models use about one million pixels."""
 LENGTH = struct.Struct(">I")
 
 

@@ -40,11 +40,11 @@ from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
 BLOCK = 32
 """Tokens per KV block of the library's CPU plugin."""
 MAX_BATCHED = 64
-"""Prompt tokens per step. Other streams stand still meanwhile, sometimes for two steps. With a 0.5B model on two cores
-a step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s; a prompt of 2,200 tokens took 2.8, 2.8 and 2.7
-s."""
+"""Prompt tokens per step. Other requests get no token during such a step, sometimes during two. With a 0.5B model on
+two cores a step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s; a prompt of 2,200 tokens took 2.8, 2.8
+and 2.7 s."""
 CACHE_SHARE = 8
-"""Without ``cache_gb`` the cache takes this part of the available memory: one eighth."""
+"""Without ``cache_gb`` the cache takes the available memory divided by this number."""
 CHECK_S = 0.01
 READS = ("llama", "qwen2", "qwen3")
 """Architectures of GGUF files that the library can build (2026.4)."""
@@ -80,7 +80,9 @@ class OpenVino:
         self._cache_gb = max(1, int(options.cache_gb) or (memory.available if memory else 0) // CACHE_SHARE // GIB)
         self._threads, self._prefixes = options.threads, options.prefixes
         if not path.exists():
-            raise ModelMissing(f"{path.name} is not there.", hint="Pull it with: agent-kernel model pull")
+            raise ModelMissing(
+                f"The model file {path.name} does not exist.", hint="Pull it with: agent-kernel model pull"
+            )
         facts = read_model_directory(path) if path.is_dir() else _read_supported_header(path)
         try:
             # The only import of openvino. It takes half a second, so only the worker imports it.

@@ -17,7 +17,7 @@ from agent_kernel.engines.local.catalog.derived_cache import identity, publish
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2
-"""Free disk space that a build needs, as a multiple of the GGUF file's size; with less, nothing is kept."""
+"""Free disk space that a build needs, as a multiple of the GGUF file's size; with less, the graph is not stored."""
 
 
 class BuiltModel:

@@ -62,8 +62,8 @@ class AnswerReader:
     def _accept(
         self, parts: Iterable[TextChunk | ReasoningChunk | CallChunk]
     ) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """Return the parts up to the last call that counts: the only one allowed, or code, whose output must come
-        first."""
+        """Return the parts up to the last call that may run. This is the only call if just one is allowed, or a call of
+        code, because the model must see its output before the next call."""
         accepted: list[TextChunk | ReasoningChunk | CallChunk] = []
         for part in parts:
             if self.done:

@@ -31,8 +31,9 @@ LISTED_HEAD = 200
 _BETWEEN = " \t\r\n,;"
 _OPENERS = re.compile("|".join(map(re.escape, (*TAGS, LISTED, CODED))))
 MAX_FALSE_STARTS = 1000
-"""Lines in one piece of text that begin like an untagged call and are none; beyond that, lines are text without a
-check. Each check costs the length of the following text, and a hostile answer may consist of such lines."""
+"""Number of lines in one piece of text that may begin like an untagged call without being one; further lines are not
+checked and are text. Each check costs the length of the following text, and a hostile answer may consist of such
+lines."""
 UNCLOSED = 64
 """Number of false starts that unclosed JSON counts as, since it is scanned to the end of the text."""
 

@@ -36,12 +36,13 @@ PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
 EACH = re.compile(
     r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
 )
-"""Words of a question to which all rows are the answer."""
+"""Words by which a question asks for all rows of the output."""
 ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
 
 
 def error_line(text: str) -> str:
-    """Return the line of a result that states the error: the last one with an exception, not a note after it."""
+    """Return the line of a result that states the error: the last line with an exception, otherwise the last line that
+    is not a note in parentheses."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if ERROR.fullmatch(line)]
     no_notes = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
@@ -55,8 +56,8 @@ def plain(results: Sequence[Message], rows: Sequence[str], question: str) -> str
 
 
 def failure(results: Sequence[Message]) -> str:
-    """Return the answer for calls of which the last one failed for good: its error, the line that failed, and the
-    errors of the tries before. Empty if the last call did not fail."""
+    """Return the answer after calls of which the last one failed: its error, the line that failed, and the errors of
+    earlier calls. Empty if the last call did not fail."""
     last = results[-1]
     if last.status not in ("error", "timeout"):
         return ""

@@ -19,7 +19,8 @@ FACT = re.compile(
 """A fact about a file that a kernel sees, or about an input file of the turn."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
 LINES = ".splitlines()"
-"""A variable that is read like this is named "lines", by which a small model knows what each element is."""
+"""An expression that ends like this is assigned to a variable named "lines": the name tells a small model what each
+element is."""
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset({"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "encoding", "lines"})
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)

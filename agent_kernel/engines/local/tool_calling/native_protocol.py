@@ -93,8 +93,9 @@ class Native:
         return stream_formatted(prompt, request, completer)
 
     async def _calls_first(self, answer: NativeRound, output: OutputFormat) -> bool:
-        """Whether the first token begins a call. A special token does, since no other one can begin an answer; a
-        bracket does if this model writes calls without tags and the format is not JSON."""
+        """Return whether the first token begins a call. A special token begins a call, because no other special token
+        can begin an answer. A bracket begins a call if this model writes calls without tags and the format is not
+        JSON."""
         first = await answer.completer.first_token(reasoning.without_thinking(answer.prompt, self._loaded.template))
         text = first.text.strip()
         if not text:
@@ -221,8 +222,9 @@ class NativeRound:
         return await self.completer.render(shown, [tool.to_json() for tool in tools] if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:
-        """Make the next prompt begin with this one and ``raw``. If the template writes the message differently, later
-        prompts contain the original text instead, provided that this makes the common prefix longer."""
+        """Make later prompts begin with this prompt and ``raw``, the text that the model wrote for ``message``. If the
+        template would write the message differently, later prompts contain ``raw`` instead, provided that this makes
+        the common prefix longer."""
         after = [tool_result(call, "done", "success") for call in message.calls]
         wanted = self.prompt + raw + self.template.end
         later = [*self.request.messages, message, *after]

@@ -15,7 +15,8 @@ from agent_kernel.engines.local.torch.single_backend import GenerateBackend
 BACKENDS: Mapping[str, Callable[[Path], Backend]] = MappingProxyType(
     {"openvino": OpenVino, "transformers": TorchBackend, "generate": GenerateBackend}
 )
-"""Name -> the backend, given the cache directory. None of them imports its library before ``load``."""
+"""Maps names to functions that create a backend, given the cache directory. No backend imports its library before
+``load``."""
 
 
 def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
@@ -23,7 +24,7 @@ def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
     unknown name."""
     name = options.backend or ("transformers" if _wants_torch(path, options) else "openvino")
     if name not in BACKENDS:
-        raise EngineError(f"There is no backend {name!r}; there are {', '.join(BACKENDS)}.")
+        raise EngineError(f"There is no backend {name!r}.", hint=f"Use one of {', '.join(BACKENDS)}.")
     return BACKENDS[name](cache_dir)
 
 

@@ -25,7 +25,7 @@ from agent_kernel.core.protocols import (
 )
 
 MAX_MEDIA = 32 * 2**20
-"""Bytes of all media of a request; as base64 they stay well below the largest frame."""
+"""Largest number of bytes of all media of a request; in base64 they are well below the largest frame."""
 
 
 def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, Any]:

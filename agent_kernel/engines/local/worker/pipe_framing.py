@@ -17,7 +17,7 @@ from agent_kernel.core.wire import framing
 Frame: TypeAlias = dict[str, Any]
 
 MAX_FRAME = 64 * 1024 * 1024
-"""Bytes. A longer frame is not one of ours: something else has written into the pipe."""
+"""Largest frame in bytes. A longer one means that something other than agent-kernel has written into the pipe."""
 
 
 def encode_frame(frame: Mapping[str, Any]) -> bytes:

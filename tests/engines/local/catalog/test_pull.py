@@ -297,7 +297,7 @@ def test_sources_wheels_asks_no_hub(tmp_path: Path, cache: Path, hub: Hub, model
 
 def test_who_does_not_accept_the_publisher_gets_nothing(tmp_path: Path, cache: Path, packed: bytes) -> None:
     wheels = tmp_path / "wheels"
-    with pytest.raises(PullFailed, match="somebody was not accepted"):
+    with pytest.raises(PullFailed, match="did not accept its publisher somebody"):
         pull(small(tmp_path, wheels_source(wheels, packed)), cache, environment(wheels=wheels), Asked(False))
     assert leftovers(cache) == []
 

@@ -81,7 +81,7 @@ def test_too_little_space_is_told_before_anything_is_made(tmp_path: Path, monkey
 
 
 def test_an_interpreter_that_can_not_make_one_is_told(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="could not be made"):
+    with pytest.raises(EngineError, match="could not be created"):
         worker_environment.setup("cpu", tmp_path, lambda line: None, python=shutil.which("false") or "")
     assert worker_environment.environments(tmp_path) == []
 

@@ -74,7 +74,7 @@ async def test_an_idle_model_is_unloaded_and_one_that_answers_for_longer_is_not(
     assert pid is not None
     await until(lambda: not Path(f"/proc/{pid}").exists())
     assert engine.info().state == "unloaded"
-    assert "nobody asked" in engine.info().details["unloaded"]
+    assert "there was no request" in engine.info().details["unloaded"]
 
 
 async def test_unloading_says_what_it_gave_back(told: tuple[LocalEngine, Told]) -> None:
@@ -115,7 +115,7 @@ async def test_while_memory_is_short_what_runs_is_answered_and_nothing_new_begin
                 break
             await asyncio.sleep(0.05)
         assert refused
-        assert "gives way to your own programs" in refused[0].message
+        assert "so that your programs have memory" in refused[0].message
         assert isinstance(await anext(chunks), TextChunk)
     await until(lambda: engine.info().state == "unloaded")
     memory.memory = ROOM
@@ -131,7 +131,7 @@ async def test_when_almost_nothing_is_left_the_worker_ends_at_once(told: tuple[L
                 if isinstance(chunk, TextChunk):
                     memory.memory = Memory(8 * GIB, 100 * 2**20)
 
-    with pytest.raises(OutOfMemory, match="gives way"):
+    with pytest.raises(OutOfMemory, match="so that your programs have memory"):
         await run_out()
     assert engine.worker_pid is None
     memory.memory = ROOM
@@ -147,7 +147,7 @@ async def test_a_load_is_given_up_when_the_memory_goes_meanwhile(told: tuple[Loc
                 if engine.worker_pid is not None:
                     memory.memory = Memory(8 * GIB, 100 * 2**20)
 
-    with pytest.raises(OutOfMemory, match="gives way"):
+    with pytest.raises(OutOfMemory, match="so that your programs have memory"):
         await run_out()
     assert engine.worker_pid is None
 
