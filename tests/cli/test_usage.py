@@ -26,4 +26,4 @@ def test_usage_tells_what_turns_cost_in_all_in_a_namespace_or_in_one_session(com
     assert "model  small" in shown
     assert "1 error, 1 success" in shown
     missing = command("sessions", "usage", "nothing")
-    assert (missing.status, "There is no session nothing" in missing.err) == (1, True)
+    assert (missing.status, "There is no session 'nothing'" in missing.err) == (1, True)
