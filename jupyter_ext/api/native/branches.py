@@ -8,18 +8,17 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import Branch, SessionKey, new_id
 from agent_kernel.sessions.store.private_store import is_private, private_id
 from agent_kernel.sessions.undo import undo
-from jupyter_ext.api.http.etag import read_if_match
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
-from jupyter_ext.api.native.sessions import session_to_json
+from jupyter_ext.api.native.sessions import SessionChangeHandler, session_to_json
 from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import IF_MATCH, PLACE, SESSION, WHICH_NOTEBOOK, operation
 from jupyter_ext.api.schemas.turns import Versions
 
-BOUND = "To bind it, kernel or path names a notebook, unless a kernel asks."
+BOUND = "With bind, the query names a notebook (kernel or path), unless a kernel sends the request."
 
 
-class BranchesHandler(AgentHandler):
+class BranchesHandler(SessionChangeHandler):
     @guard("read")
     @operation("List the branches of a session.", shapes.Branches, errors=(404,))
     async def get(self, session_id: str) -> None:
@@ -32,33 +31,27 @@ class BranchesHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Create a branch and make it the current one."""
         body = self.parse(BranchBody)
-        session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
-            branch = await self.services.runtime.store.branch(session.key, before=body.before, name=body.name)
-        await self.services.sidecars.touch(session.key)
+        async with self.change(session_id, "branch") as key:
+            branch = await self.services.runtime.store.branch(key, before=body.before, name=body.name)
         self.reply(dataclasses.asdict(branch), 201)
 
 
-class CurrentBranchHandler(AgentHandler):
+class CurrentBranchHandler(SessionChangeHandler):
     @guard("write")
     @operation("Make a branch the current one.", Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
     async def put(self, session_id: str) -> None:
         body = self.parse(SwitchBody)
-        session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
-            branch = await self.services.runtime.store.switch(session.key, body.name)
-        await self.services.sidecars.touch(session.key)
+        async with self.change(session_id, "branch") as key:
+            branch = await self.services.runtime.store.switch(key, body.name)
         self.reply(dataclasses.asdict(branch))
 
 
-class BranchHandler(AgentHandler):
+class BranchHandler(SessionChangeHandler):
     @guard("write")
     @operation("Drop a branch.", shapes.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
-        session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, read_if_match(self), "branch"):
-            await self.services.runtime.store.drop_branch(session.key, name)
-        await self.services.sidecars.touch(session.key)
+        async with self.change(session_id, "branch") as key:
+            await self.services.runtime.store.drop_branch(key, name)
         self.reply({"name": name, "deleted": True})
 
 
@@ -89,17 +82,15 @@ class ForkHandler(AgentHandler):
         self.reply({**session_to_json(fork), "bound": body.bind, "source": session_id}, 201)
 
 
-class UndoHandler(AgentHandler):
+class UndoHandler(SessionChangeHandler):
     @guard("write")
     @operation("Take the newest turn back.", shapes.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         """Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
         undone."""
         self.parse(EmptyBody)
-        session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, read_if_match(self), "undone"):
-            undone = await undo(self.services.runtime.store, session.key)
-        await self.services.sidecars.touch(session.key)
+        async with self.change(session_id, "undone") as key:
+            undone = await undo(self.services.runtime.store, key)
         after = await self.services.access.session(self.caller, session_id)
         description = dataclasses.asdict(undone) if undone else None
         self.reply({"undone": description, "session": session_to_json(after)})

@@ -1,9 +1,10 @@
-"""not the body but what lies beside the notebook. ==> 1: import the sidecar beside the notebook instead of the body."""
+"""Export a session as a document, import a document as a session, and clear the tool outputs of cells."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -24,9 +25,7 @@ from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import ANY_BYTES, BRANCH, PLACE, Count, Parameter, Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 
-ONE_DOCUMENT = "A download is one document: markdown has its images inside."
-
-
+ONE_DOCUMENT = "A download must be one document, and the format markdown-files consists of several files."
 DOCUMENTS = [name for name in FORMATS if name != "markdown-files"]
 """The formats of one document; ``markdown-files`` consists of several files."""
 FORMAT = Annotated[str, Field(json_schema_extra={"enum": list[Any](DOCUMENTS)})]
@@ -71,7 +70,28 @@ class ExportHandler(AgentHandler):
         self.finish(written.document, set_content_type=written.media_type)
 
 
-class ImportHandler(AgentHandler):
+class ImportingHandler(AgentHandler):
+    """Base of the routes that import a document as a new session."""
+
+    async def import_document(
+        self, document: bytes, files: Mapping[str, bytes], format: str | None = None
+    ) -> ImportResult:
+        store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
+        namespace = self.caller.namespace
+        return await import_session(store, namespace, document, format=format, files=files, redactor=redactor)
+
+    async def reply_imported(self, come: ImportResult, place: str | None) -> None:
+        """Bind the notebook ``place``, if there is one, to the new session, and reply with the session."""
+        key = come.session.key
+        if self.caller.kernel is not None:
+            self.caller.kernel.sessions.add(key.id)
+        if place is not None:
+            await self.services.notebooks.bind(key, place)
+        bound, summary = place is not None, dataclasses.asdict(come.preview)
+        self.reply({**session_to_json(come.session), "bound": bound, "preview": summary}, 201)
+
+
+class ImportHandler(ImportingHandler):
     @guard("write")
     @operation(
         "Import a document as a session.",
@@ -83,7 +103,7 @@ class ImportHandler(AgentHandler):
             Parameter(
                 "format",
                 "The format of the document; detected if it is omitted.",
-                Literal["agent-kernel", "jsonl", "openai", "mistralrs"],
+                Imports,
             ),
             Parameter("preview", "1: only what would come in.", Count),
             Parameter("beside", "1: not the body but what lies beside the notebook.", Count),
@@ -104,20 +124,8 @@ class ImportHandler(AgentHandler):
             if self.number("preview"):
                 self.reply({"preview": dataclasses.asdict(await preview(document, format=format, files=files))})
                 return
-            come = await import_session(
-                self.services.runtime.store,
-                self.caller.namespace,
-                document,
-                format=format,
-                files=files,
-                redactor=self.services.runtime.ledger.redactor,
-            )
-        if self.caller.kernel is not None:
-            self.caller.kernel.sessions.add(come.session.key.id)
-        bound = bool(self.number("bind")) and place is not None
-        if bound and place is not None:
-            await self.services.notebooks.bind(come.session.key, place)
-        self._tell(come, bound)
+            come = await self.import_document(document, files, format)
+        await self.reply_imported(come, place if self.number("bind") else None)
 
     async def _document(self, place: str | None) -> tuple[bytes, dict[str, bytes]]:
         if not self.number("beside"):
@@ -126,14 +134,10 @@ class ImportHandler(AgentHandler):
             return self.request.body, {}
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("Name the notebook (path) whose sidecar is to be imported.")
-        document: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
+        document = await self.services.sidecar_imports.read_document(place)
         if document is None:
             raise NotFound("There is no sidecar with a conversation beside this notebook.")
         return document
-
-    def _tell(self, come: ImportResult, bound: bool) -> None:
-        body = {**session_to_json(come.session), "bound": bound, "preview": dataclasses.asdict(come.preview)}
-        self.reply(body, 201)
 
 
 class ClearOutputsHandler(AgentHandler):

@@ -127,7 +127,23 @@ class FunctionBody(Body):
         )
 
 
-class TurnBody(Body):
+class ToolsBody(Body):
+    """The part of a turn's body that decides what may be called in it."""
+
+    kernel: str = ""
+    where: Literal["live", "draft", "sandbox"] | None = None
+    permission: Permission = "auto"
+    client_tools: Annotated[list[Name], Field(max_length=100)] = []
+    tools: Annotated[list[Name], Field(max_length=200)] | None = None
+    skills: Annotated[list[Name], Field(max_length=20)] = []
+    web: WebSearchOptions | None = None
+    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
+
+    def request(self) -> TurnRequest:
+        return TurnBody(prompt="?", **{name: getattr(self, name) for name in type(self).model_fields}).request()
+
+
+class TurnBody(ToolsBody):
     """The body that starts a turn.
 
     ``rerun`` says what happens if the ``cell`` already has a turn on the current branch: append another turn, ask again
@@ -151,9 +167,6 @@ class TurnBody(Body):
     history_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
     session: SessionId | None = None
-    kernel: str = ""
-    where: Literal["live", "draft", "sandbox"] | None = None
-    permission: Permission = "auto"
     effort: Effort | Literal[""] = ""
     context: list[NoteBody] = []
     cell: str = ""
@@ -165,14 +178,9 @@ class TurnBody(Body):
     denied: Annotated[list[Name], Field(max_length=200)] = []
     page: Annotated[str, Field(max_length=500)] = ""
     ran: Annotated[list[Id], Field(max_length=1_000)] = []
-    client_tools: Annotated[list[Name], Field(max_length=100)] = []
-    tools: Annotated[list[Name], Field(max_length=200)] | None = None
     inputs: Annotated[list[Id], Field(max_length=100)] = []
     outputs: Annotated[list[WantedBody], Field(max_length=100)] = []
     given: Annotated[list[VariableBody], Field(max_length=100)] = []
-    skills: Annotated[list[Name], Field(max_length=20)] = []
-    web: WebSearchOptions | None = None
-    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
     sampling: SamplingBody = SamplingBody()
     max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
     tool_choice: Name = "auto"
@@ -253,22 +261,6 @@ class TurnBody(Body):
             web=self.web,
             functions=tuple(each.spec(by_client=each.name in self.client_tools) for each in self.functions),
         )
-
-
-class ToolsBody(Body):
-    """The part of a turn's body that decides what may be called in it."""
-
-    kernel: str = ""
-    where: Literal["live", "draft", "sandbox"] | None = None
-    permission: Permission = "auto"
-    client_tools: Annotated[list[Name], Field(max_length=100)] = []
-    tools: Annotated[list[Name], Field(max_length=200)] | None = None
-    skills: Annotated[list[Name], Field(max_length=20)] = []
-    web: WebSearchOptions | None = None
-    functions: Annotated[list[FunctionBody], Field(max_length=100)] = []
-
-    def request(self) -> TurnRequest:
-        return TurnBody(prompt="?", **{name: getattr(self, name) for name in type(self).model_fields}).request()
 
 
 class CancelBody(Body):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from agent_kernel.core.errors import (
@@ -74,6 +75,20 @@ def item_to_json(item: Item) -> dict[str, Any]:
     return {"seq": item.seq, "turn": item.turn, "time": item.time, "message": item.message.to_json()}
 
 
+class SessionChangeHandler(AgentHandler):
+    """Base of the routes that change one session."""
+
+    @contextlib.asynccontextmanager
+    async def change(self, session_id: str, what: str) -> AsyncIterator[SessionKey]:
+        """Hold the lock of the session while the body of the ``with`` statement changes it, then mark its sidecars as
+        out of date. ``what`` is the kind of change. Raises SessionNotFound, Forbidden, and Conflict if the session has
+        another revision than If-Match names."""
+        key = (await self.services.access.session(self.caller, session_id)).key
+        async with self.services.revision_locks.change(key, read_if_match(self), what):
+            yield key
+        await self.services.sidecars.touch(key)
+
+
 class SessionsHandler(AgentHandler):
     @guard("read")
     @operation(
@@ -131,7 +146,7 @@ class SessionsHandler(AgentHandler):
         return private_id() if private else new_id("session")
 
 
-class SessionHandler(AgentHandler):
+class SessionHandler(SessionChangeHandler):
     def compute_etag(self) -> str | None:
         """Return None: the ETag is set where a session is sent; tornado's own would be a hash of the body."""
         return None
@@ -209,11 +224,8 @@ class SessionHandler(AgentHandler):
     )
     async def patch(self, session_id: str) -> None:
         body = self.parse(DescribeBody)
-        session = await self.services.access.session(self.caller, session_id)
-        what = "described" if body.title is None else "title"
-        async with self.services.revision_locks.change(session.key, read_if_match(self), what):
-            changed = await self.services.runtime.store.describe(session.key, body.to_update())
-        await self.services.sidecars.touch(session.key)
+        async with self.change(session_id, "described" if body.title is None else "title") as key:
+            changed = await self.services.runtime.store.describe(key, body.to_update())
         self.set_header("ETag", etag(changed.revision))
         self.reply(session_to_json(changed))
 
@@ -235,15 +247,13 @@ class SessionHandler(AgentHandler):
         self.reply({"id": session_id, "deleted": deleted})
 
 
-class SessionClearHandler(AgentHandler):
+class SessionClearHandler(SessionChangeHandler):
     @guard("write")
     @operation("Delete all turns of a session.", shapes.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         self.parse(EmptyBody)
-        session = await self.services.access.session(self.caller, session_id)
-        async with self.services.revision_locks.change(session.key, read_if_match(self), "cleared"):
-            await self.services.runtime.store.clear(session.key)
-        await self.services.sidecars.touch(session.key)
+        async with self.change(session_id, "cleared") as key:
+            await self.services.runtime.store.clear(key)
         self.reply(session_to_json(await self.services.access.session(self.caller, session_id)))
 
 

@@ -12,10 +12,10 @@ from pydantic import Field
 
 from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.import_export import import_session, preview
-from jupyter_ext.api.http.handler import AgentHandler, guard
+from agent_kernel.sessions.export.import_export import preview
+from jupyter_ext.api.http.handler import guard
+from jupyter_ext.api.native.import_export import ImportingHandler
 from jupyter_ext.api.native.request_schemas import Body
-from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, WHICH_NOTEBOOK, operation
 from jupyter_ext.notebooks.bindings import KERNEL
@@ -31,7 +31,7 @@ class ArrivalBody(Body):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class BesideHandler(AgentHandler):
+class BesideHandler(ImportingHandler):
     @guard("read")
     @operation(
         "What lies beside a notebook.",
@@ -83,29 +83,19 @@ class BesideHandler(AgentHandler):
                 )
             if (await self.services.sidecar_imports.inspect(self.caller.namespace, place)).kind not in ARRIVING:
                 raise Conflict("This conversation is in the store already.")
-            come = await import_session(
-                self.services.runtime.store,
-                self.caller.namespace,
-                document,
-                files=files,
-                redactor=self.services.runtime.ledger.redactor,
-            )
-        if self.caller.kernel is not None:
-            self.caller.kernel.sessions.add(come.session.key.id)
-        await self.services.notebooks.bind(come.session.key, place)
-        self.reply({**session_to_json(come.session), "bound": True, "preview": dataclasses.asdict(come.preview)}, 201)
+            come = await self.import_document(document, files)
+        await self.reply_imported(come, place)
 
     async def _place(self) -> str:
         place = await self.find_queried_place()
         if place is None or place.startswith(KERNEL):
             raise InvalidRequest("The request does not say which notebook is meant.", hint=WHICH_NOTEBOOK)
-        resolved: str = place
-        return resolved
+        return place
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
-        document: tuple[bytes, dict[str, bytes]] | None = await self.services.sidecar_imports.read_document(place)
+        document = await self.services.sidecar_imports.read_document(place)
         if document is None:
-            raise Conflict("There is no sidecar beside this notebook any more.")
+            raise Conflict("There is no conversation file beside this notebook any more.")
         return document
 
     async def _arrival(self, place: str, transcript: Transcript | None) -> Mapping[str, Any] | None:

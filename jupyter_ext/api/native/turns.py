@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 
 from agent_kernel.core.errors import TurnNotFound
+from agent_kernel.core.events import TurnFinished, TurnState
+from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
 from jupyter_ext.api.http.handler import AgentHandler, guard
@@ -102,34 +104,18 @@ class TurnHandler(AgentHandler):
         try:
             turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
-            await self._reply_stored_turn(turn_id)
+            session = self.get_argument("session", None)
+            stored = await self.services.access.stored_turn(self.caller, turn_id, session)
+            self._reply_state(stored.key, stored.id, stored.state, stored, events=0)
             return
-        end = turn.log.finished
-        self.reply(
-            {
-                "turn": turn.id,
-                "session": turn.spec.key.id,
-                "state": turn.state,
-                "reason": end.reason if end else "",
-                "usage": dict(end.usage) if end else {},
-                "events": turn.log.head,
-                "running": turn.running,
-            }
-        )
+        self._reply_state(turn.spec.key, turn.id, turn.state, turn.log.finished, events=turn.log.head)
 
-    async def _reply_stored_turn(self, turn_id: str) -> None:
-        turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
-        self.reply(
-            {
-                "turn": turn.id,
-                "session": turn.key.id,
-                "state": turn.state,
-                "reason": turn.reason,
-                "usage": dict(turn.usage),
-                "events": 0,
-                "running": turn.state == "open",
-            }
-        )
+    def _reply_state(
+        self, key: SessionKey, id: str, state: TurnState, end: TurnFinished | Turn | None, *, events: int
+    ) -> None:
+        reason, usage = (end.reason, dict(end.usage)) if end else ("", {})
+        facts = {"turn": id, "session": key.id, "state": state, "reason": reason, "usage": usage}
+        self.reply({**facts, "events": events, "running": state == "open"})
 
 
 class TurnEventsHandler(AgentHandler):

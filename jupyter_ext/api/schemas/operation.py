@@ -4,7 +4,7 @@ the method does."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field
@@ -44,14 +44,17 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``reply`` is a type, the ``package.module:Name`` of one that is imported for the document alone, a ``Raw``, or
-    None for no body. ``streams`` are the kinds of server-sent events that the reply may be instead, each given as a
-    reply is: the JSON of one ``data`` line. ``also`` are replies with other
-    statuses below 400, ``errors`` the statuses of refusals beside those that every route may answer. ``conditions``:
-    what a request has to fulfil beyond its schemas, else it is 400."""
+    """Used as a decorator, it describes a method. Put it below ``guard``, whose wrapper keeps the mark.
+
+    ``reply`` is the type of the response body: a type, the ``package.module:Name`` of a type that only the document
+    imports, a ``Raw``, or None for no body. ``streams`` are the types of the server-sent events that can take the place
+    of the reply, given in the same way; each describes the JSON of one ``data`` line. ``also`` maps other statuses
+    below 400 to their replies. ``errors`` are the statuses of errors in addition to those of every route.
+    ``conditions`` says what a request must fulfil beyond its schemas; otherwise the status is 400."""
 
     says: str
     reply: Any = None
+    _: KW_ONLY
     status: int = 200
     body: Any = None
     query: tuple[Parameter, ...] = ()
@@ -60,27 +63,12 @@ class Operation:
     streams: tuple[Any, ...] = ()
     conditions: str = ""
 
-
-def operation(
-    says: str,
-    reply: Any = None,
-    *,
-    status: int = 200,
-    body: Any = None,
-    query: tuple[Parameter, ...] = (),
-    also: Mapping[int, Any] | None = None,
-    errors: tuple[int, ...] = (),
-    streams: tuple[Any, ...] = (),
-    conditions: str = "",
-) -> Callable[[V], V]:
-    """Describe a method. Stands below ``guard``, whose wrapper keeps the mark."""
-    described = Operation(says, reply, status, body, query, also or {}, errors, streams, conditions)
-
-    def mark(method: V) -> V:
-        setattr(method, MARK, described)
+    def __call__(self, method: V) -> V:
+        setattr(method, MARK, self)
         return method
 
-    return mark
+
+operation = Operation
 
 
 def operation_of(method: Any) -> Operation | None:
@@ -97,7 +85,7 @@ FITS = (
 
 
 def takes_json(method: Any) -> bool:
-    """Whether the body of this method is JSON of a model."""
+    """Return whether the body of this method is JSON that a model describes."""
     described = operation_of(method)
     return described is not None and described.body is not None and not isinstance(described.body, Raw)
 
