@@ -70,7 +70,7 @@ def _serve(args: argparse.Namespace) -> int:
         port = int(sockets[0].getsockname()[1])
         _warn(args, key)
         config = _config(args, private, settings, port)
-        return standalone_server.serve(
+        server = standalone_server.HeadlessServer(
             sockets,
             config,
             key.value,
@@ -79,6 +79,7 @@ def _serve(args: argparse.Namespace) -> int:
             waits=_wait,
             drain_s=args.drain,
         )
+        return server.run()
 
 
 def _port(text: str) -> int:

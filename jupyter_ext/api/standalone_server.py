@@ -32,9 +32,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class HeadlessServer(ServerApp):
-    """``sockets`` are bound before the server is created. ``check`` raises an error that keeps the server from
-    starting. ``told`` is called once when requests are answered, ``waits`` with the number of running turns when the
-    server is asked to stop; the turns have ``drain_s`` seconds to end by themselves."""
+    """``sockets`` are already bound. ``check`` is called before the server starts, and keeps it from starting by
+    raising an error. ``told`` is called once, when the server accepts requests. ``waits`` is called with the number of
+    running turns when the server is asked to stop; the turns then have ``drain_s`` seconds to end by themselves."""
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them
     _cookie_secret_file = ""
@@ -42,15 +42,15 @@ class HeadlessServer(ServerApp):
     def __init__(
         self,
         sockets: Sequence[socket.socket],
+        config: Mapping[str, Mapping[str, Any]],
+        token: str,
         *,
         check: Callable[[Services], None],
         told: Callable[[Services], None],
         waits: Callable[[int], None],
         drain_s: float,
-        token: str,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(config=Config(config))
         self._token = token
         self._sockets = list(sockets)
         self._check = check
@@ -179,17 +179,3 @@ def listen(host: str, port: int) -> list[socket.socket]:
             f"The server cannot listen at {where}: {error.strerror or error}.",
             hint="Give another --port, or --host, or stop what listens there.",
         ) from error
-
-
-def serve(
-    sockets: Sequence[socket.socket],
-    config: Mapping[str, Mapping[str, Any]],
-    token: str,
-    *,
-    check: Callable[[Services], None],
-    told: Callable[[Services], None],
-    waits: Callable[[int], None],
-    drain_s: float,
-) -> int:
-    parts: dict[str, Any] = {"check": check, "told": told, "waits": waits, "drain_s": drain_s, "token": token}
-    return HeadlessServer(sockets, **parts, config=Config(config)).run()

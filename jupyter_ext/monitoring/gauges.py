@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -30,36 +31,28 @@ STATES = ("unloaded", "loading", "ready", "failed")
 PREFIX = "agent_kernel_"
 
 
+@dataclass(kw_only=True, eq=False)
 class Gauges(Collector):
     """Call ``refresh`` before ``collect``: it awaits the values that cannot be read synchronously."""
 
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        turns: Turns,
-        user_limits: Limits,
-        private_sessions: PrivateSessions,
-        requests: Requests,
-        pages: PageConnections,
-        model_downloads: ModelDownloads,
-    ) -> None:
-        self._runtime = runtime
-        self._live_turns = turns
-        self._user_limits = user_limits
-        self._private_sessions = private_sessions
-        self._requests = requests
-        self._pages = pages
-        self._model_downloads = model_downloads
-        self._stored: Mapping[str, Any] = {}
-        self._counted = float("-inf")
-        self._layers: Mapping[str, Mapping[str, Any]] = {}
-        self._names = {"", *self._runtime.settings.engines, DEFAULT, *catalog()}
+    runtime: Runtime
+    turns: Turns
+    user_limits: Limits
+    private_sessions: PrivateSessions
+    requests: Requests
+    pages: PageConnections
+    model_downloads: ModelDownloads
+    _stored: Mapping[str, Any] = field(default_factory=dict)
+    _counted: float = float("-inf")
+    _layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._names = {"", *self.runtime.settings.engines, DEFAULT, *catalog()}
         """The names of configured engines. Other names can be URLs that a person entered, which must not become
         labels."""
 
-    async def look(self) -> None:
-        runtime, now = self._runtime, time.monotonic()
+    async def refresh(self) -> None:
+        runtime, now = self.runtime, time.monotonic()
         self._layers = await runtime.sandbox.report()
         if now - self._counted < COUNT_EVERY_S:
             return
@@ -78,29 +71,27 @@ class Gauges(Collector):
         yield from self._turns()
         yield from self._store()
         yield from self._engines()
-        if isinstance(sandbox := self._runtime.sandbox, LinuxSandbox):
+        if isinstance(sandbox := self.runtime.sandbox, LinuxSandbox):
             yield _gauge("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
         yield _labelled_gauge(
             "sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._active_layers()
         )
 
     def _turns(self) -> Iterator[GaugeMetricFamily]:
-        running = self._live_turns.running
+        running = self.turns.running
         waiting = sum(not turn.is_first.is_set() for turn in running)
         yield _gauge("turns_running", "Turns that began and did not end.", len(running) - waiting)
         yield _gauge("turns_waiting", "Turns that wait for another one of their session.", waiting)
-        yield _gauge("engine_waiting", "Model calls that an engine has not begun.", self._user_limits.waiting)
-        yield _gauge(
-            "approvals_waiting", "Questions that no person has answered.", len(self._runtime.approvals.waiting)
-        )
-        yield _gauge("http_requests_open", "Requests that are being answered, streams too.", len(self._requests))
-        yield _gauge("streams_open", "Answers that are being streamed.", self._requests.streams)
-        yield _gauge("pages_open", "Pages that are connected.", len(self._pages))
-        yield _gauge("pulls_running", "Models that are being downloaded.", self._model_downloads.running)
+        yield _gauge("engine_waiting", "Model calls that an engine has not begun.", self.user_limits.waiting)
+        yield _gauge("approvals_waiting", "Questions that no person has answered.", len(self.runtime.approvals.waiting))
+        yield _gauge("http_requests_open", "Requests that are being answered, streams too.", len(self.requests))
+        yield _gauge("streams_open", "Answers that are being streamed.", self.requests.streams)
+        yield _gauge("pages_open", "Pages that are connected.", len(self.pages))
+        yield _gauge("pulls_running", "Models that are being downloaded.", self.model_downloads.running)
 
     def _store(self) -> Iterator[GaugeMetricFamily]:
         private = "Sessions in memory: of calls that named none, and those that people want so."
-        yield _gauge("private_sessions", private, len(self._private_sessions))
+        yield _gauge("private_sessions", private, len(self.private_sessions))
         for name, description in (
             ("sessions", "Sessions that are stored."),
             ("namespaces", "Whose sessions these are, how many."),
@@ -113,7 +104,7 @@ class Gauges(Collector):
     def _engines(self) -> Iterator[GaugeMetricFamily]:
         state = GaugeMetricFamily(f"{PREFIX}engine_state", "1 of the state that it is in.", labels=("engine", "state"))
         memory = GaugeMetricFamily(f"{PREFIX}engine_memory_bytes", "Of its worker process.", labels=("engine",))
-        for name, engine in self._runtime.engines.used.items():
+        for name, engine in self.runtime.engines.used.items():
             if name not in self._names:
                 continue
             now = engine.info().state

@@ -118,7 +118,7 @@ class Metrics:
     async def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return the text and its content type, in the format that ``accept`` asks for."""
         if self._gauges is not None:
-            await self._gauges.look()
+            await self._gauges.refresh()
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 

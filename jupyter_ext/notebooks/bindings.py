@@ -45,10 +45,10 @@ class Notebooks:
         """Return the notebook that a kernel runs now, or the place of the kernel itself. ``unmanaged`` maps kernels
         that no Jupyter server manages to their notebooks."""
         if kernel in self.unmanaged:
-            return self._current_path(self.unmanaged[kernel])
+            return self.current_path(self.unmanaged[kernel])
         for session in await self._sessions.list_sessions():
             if session["kernel"] and session["kernel"]["id"] == kernel and session["type"] == "notebook":
-                path = self._current_path(str(session["path"]).strip("/"))
+                path = self.current_path(str(session["path"]).strip("/"))
                 return path if is_notebook(path) else KERNEL + kernel
         return KERNEL + kernel
 
@@ -113,9 +113,6 @@ class Notebooks:
 
     def current_path(self, path: str) -> str:
         """Return the present path of a notebook that had this path earlier."""
-        return self._current_path(path)
-
-    def _current_path(self, path: str) -> str:
         for _ in range(len(self._renames)):
             following = next((old for old in self._renames if path == old or path.startswith(old + "/")), None)
             if following is None:

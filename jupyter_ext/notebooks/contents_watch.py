@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_events import EventLogger
 from jupyter_server import DEFAULT_EVENTS_SCHEMA_PATH
 
+from jupyter_ext.notebooks.notebook_file_sync import NotebookFiles
+
 SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 
 
-class ContentsListener(Protocol):
-    """Receives file events. Paths are below the contents root, without a leading slash; an event of a directory
-    comes once for everything in it."""
-
-    async def on_renamed(self, old: str, new: str) -> None: ...
-
-    async def on_deleted(self, path: str) -> None: ...
-
-    async def on_saved(self, path: str) -> None: ...
-
-    async def on_copied(self, source: str, path: str) -> None: ...
-
-
 class ContentsWatch:
-    def __init__(self, events: EventLogger, listener: ContentsListener) -> None:
+    """Calls ``listener`` for each event. Paths are below the contents root, without a leading slash; the event of a
+    directory is the only event for everything in it."""
+
+    def __init__(self, events: EventLogger, listener: NotebookFiles) -> None:
         if SCHEMA not in events.schemas:  # the contents manager registers this hook only at its first event
             events.register_event_schema(DEFAULT_EVENTS_SCHEMA_PATH / "contents_service" / "v1.yaml")
         self._events = events

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_client.manager import KernelManager
@@ -25,10 +25,6 @@ from jupyter_ext.notebooks.kernel_credentials import KernelCredentials
 
 EXTENSION_ARGUMENT = "--ext=agent_kernel"
 IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})
-
-
-class OnEnd(Protocol):
-    def __call__(self, kernel: str, reason: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -47,15 +43,15 @@ class Kernel:
 
 class Kernels:
     """``url`` returns this server's URL as kernels on this machine reach it, ``namespace`` that of the current request.
-    ``on_end`` is called at each restart, shutdown or death of a kernel, ``on_gone`` when a kernel has ended for good.
-    ``told`` are additional environment variables for kernels."""
+    ``on_end`` is called with the kernel's id and the reason at each restart, shutdown or death of a kernel, ``on_gone``
+    when a kernel has ended for good. ``told`` are additional environment variables for kernels."""
 
     def __init__(
         self,
         manager: MultiKernelManager,
         url: Callable[[], str],
         namespace: Callable[[], str],
-        on_end: OnEnd,
+        on_end: Callable[[str, str], None],
         on_gone: Callable[[Kernel], None] = lambda kernel: None,
         *,
         told: Mapping[str, str] = MappingProxyType({}),

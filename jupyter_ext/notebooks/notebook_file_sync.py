@@ -14,8 +14,8 @@ from jupyter_ext.notebooks.sidecar_writer import Sidecars
 
 @dataclass(frozen=True, slots=True)
 class NotebookFiles:
-    """The ContentsListener of a server, and its two hooks around a save. ``namespace`` returns the namespace of the
-    request that is being served."""
+    """``ContentsWatch`` calls the methods ``on_...``, the contents manager calls ``before_save`` and ``after_save``.
+    ``namespace`` returns the namespace of the request that is being served."""
 
     namespace: Callable[[], str]
     notebooks: Notebooks
@@ -39,11 +39,11 @@ class NotebookFiles:
         await self.sidecar_imports.on_copied(self.namespace(), source, path)
 
     def before_save(self, model: dict[str, Any], path: str, **kwargs: Any) -> None:
-        """Look at what a client sent, before the contents manager writes it."""
+        """Record the cleared outputs of a notebook that the contents manager is about to save."""
         if model.get("type") == "notebook":
             self.cleared_outputs.on_saving(self.namespace(), path.strip("/"), model.get("content"))
 
     def after_save(self, os_path: str, model: dict[str, Any], **kwargs: Any) -> None:
-        """Note that the sidecar is to be written; the save does not wait for that."""
+        """Mark the sidecar of a saved notebook as out of date; the save does not wait until it is written."""
         if model["type"] == "notebook":
             self.sidecars.on_saved(self.namespace(), os_path)

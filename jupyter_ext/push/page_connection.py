@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError, QuotaExceeded
@@ -37,7 +37,7 @@ class PageConnection:
     def held_count(self) -> int:
         return len(self._followed) + len(self._ends)
 
-    def follow(self, turn: str, events: AsyncIterator[Event], about: Mapping[str, str], number: int = 0) -> None:
+    def follow(self, turn: str, events: AsyncGenerator[Event, None], about: Mapping[str, str], number: int = 0) -> None:
         """Send the events of a turn to the page. A turn that is followed already continues from the new place:
         ``following``, with the page's ``number``, is sent after the events that were queued and before the first new
         one. ``about`` is sent with an error. Raises QuotaExceeded."""
@@ -71,9 +71,9 @@ class PageConnection:
             end()
         self._followed, self._ends = {}, {}
 
-    async def _send(self, events: AsyncIterator[Event], about: Mapping[str, str]) -> None:
+    async def _send(self, events: AsyncGenerator[Event, None], about: Mapping[str, str]) -> None:
         with contextlib.suppress(PageGone):
-            async with contextlib.aclosing(events):  # type: ignore[type-var]  # all of ours are async generators
+            async with contextlib.aclosing(events):
                 try:
                     async for event in events:
                         await self.outbox.send(event.to_json())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -117,7 +117,7 @@ class EventLog:
         for entry in self._entries[start:]:
             yield entry.after(seq)
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Event]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events after number ``after`` as they arrive, up to the last one of the turn."""
         while True:
             changed = self._changed

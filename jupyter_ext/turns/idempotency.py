@@ -10,13 +10,13 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_kernel.core.errors import Conflict, InvalidRequest, KeyReused, StoreError
-from agent_kernel.core.events import CallOffered, CallStarted, Event, TurnState
+from agent_kernel.core.events import CallOffered, CallStarted, TurnState
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Turn, new_id
 from agent_kernel.core.turn_request import TurnRequest
@@ -273,8 +273,7 @@ class Idempotency:
 
 
 async def _replay_into(store: SessionStore, stored: Turn, log: EventLog) -> None:
-    events: AsyncIterator[Event] = replay(store, stored, 0, media=True)
-    async with aclosing(events):  # type: ignore[type-var]  # an async generator
+    async with aclosing(replay(store, stored, 0, media=True)) as events:
         async for event in events:
             log.append(event.body)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -61,7 +61,7 @@ async def replay(
     *,
     media: bool = False,
     whole: bool = False,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Yield the events of a stored turn, ending with TurnFinished. Waits for a turn that another server still runs.
 
     ``media``: include the data of media that calls have shown. ``whole`` is passed to ``stored_bodies``.

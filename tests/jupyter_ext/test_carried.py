@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from agent_kernel.core.messages import Media, Text, ToolCall
 from agent_kernel.core.turn_request import TurnRequest
-from jupyter_ext.api.native.request_messages import MAX_MESSAGES, MAX_TEXT
+from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.api.native.request_schemas import TurnBody
 from tests.server import AgentServer, Json, followed
 

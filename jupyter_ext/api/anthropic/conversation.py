@@ -35,20 +35,17 @@ from jupyter_ext.api.anthropic.request import (
     UrlSource,
 )
 from jupyter_ext.api.dialects.openai_content import (
-    MAX_FILES,
     MAX_LINKS,
     MAX_MEDIA,
     MAX_PICTURES,
-    MAX_TEXT,
     NO_RESULTS,
     NO_USER,
-    RequestSize,
     from_base64,
     visible_media,
+    within_limits,
 )
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
-TOO_MUCH = f"at most {MAX_MEDIA >> 20} MiB of pictures and documents; upload files before"
 GO_ON = "Go on."
 OF_USER = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock, ToolResultBlock, ContainerUploadBlock)
 OF_ASSISTANT = (
@@ -102,7 +99,7 @@ def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> A
     try:
         messages, spoken = reading.messages(body)
         files = tuple(dict.fromkeys(reading.files))
-        _within_limits(messages, files)
+        within_limits(messages, files)
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}") from None
     return AnthropicConversation(tuple(messages), tuple(spoken), files)
@@ -318,18 +315,6 @@ def _results_behind(messages: Sequence[Message], at: int) -> Iterator[Message]:
         if message.role != "tool":
             return
         yield message
-
-
-def _within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile]) -> None:
-    load = RequestSize.of(messages, files)
-    if load.chars > MAX_TEXT:
-        raise ValueError(f"at most {MAX_TEXT} characters together")
-    if load.pictures > MAX_PICTURES:
-        raise ValueError(f"at most {MAX_PICTURES} pictures")
-    if len(files) > MAX_FILES:
-        raise ValueError(f"at most {MAX_FILES} files")
-    if load.size > MAX_MEDIA:
-        raise ValueError(TOO_MUCH)
 
 
 def _source(source: UrlSource | FileSource) -> Source:

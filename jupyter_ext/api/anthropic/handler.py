@@ -9,30 +9,28 @@ from typing import Any
 from agent_kernel.core.errors import (
     AgentKernelError,
     ContextOverflow,
-    FetchFailed,
     FileNotFound,
     FileTooLarge,
     InvalidRequest,
     NotFound,
 )
 from agent_kernel.core.events import TurnFinished
-from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
+from agent_kernel.core.net.fetch import FetchLimits, FetchResult
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from jupyter_ext.api.anthropic import request_conversion
 from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
-from jupyter_ext.api.anthropic.conversation import TOO_MUCH, AnthropicConversation, Source, conversation, sources
+from jupyter_ext.api.anthropic.conversation import AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.message_threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
 from jupyter_ext.api.anthropic.token_count import estimate_tokens
 from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.handler import DialectHandler
-from jupyter_ext.api.dialects.openai_content import MAX_MEDIA
+from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, TOO_MUCH_MEDIA
 from jupyter_ext.api.http.error_status import error_of, status_of
 from jupyter_ext.api.http.handler import guard
-from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
@@ -77,11 +75,7 @@ class AnthropicHandler(DialectHandler):
     async def _all(self, wanted: Sequence[Source]) -> dict[Source, SubmittedFile]:
         """Fetch all sources, at most MAX_MEDIA bytes together. A file larger than the remaining bytes is not read."""
         urls = [source for source in wanted if source.kind == "url"]
-        fetcher = Fetcher(self.services.runtime.guard, self.services.runtime.exits)
-        try:
-            got = await fetch_all(fetcher, [url.name for url in urls], FETCHED, purpose="a source of a message")
-        except FetchFailed as error:
-            raise InvalidRequest(f"A source of this request cannot be fetched: {error.message}") from error
+        got = await self.fetch([url.name for url in urls], FETCHED, purpose="a source of a message")
         files = {url: _to_submitted(fetched) for url, fetched in zip(urls, got, strict=True)}
         left = MAX_MEDIA - sum(len(fetched.data) for fetched in got)
         for source in wanted:
@@ -98,7 +92,7 @@ class AnthropicHandler(DialectHandler):
         if upload.file.size > MAX_MEDIA:
             raise FileTooLarge(f"A picture of a message can have at most {MAX_MEDIA >> 20} MiB.")
         if upload.file.size > left:
-            raise InvalidRequest(f"messages: {TOO_MUCH}")
+            raise InvalidRequest(f"messages: {TOO_MUCH_MEDIA}")
         return SubmittedFile(name=upload.file.name, mime=upload.file.mime, data=await upload.read())
 
 

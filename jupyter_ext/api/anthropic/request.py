@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, is_too_deep
-from agent_kernel.core.settings import Permission
+from jupyter_ext.api.dialects.openai_content import check_depth
 from jupyter_ext.api.dialects.openai_functions import FewValues, JsonSchema, WebSearchOptions, Words
-from jupyter_ext.api.dialects.request_extensions import Rounds, WantedFile
+from jupyter_ext.api.dialects.request_extensions import AgentFields, WantedFile
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000
@@ -22,15 +21,9 @@ MIN_THINKING = 1_024
 """The minimum of ``budget_tokens`` in tokens, as in Anthropic's API."""
 
 
-def _shallow(value: Any) -> Any:
-    if is_too_deep(value, MAX_ARGUMENT_DEPTH):
-        raise ValueError(f"at most {MAX_ARGUMENT_DEPTH} levels")
-    return value
-
-
 Id = Annotated[str, Field(min_length=1, max_length=ID)]
-Shallow = Annotated[Any, AfterValidator(_shallow)]
-Input = Annotated[dict[str, Any], AfterValidator(_shallow)]
+Shallow = Annotated[Any, AfterValidator(check_depth)]
+Input = Annotated[dict[str, Any], AfterValidator(check_depth)]
 
 # ---------------------------------------------------------------------------------------------------- sources
 
@@ -276,7 +269,7 @@ def _ends(stops: list[str]) -> list[str]:
     return stops
 
 
-class MessagesBody(PromptBody):
+class MessagesBody(PromptBody, AgentFields):
     """Anthropic's fields and those that mistral.rs adds: ``session_id``, ``files`` that the turn must produce,
     ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``. Without messages, a
     thread continues from where it was stopped."""
@@ -294,20 +287,17 @@ class MessagesBody(PromptBody):
     mcp_servers: list[Any] | None = None
     thread: ThreadBody | None = None
     output_format: FormatBody | None = None
-    """The name of this field before it became a part of ``output_config``."""
+    """The former name of ``output_config.format``."""
 
     session_id: Id | None = None
     files: Annotated[list[WantedFile], Field(max_length=64)] = Field(default=[])
-    max_tool_rounds: Rounds | None = None
     web_search_options: WebSearchOptions | None = None
     enable_code_execution: bool = False
-    agent_permission: Permission | None = None
-    code_execution_permission: Permission | None = None
 
     @model_validator(mode="after")
     def agrees(self) -> MessagesBody:
         if not (self.messages or self.continues):
-            raise ValueError("messages: at least 1")
+            raise ValueError("messages must have at least one message, except in a request that continues a thread")
         if self.mcp_servers:
             raise ValueError("mcp_servers: MCP servers can only be set in the configuration of this server")
         if {self.agent_permission, self.code_execution_permission} - {None, self.permission}:
@@ -339,10 +329,6 @@ class MessagesBody(PromptBody):
     def continues(self) -> str:
         """Return the id of the answer that this request follows; empty if it follows none."""
         return (self.thread.previous_message_id or "") if self.thread and self.thread.type == "continue" else ""
-
-    @property
-    def permission(self) -> Permission:
-        return self.agent_permission or self.code_execution_permission or "auto"
 
     @property
     def container_id(self) -> str:

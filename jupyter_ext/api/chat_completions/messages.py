@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, field_validator, model_validator
 
-from agent_kernel.core.messages import (
-    MAX_ARGUMENT_DEPTH,
-    Message,
-    Part,
-    Role,
-    Text,
-    ToolCall,
-    is_too_deep,
-    parse_arguments,
-)
+from agent_kernel.core.messages import Message, Part, Role, Text, ToolCall
 from jupyter_ext.api.dialects import openai_content
-from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_CALLS, MAX_PARTS, Links
+from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_CALLS, MAX_PARTS, Links, check_depth, make_tool_call
 from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
@@ -122,12 +113,7 @@ class CalledFunction(Words):
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     arguments: str | dict[str, Any] = ""
-
-    @model_validator(mode="after")
-    def shallow(self) -> CalledFunction:
-        if is_too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
-            raise ValueError(f"arguments can have at most {MAX_ARGUMENT_DEPTH} levels")
-        return self
+    _arguments = field_validator("arguments")(check_depth)
 
 
 class ChatCall(Words):
@@ -137,10 +123,7 @@ class ChatCall(Words):
 
     @property
     def call(self) -> ToolCall:
-        arguments = self.function.arguments
-        return ToolCall(
-            self.id, self.function.name, parse_arguments(arguments or "{}") if isinstance(arguments, str) else arguments
-        )
+        return make_tool_call(self.id, self.function.name, self.function.arguments)
 
 
 class ChatMessage(Words):

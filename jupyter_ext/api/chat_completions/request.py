@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from agent_kernel.core.protocols import OutputFormat, Sampling
-from agent_kernel.core.settings import Permission
 from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation, text_or_list
 from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MESSAGES, Links
@@ -31,9 +30,9 @@ from jupyter_ext.api.dialects.openai_functions import (
     specs_of,
 )
 from jupyter_ext.api.dialects.request_extensions import (
+    AgentFields,
     Decoding,
     ReasoningEffort,
-    Rounds,
     WantedFile,
     require_file_tools,
 )
@@ -150,7 +149,7 @@ class SamplingFields(Decoding):
         )
 
 
-class ChatBody(SamplingFields):
+class ChatBody(SamplingFields, AgentFields):
     model: Annotated[str, Field(max_length=2_000)] = "default"
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     stream: bool | None = None
@@ -164,10 +163,7 @@ class ChatBody(SamplingFields):
     functions: Any = None
     web_search_options: WebSearchOptions | None = None
     session_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    max_tool_rounds: Rounds | None = None
     enable_shell: bool | None = None
-    agent_permission: Permission | None = None
-    code_execution_permission: Permission | None = None
     files: Annotated[list[WantedFile], Field(max_length=100)] | None = None
 
     @model_validator(mode="after")
@@ -190,10 +186,6 @@ class ChatBody(SamplingFields):
     @property
     def streams(self) -> bool:
         return bool(self.stream)
-
-    @property
-    def permission(self) -> Permission:
-        return self.agent_permission or self.code_execution_permission or "auto"
 
     @property
     def include_usage(self) -> bool | None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, Unprocessable
+from agent_kernel.core.errors import AgentKernelError, FetchFailed, InvalidRequest, Unprocessable
 from agent_kernel.core.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
+from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.codec import Codec
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
+from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
 from jupyter_ext.turns.dialect_request import DialectRequest
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, KeyEntry, StartedTurn, read_key
@@ -33,8 +35,9 @@ class DialectHandler(AgentHandler):
 
     detached = False
     unasked: type[AgentKernelError] = Unprocessable
-    """The error for a request without a stream that may need an approval, which nobody could give: 422, or another
-    status in some dialects."""
+    """The error for a request that may need an approval but is not streamed, so that nobody could be asked."""
+    _gone = False
+    """Whether the client has disconnected."""
     _turn: LiveTurn | None = None
     _entry: KeyEntry | None = None
 
@@ -47,17 +50,24 @@ class DialectHandler(AgentHandler):
             self.on_connection_close()
         return call
 
+    async def fetch(self, urls: Sequence[str], limits: FetchLimits, *, purpose: str) -> list[FetchResult]:
+        """Fetch what a request refers to, under the server's egress policy; ``limits.bytes`` applies to all URLs
+        together. Raises InvalidRequest if a URL cannot be fetched; Forbidden, LocalOnly."""
+        runtime = self.services.runtime
+        try:
+            return await fetch_all(Fetcher(runtime.guard, runtime.exits), urls, limits, purpose=purpose)
+        except FetchFailed as error:
+            raise InvalidRequest(f"A URL of this request cannot be fetched: {error.message}") from error
+
     def answerable(self, asked: DialectRequest) -> None:
         """Raise ``unasked`` if the turn may need an approval that nobody can give."""
         asks = "ask" in (asked.request.permission, self.services.runtime.settings.permission)
         if asks and asked.server_tools != () and not asked.streams:
             raise self.unasked(
-                "With permission ask somebody is asked while the answer is streamed.",
+                "With the permission ask, approval questions are sent in the stream, and this request is not streamed.",
                 hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
                 details={"param": "agent_permission"},
             )
-
-    _gone = False
 
     async def _once(self, asked: DialectRequest) -> StartedTurn:
         request, start = self.request, self.services.dialect_turn_starter.start
@@ -89,8 +99,7 @@ class DialectHandler(AgentHandler):
             await self._await_decision(call.turn)
             await self.stream(_frames(codec, call.turn.log.follow(0)))
             return
-        events: AsyncIterator[Event] = call.turn.log.follow(0)
-        async with aclosing(events):  # type: ignore[type-var]  # an async generator
+        async with aclosing(call.turn.log.follow(0)) as events:
             async for event in events:
                 for _ in codec.feed(event):
                     pass
@@ -110,8 +119,7 @@ class DialectHandler(AgentHandler):
     async def _await_decision(self, turn: LiveTurn) -> None:
         try:
             async with asyncio.timeout(DECIDES_S):
-                events: AsyncIterator[Event] = turn.log.follow(0)
-                async with aclosing(events):  # type: ignore[type-var]  # an async generator
+                async with aclosing(turn.log.follow(0)) as events:
                     async for event in events:
                         if isinstance(event.body, TurnFinished):
                             raise_failure(event.body)
@@ -122,8 +130,9 @@ class DialectHandler(AgentHandler):
 
 
 class SharedHandler(AgentHandler):
-    """Base of routes that clients of several APIs call. Anthropic's clients, known by their header, get errors in
-    their format; all others get ours with the fields that OpenAI's clients read."""
+    """Base of the routes that clients of several APIs call. Clients that send the header ``anthropic-version`` get
+    errors in Anthropic's format; all others get the native format with the additional fields that OpenAI's clients
+    read."""
 
     error_shape = ModelError | AnthropicError
 
@@ -139,10 +148,10 @@ class SharedHandler(AgentHandler):
         return {"error": {**error, **more, "request_id": self.request_id}}
 
 
-async def _frames(codec: Codec, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+async def _frames(codec: Codec, events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, None]:
     for frame in codec.begin():
         yield frame.encode()
-    async with aclosing(events):  # type: ignore[type-var]  # an async generator
+    async with aclosing(events):
         async for event in events:
             for frame in codec.feed(event):
                 yield frame.encode()

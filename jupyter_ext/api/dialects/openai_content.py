@@ -7,16 +7,24 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from agent_kernel.core.messages import Media, Message, is_visible_media
+from agent_kernel.core.messages import (
+    MAX_ARGUMENT_DEPTH,
+    Media,
+    Message,
+    ToolCall,
+    is_too_deep,
+    is_visible_media,
+    parse_arguments,
+)
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
 MAX_MESSAGES = 4_000
 MAX_PARTS = 200
 """Parts of one message."""
 MAX_CALLS = 128
-"""Calls of one message."""
+"""Tool calls of one message."""
 MAX_TEXT = 8 << 20
 """Characters of all messages, including the arguments of calls."""
 MAX_MEDIA = 20 << 20
@@ -26,7 +34,8 @@ MAX_LINKS = 16
 """Images of one request that are fetched."""
 MAX_FILES = 64
 """Files of one request."""
-TOO_LONG = f"messages can have at most {MAX_TEXT} characters together"
+TOO_LONG = f"a request can have at most {MAX_TEXT} characters of text in total"
+TOO_MUCH_MEDIA = f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it"
 CALL_ID = 512
 NO_AUDIO = "the models of this server do not accept audio: send text"
 Links: TypeAlias = Mapping[str, Media]
@@ -73,6 +82,18 @@ def visible_media(mime: str, data: bytes) -> Media:
     return Media.of(mime, data)
 
 
+def check_depth(value: Any) -> Any:
+    """Return the arguments of a call, or another value of a request. Raises ValueError if it is nested too deeply."""
+    if is_too_deep(value, MAX_ARGUMENT_DEPTH):
+        raise ValueError(f"at most {MAX_ARGUMENT_DEPTH} levels of lists and objects are allowed")
+    return value
+
+
+def make_tool_call(id: str, name: str, arguments: str | dict[str, Any]) -> ToolCall:
+    """Return the call of a function. The arguments are an object or, as in OpenAI's API, its JSON."""
+    return ToolCall(id, name, parse_arguments(arguments or "{}") if isinstance(arguments, str) else arguments)
+
+
 def make_submitted_file(id: str | None, name: str | None, data: str | None) -> SubmittedFile:
     """Return a file, either by the id of an uploaded one, or by its name and data (base64, or a data URL)."""
     if id:
@@ -87,7 +108,8 @@ def make_submitted_file(id: str | None, name: str | None, data: str | None) -> S
 
 @dataclass(frozen=True, slots=True)
 class RequestSize:
-    """The amounts in a request that are limited; ``size`` is the bytes of its media and files."""
+    """The amounts in a request that have limits: the characters of its text, the number of its media, and the bytes of
+    its media and files together (``size``)."""
 
     chars: int
     pictures: int
@@ -102,13 +124,14 @@ class RequestSize:
 
 
 def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = ()) -> None:
+    """Raise ValueError if the messages or the files are beyond a limit."""
     load = RequestSize.of(messages, files)
     if load.chars > MAX_TEXT:
         raise ValueError(TOO_LONG)
     if load.pictures > MAX_PICTURES:
         raise ValueError(f"a request can have at most {MAX_PICTURES} pictures")
     if load.size > MAX_MEDIA:
-        raise ValueError(f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it")
+        raise ValueError(TOO_MUCH_MEDIA)
     if len(files) > MAX_FILES:
         raise ValueError(f"a request can have at most {MAX_FILES} files")
 
@@ -140,6 +163,7 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
 
 
 def _complete(messages: Sequence[Message]) -> None:
+    """Raise ValueError if results end the conversation and a call of the last assistant message has none."""
     behind = [message.call_id for message in _trailing_results(messages)]
     calls = messages[len(messages) - len(behind) - 1].calls if len(behind) < len(messages) else ()
     if messages and messages[-1].role == "tool" and (missing := [one.id for one in calls if one.id not in behind]):

@@ -60,7 +60,8 @@ Parameters = Annotated[JsonSchema, AfterValidator(_of_an_object)]
 
 
 class Function(Words):
-    """``strict`` has no effect: the client checks the arguments and reports invalid ones to the model."""
+    """A function of the client. ``strict`` has no effect: the client checks the arguments and reports invalid ones to
+    the model."""
 
     name: Name
     description: Annotated[str, Field(max_length=20_000)] | None = None
@@ -193,7 +194,8 @@ class JsonSchemaFormat(Words):
 # ---------------------------------------------------------------------------------------------------- the web
 
 
-def _web_options(given: dict[str, Any]) -> dict[str, Any]:
+def check_web_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options. Raises ValueError if one of them is invalid."""
     try:
         WebOptions.of(given)
     except InvalidRequest as error:
@@ -201,5 +203,5 @@ def _web_options(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-WebSearchOptions = Annotated[dict[str, Any], AfterValidator(_web_options)]
+WebSearchOptions = Annotated[dict[str, Any], AfterValidator(check_web_options)]
 """OpenAI's web_search_options; unknown keys are ignored."""

@@ -1,4 +1,5 @@
-"""Base of the handlers of OpenAI's dialects: their errors, and media that are fetched before a turn starts."""
+"""Base class of the handlers of OpenAI's dialects: errors in OpenAI's format, and media that are fetched before a turn
+starts."""
 
 from __future__ import annotations
 
@@ -8,14 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from agent_kernel.core.errors import AgentKernelError, ContextOverflow, FetchFailed, InvalidRequest
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow, InvalidRequest
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, Media
-from agent_kernel.core.net.fetch import Fetcher, FetchLimits
+from agent_kernel.core.net.fetch import FetchLimits
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, visible_media
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.handler import M
-from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import OpenAIError
 
 PICTURE = FetchLimits(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(VISIBLE_IMAGE_TYPES), "video/"))
@@ -23,7 +23,7 @@ PATH_CHARS, SAID_CHARS = 200, 300
 
 
 class OpenAIHandler(DialectHandler):
-    """Errors in OpenAI's format. A context overflow has the status 400 there."""
+    """Sends errors in OpenAI's format, in which a context overflow has the status 400."""
 
     error_shape = OpenAIError
 
@@ -48,12 +48,7 @@ class OpenAIHandler(DialectHandler):
         InvalidRequest, also for media that cannot be fetched; Forbidden, LocalOnly."""
         if not urls:
             return {}
-        runtime = self.services.runtime
-        fetcher = Fetcher(runtime.guard, runtime.exits)
-        try:
-            pictures = await fetch_all(fetcher, urls, PICTURE, purpose="a picture")
-        except FetchFailed as error:
-            raise InvalidRequest(f"A medium of this request cannot be fetched: {error.message}") from error
+        pictures = await self.fetch(urls, PICTURE, purpose="a picture")
         try:
             return {url: visible_media(one.mime, one.data) for url, one in zip(urls, pictures, strict=True)}
         except ValueError as error:

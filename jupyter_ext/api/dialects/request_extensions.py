@@ -1,5 +1,6 @@
-"""Fields of the dialects beyond the original APIs: rounds of calls, files that a turn is to produce, and constrained
-decoding with the names of vLLM and mistral.rs. Pure functions."""
+"""Fields that the dialects have in addition to the original APIs: the number of rounds of tool calls, permissions,
+files that a turn must produce, and constraints on the answer under the names of vLLM and mistral.rs. No side
+effects."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from agent_kernel.core.errors import AgentKernelError, Unprocessable
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.protocols import OutputFormat
+from agent_kernel.core.settings import Permission
 from agent_kernel.tools.base.declared_schema import check_schema
 from jupyter_ext.api.dialects.openai_functions import JsonSchema, Words
 from jupyter_ext.turns.dialect_request import DialectRequest
@@ -32,6 +34,19 @@ class WantedFile(Words):
     @property
     def wanted(self) -> RequestedFile:
         return RequestedFile(self.name, self.format or "", self.description or "")
+
+
+class AgentFields(Words):
+    """How a request may use the server's tools. ``code_execution_permission`` is mistral.rs's name for
+    ``agent_permission``."""
+
+    max_tool_rounds: Rounds | None = None
+    agent_permission: Permission | None = None
+    code_execution_permission: Permission | None = None
+
+    @property
+    def permission(self) -> Permission:
+        return self.agent_permission or self.code_execution_permission or "auto"
 
 
 def require_file_tools(
@@ -79,7 +94,7 @@ Schema = Annotated[JsonSchema, BeforeValidator(_an_object)]
 
 
 class StructuredOutputs(Words):
-    """vLLM's. ``structural_tag`` binds parts of an answer, which no engine here does."""
+    """vLLM's field. ``structural_tag`` constrains parts of an answer, which no engine of this server can do."""
 
     json_: Annotated[Schema | None, Field(alias="json")] = None
     regex: Regex | None = None
@@ -90,15 +105,15 @@ class StructuredOutputs(Words):
 
 
 class Grammar(Words):
-    """mistral.rs's: ``value`` is a regular expression, a JSON schema, or a grammar."""
+    """mistral.rs's field. ``value`` is a regular expression, a JSON schema, or a grammar."""
 
     type: Literal["regex", "json_schema", "lark", "none"]
     value: str | dict[str, Any] | None = None
 
 
 class Decoding(Words):
-    """Fields of vLLM and mistral.rs that bind an answer, and OpenAI's penalties. An engine that cannot do what one of
-    them asks for refuses the request (400) and names the field."""
+    """Fields of vLLM and mistral.rs that constrain the form of an answer, and OpenAI's penalties. An engine that does
+    not support a field refuses the request with status 400 and names the field."""
 
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
@@ -121,8 +136,8 @@ class Decoding(Words):
         }
 
     def form(self, said: OutputFormat | None) -> OutputFormat | None:
-        """Return the output format: ``said`` by the dialect's own field, or by one of these fields. Raises
-        ValueError for two."""
+        """Return the output format that one of these fields requests, or else ``said``, the format that the dialect's
+        own field requests. Raises ValueError if more than one field requests a format."""
         structured = self.structured_outputs or StructuredOutputs()
         if structured.structural_tag is not None:
             raise ValueError("structured_outputs has a structural_tag, which no engine of this server supports")
@@ -133,7 +148,9 @@ class Decoding(Words):
             *_forms_of(self.grammar),
         ]
         if len(forms) + (said is not None) > 1:
-            raise ValueError("structured_outputs and its other names (guided_*, grammar) bind one answer: send one")
+            raise ValueError(
+                "structured_outputs, guided_*, grammar and the response format: send only one of them"
+            )
         return forms[0] if forms else said
 
 

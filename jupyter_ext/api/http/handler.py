@@ -10,7 +10,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
@@ -333,7 +333,7 @@ class AgentHandler(APIHandler):
             )  # tornado does not read the rest of a body after such an early answer
         self.reply(self.error_body(status_code, body), status_code)
 
-    async def stream(self, frames: AsyncIterator[bytes]) -> None:
+    async def stream(self, frames: AsyncGenerator[bytes, None]) -> None:
         """Write frames as they arrive, and a comment after KEEP_ALIVE_S without one. End when the client
         disconnects."""
         self.set_header("Cache-Control", "no-cache, no-store")
@@ -364,11 +364,11 @@ class AgentHandler(APIHandler):
         if self._pump is not None:
             self._pump.cancel()
 
-    async def _write_frames(self, frames: AsyncIterator[bytes]) -> None:
+    async def _write_frames(self, frames: AsyncGenerator[bytes, None]) -> None:
         await self.flush()
         beat = asyncio.create_task(self._keep_alive())
         try:
-            async with aclosing(frames):  # type: ignore[type-var]  # frames come from async generators
+            async with aclosing(frames):
                 async for frame in frames:
                     self.write(frame)
                     await self.flush()

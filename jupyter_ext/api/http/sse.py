@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from agent_kernel.core.events import Event
@@ -22,6 +22,6 @@ def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -
     return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")
 
 
-async def encode_events(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+async def encode_events(events: AsyncIterator[Event]) -> AsyncGenerator[bytes, None]:
     async for event in events:
         yield encode(event.to_json(), event.body.type, event.seq)

@@ -150,7 +150,6 @@ class SdkClient(Client):
 
     def __init__(self, context: Any, params: Any) -> None:
         self._context = context
-        self._params = params
         capabilities = context.session.client_capabilities
         self.elicits = capabilities is not None and capabilities.elicitation is not None
         self.answers_later = not context.session.can_send_request

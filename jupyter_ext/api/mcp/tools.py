@@ -17,6 +17,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read, select_cells
 from agent_kernel.turn.runtime import Runtime
+from jupyter_ext.api.http.json_body import validation_message
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpOutcome, McpQuestion, McpTurn
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebooks
@@ -88,23 +89,16 @@ TOOLS: Mapping[str, ToolKind] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class McpTools:
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        access: Access,
-        turns: Turns,
-        starter: TurnStarter,
-        notebooks: Notebooks,
-        attached_notebooks: AttachedNotebooks,
-    ) -> None:
-        self._runtime = runtime
-        self._access = access
-        self._turns = turns
-        self._starter = starter
-        self._notebooks = notebooks
-        self._attached_notebooks = attached_notebooks
+    """Runs the calls of MCP clients."""
+
+    runtime: Runtime
+    access: Access
+    turns: Turns
+    starter: TurnStarter
+    notebooks: Notebooks
+    attached_notebooks: AttachedNotebooks
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client
@@ -113,7 +107,7 @@ class McpTools:
         try:
             given = TOOLS[name].arguments.model_validate(dict(arguments))
         except ValidationError as error:
-            raise InvalidArguments(_mistakes(error)) from None
+            raise InvalidArguments(validation_message(error)) from None
         if isinstance(given, AgentArguments):
             return await self._agent(given, caller, client)
         if isinstance(given, ListArguments):
@@ -129,7 +123,7 @@ class McpTools:
         if client.state:
             return await self._resume(caller, client)
         turn = await self._start(given, caller)
-        return await McpTurn(self._turns, self._runtime.approvals, turn, client).outcome()
+        return await McpTurn(self.turns, self.runtime.approvals, turn, client).outcome()
 
     async def _resume(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         """Continue a turn for a client that returns with answers. The turn id it sends is checked like any other id."""
@@ -138,8 +132,8 @@ class McpTools:
             id, after = str(state["turn"]), int(state["after"])
         except (ValueError, KeyError, TypeError):
             raise InvalidArguments("requestState is not of this server.") from None
-        turn = await self._access.turn(caller, id)
-        following = McpTurn(self._turns, self._runtime.approvals, turn, client)
+        turn = await self.access.turn(caller, id)
+        following = McpTurn(self.turns, self.runtime.approvals, turn, client)
         for question, (action, content) in client.answers.items():
             await following.answer(question, action, content)
         return await following.outcome(after)
@@ -153,7 +147,7 @@ class McpTools:
             metadata={"client": "mcp"},
             route="mcp",
         )
-        begun = await self._starter.start(caller, asked)
+        begun = await self.starter.start(caller, asked)
         assert isinstance(begun, StartedTurn), "an MCP client accepts no stored answer"
         return begun.turn
 
@@ -162,7 +156,7 @@ class McpTools:
         place = path.strip("/")
         if not is_notebook(place):
             raise InvalidRequest("notebook is the path of a .ipynb below the server's root.")
-        if not await self._attached_notebooks.exists(place):
+        if not await self.attached_notebooks.exists(place):
             raise NotFound(f"There is no notebook {place}.")
         return place
 
@@ -170,7 +164,7 @@ class McpTools:
 
     async def _cells(self, given: NotebookArguments) -> McpOutcome:
         """Return the cells of a notebook. Raises InvalidRequest, NotFound."""
-        document = await self._attached_notebooks.of_file(await self._notebook(given.notebook)).document()
+        document = await self.attached_notebooks.of_file(await self._notebook(given.notebook)).document()
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
         if not given.cells.strip():
@@ -185,7 +179,7 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ sessions
 
     async def _list(self, given: ListArguments, caller: Caller) -> McpOutcome:
-        found = await self._runtime.store.list(caller.namespace, given.limit)
+        found = await self.runtime.store.list(caller.namespace, given.limit)
         rows = [await self._row(session) for session in found]
         lines = [f"{row['id']}  {row['title'] or 'untitled'} ({row['turns']} turns)" for row in rows]
         return McpOutcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
@@ -196,12 +190,12 @@ class McpTools:
             "title": session.title,
             "turns": session.turn_count,
             "updated": session.updated,
-            "notebooks": await self._notebooks.paths(session.key),
+            "notebooks": await self.notebooks.paths(session.key),
         }
 
     async def _read(self, given: ReadArguments, caller: Caller) -> McpOutcome:
-        session = await self._access.session(caller, given.session)
-        items = await self._runtime.store.latest(session.key, given.limit)
+        session = await self.access.session(caller, given.session)
+        items = await self.runtime.store.latest(session.key, given.limit)
         lines = [line for item in items if (line := _visible_text(item.message))]
         text = shorten("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
         return McpOutcome(text, {**await self._row(session), "items": len(items)})
@@ -215,8 +209,3 @@ def _visible_text(message: Message) -> str:
     calls = "".join(f" [called {call.name}]" for call in message.calls)
     text = shorten(message.text, ITEM_CHARS)
     return f"{name}: {text}{calls}" if text or calls else ""
-
-
-def _mistakes(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
-    return "; ".join(f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}" for mistake in found)

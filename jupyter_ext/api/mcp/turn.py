@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -98,14 +98,12 @@ class McpTurn:
         self._text: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._files: list[Any] = []
-        self._told = 0
 
     async def outcome(self, after: int = 0) -> McpOutcome | McpQuestion:
         """Return the outcome, or a question if the client answers later; the turn then keeps waiting."""
         try:
             # The outcome needs all events; the client has already seen those up to ``after``.
-            events: AsyncIterator[Event] = self._turn.log.follow(0)
-            async with aclosing(events):  # type: ignore[type-var]  # an async generator
+            async with aclosing(self._turn.log.follow(0)) as events:
                 async for event in events:
                     if question := await self._apply(event, new=event.seq > after):
                         return question
@@ -178,7 +176,6 @@ class McpTurn:
     async def _progress(self, event: Event) -> None:
         text = _line(event)
         if text:
-            self._told += 1
             with contextlib.suppress(Exception):  # only progress messages are lost if the client no longer listens
                 await self._client.progress(float(event.seq), text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,7 @@ class ModelPullHandler(AgentHandler):
         await self.stream(_lines(pull.follow()))
 
 
-async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerator[bytes, None]:
     async for line in progress:
         yield encode(line)
 

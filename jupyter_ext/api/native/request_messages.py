@@ -6,27 +6,20 @@ import base64
 import binascii
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from agent_kernel.core.messages import (
-    MAX_ARGUMENT_DEPTH,
-    Media,
-    Message,
-    Part,
-    Role,
-    Text,
-    ToolCall,
-    is_too_deep,
-    is_visible_media,
-    parse_arguments,
+from agent_kernel.core.messages import Media, Message, Part, Role, Text, ToolCall, is_visible_media
+from jupyter_ext.api.dialects.openai_content import (
+    CALL_ID,
+    MAX_CALLS,
+    MAX_TEXT,
+    RequestSize,
+    check_depth,
+    make_tool_call,
 )
 
-MAX_MESSAGES = 4_000
 MAX_PARTS = 100
-MAX_CALLS = 128
-MAX_TEXT = 8 << 20
-"""Characters of all messages together, including the arguments of calls."""
-CALL_ID = 512
+"""Parts of one message."""
 
 
 def from_base64(value: object) -> bytes:
@@ -87,12 +80,7 @@ class PartBody(CarriedBody):
 class FunctionBody(CarriedBody):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     arguments: dict[str, Any] | str = ""
-
-    @model_validator(mode="after")
-    def shallow(self) -> FunctionBody:
-        if is_too_deep(self.arguments, MAX_ARGUMENT_DEPTH):
-            raise ValueError(f"arguments can have at most {MAX_ARGUMENT_DEPTH} levels")
-        return self
+    _arguments = field_validator("arguments")(check_depth)
 
 
 class CallBody(CarriedBody):
@@ -100,10 +88,7 @@ class CallBody(CarriedBody):
     function: FunctionBody
 
     def call(self) -> ToolCall:
-        arguments = self.function.arguments
-        return ToolCall(
-            self.id, self.function.name, parse_arguments(arguments or "{}") if isinstance(arguments, str) else arguments
-        )
+        return make_tool_call(self.id, self.function.name, self.function.arguments)
 
 
 class MessageBody(CarriedBody):
@@ -143,12 +128,9 @@ def read_messages(bodies: list[MessageBody], most_media: int) -> tuple[Message, 
     """Return the messages. Raises ValueError for more than MAX_TEXT characters or more than ``most_media`` bytes of
     media."""
     messages = tuple(body.message() for body in bodies)
-    if sum(_length(message) for message in messages) > MAX_TEXT:
+    load = RequestSize.of(messages, ())
+    if load.chars > MAX_TEXT:
         raise ValueError(f"messages can have at most {MAX_TEXT} characters together")
-    if sum(medium.size for message in messages for medium in message.media if medium.data) > most_media:
+    if load.size > most_media:
         raise ValueError(f"a turn can have at most {most_media >> 20} MiB of media together")
     return messages
-
-
-def _length(message: Message) -> int:
-    return len(message.text) + sum(len(str(call.arguments)) for call in message.calls)

@@ -16,9 +16,10 @@ from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Effort, Permission
 from agent_kernel.permissions import Answer
 from agent_kernel.turn.agent import Note, TurnRequest
+from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
 from jupyter_ext.api.dialects.openai_functions import JsonSchema, WebSearchOptions
 from jupyter_ext.api.dialects.request_extensions import Bias, Penalty, ReasoningEffort
-from jupyter_ext.api.native.request_messages import MAX_MESSAGES, Base64, MessageBody, read_messages
+from jupyter_ext.api.native.request_messages import Base64, MessageBody, read_messages
 from jupyter_ext.api.schemas.operation import ID_PATTERN
 from jupyter_ext.turns.turn_starter import TurnDescription
 

@@ -17,7 +17,7 @@ from agent_kernel.core.session import MAX_ID
 from jupyter_ext.api.http.allowed_methods import GUARD, list_verbs
 from jupyter_ext.api.openapi.examples import examples
 from jupyter_ext.api.openapi.json_schemas import Schemas
-from jupyter_ext.api.openapi.limits import LIMITS, describe_limits
+from jupyter_ext.api.openapi.limits import DESCRIPTION, LIMITS
 from jupyter_ext.api.schemas.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
 
 GROUP = re.compile(r"\((?:\[[^\]]*\][+*]?(?:\{\d+\})?|\.\+)\)")
@@ -106,7 +106,7 @@ def document(routes: Sequence[tuple[str, type[Any]]], prefix: str, version: str,
             "title": "agent-kernel",
             "version": version,
             "summary": "Agents, sessions, files and permissions of a Jupyter server.",
-            "description": describe_limits(),
+            "description": DESCRIPTION,
         },
         "servers": [{"url": url}],
         "tags": [{"name": tag} for tag in dict.fromkeys(verb.tag for verb in methods)],

@@ -1,4 +1,4 @@
-"""The limits of every route, as numbers and as text."""
+"""The limits of all routes, and the introduction of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from agent_kernel.core.session import MAX_ID
 from agent_kernel.tools.base.declared_schema import MAX_VALUES as SCHEMA_VALUES
+from jupyter_ext.api.dialects.openai_content import MAX_CALLS, MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.api.dialects.openai_functions import MAX_VALUES as TOOLS_VALUES
 from jupyter_ext.api.http.handler import MAX_BODY
 from jupyter_ext.api.http.json_body import MAX_DEPTH, MAX_VALUES
-from jupyter_ext.api.native.request_messages import MAX_CALLS, MAX_MESSAGES, MAX_PARTS, MAX_TEXT
+from jupyter_ext.api.native.request_messages import MAX_PARTS
 from jupyter_ext.api.native.request_schemas import MAX_DETAILS_BYTES, MAX_PICTURES, MAX_PICTURES_BYTES
 
 LIMITS: Mapping[str, int] = {
@@ -27,22 +28,20 @@ LIMITS: Mapping[str, int] = {
     "values_of_a_declared_schema": SCHEMA_VALUES,
     "values_of_all_declared_tools": TOOLS_VALUES,
 }
-WORDS = """\
-Drives the same agent, sessions, files and permissions as the notebook does.
+DESCRIPTION = """\
+This API serves the same agent, sessions, files and permissions that the notebook uses.
 
 **Who may call.** A person, with the token of the server as `Authorization: Bearer ...` or `x-api-key: ...`, or in the \
-browser with a cookie and its XSRF token; a notebook's kernel with its own credential, for its own sessions; and a \
-program with a lasting token (`agent-kernel token new`), for what the scopes of that open. \
-`x-action` of an operation is what the server's authorizer is asked: read, write or execute of `agent`.
+browser with a cookie and its XSRF token; the kernel of a notebook with its own credential, for the sessions of that \
+notebook; and a program with a token that `agent-kernel token new` created, for the routes that the token's scopes \
+allow. `x-action` of an operation is the action on `agent` that the server's authorizer must allow: read, write or \
+execute.
 
-**Errors.** Each has a JSON body of the shape that the operation names, and the id of the request, which is also in \
-the header `X-Request-ID` and in the log. A verb that a path lacks is 405 with `Allow`; a path that is not there is 404.
+**Errors.** Every error has a JSON body in the format that the operation names. It contains the id of the request, \
+which is also in the header `X-Request-ID` and in the log of the server. A method that a path does not support is \
+answered with 405 and the header `Allow`, an unknown path with 404.
 
-**Requests.** JSON in UTF-8, whose numbers are finite and whose objects name each key once; HEAD is answered as GET, \
-without the body. The limits are in `x-limits`: beyond `body_bytes` a request is 413, whatever else is in it; uploads \
-of files have a limit of their own.
+**Requests.** Bodies are JSON in UTF-8; numbers must be finite, and an object must not repeat a key. HEAD is answered \
+like GET, without the body. The limits are in `x-limits`. A request with more than `body_bytes` bytes is answered with \
+413; uploads of files have a limit of their own.
 """
-
-
-def describe_limits() -> str:
-    return WORDS

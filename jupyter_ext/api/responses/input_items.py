@@ -1,4 +1,5 @@
-"""The items of a response's input, as a client sends them. No side effects; an invalid item raises ValueError."""
+"""The input items of a request for a response, as a client sends them. No side effects; an invalid item raises
+ValueError."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, TypeAdapter, model_validator
 
-from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, Media, ToolCall, is_too_deep, parse_arguments
+from agent_kernel.core.messages import Media, ToolCall
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_PARTS
 from jupyter_ext.api.dialects.openai_functions import Words
@@ -17,7 +18,7 @@ from jupyter_ext.turns.dialect_request import SubmittedFile
 Body: TypeAlias = dict[str, Any]
 Id = Annotated[str, Field(max_length=512)]
 MEDIUM = "medium"
-"""The key under which a stored picture names its bytes, which are in the session."""
+"""The key of a stored image part that refers to the image's bytes, which the session stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +145,10 @@ class FunctionCallItem(Words):
     arguments: str = ""
     id: Id | None = None
 
-    @model_validator(mode="after")
-    def shallow(self) -> FunctionCallItem:
-        if is_too_deep(parse_arguments(self.arguments or "{}"), MAX_ARGUMENT_DEPTH):
-            raise ValueError(f"arguments can have at most {MAX_ARGUMENT_DEPTH} levels")
-        return self
-
     @property
     def call(self) -> ToolCall:
         name = f"{self.namespace}.{self.name}" if self.namespace else self.name
-        return ToolCall(self.call_id, name, parse_arguments(self.arguments or "{}"))
+        return openai_content.make_tool_call(self.call_id, name, self.arguments)
 
 
 class FunctionResultItem(Words):
@@ -226,19 +221,6 @@ class WebItem(Words):
     id: Id | None = None
 
 
-KINDS = {
-    "message",
-    "function_call",
-    "function_call_output",
-    "reasoning",
-    "item_reference",
-    "shell_call",
-    "shell_call_output",
-    "code_interpreter_call",
-    "web_search_call",
-}
-
-
 def _kind(value: Any) -> str | None:
     """Return the type of an item. Messages in the short form have no type, and references need none."""
     if isinstance(value, Words):
@@ -264,7 +246,8 @@ Item = Annotated[
     Discriminator(
         _kind,
         custom_error_type="item",
-        custom_error_message=f"this server accepts items of the types {', '.join(sorted(KINDS))}",
+        custom_error_message="this server accepts items of the types code_interpreter_call, function_call, "
+        "function_call_output, item_reference, message, reasoning, shell_call, shell_call_output, web_search_call",
     ),
 ]
 AnyItem: TypeAlias = (

@@ -8,7 +8,7 @@ import collections
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class LiveResponse:
         self.ended = asyncio.Event()
         self._changed = asyncio.Event()
 
-    async def follow(self, after: int = -1) -> AsyncIterator[bytes]:
+    async def follow(self, after: int = -1) -> AsyncGenerator[bytes, None]:
         """Yield the events after number ``after`` as they arrive; the terminal event is always included."""
         at = after + 1
         while True:
@@ -66,8 +66,7 @@ class LiveResponse:
                 await changed.wait()
 
     async def run(self) -> None:
-        events: AsyncIterator[Event] = self.turn.log.follow(0)
-        async with aclosing(events):  # type: ignore[type-var]  # an async generator
+        async with aclosing(self.turn.log.follow(0)) as events:
             async for event in events:
                 frames = self.codec.feed(event)
                 if self._has_readers:
@@ -158,11 +157,10 @@ class LiveResponses:
         codec, _ = await self._rebuild(stored, wait=False)
         return codec.resource
 
-    async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
+    async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncGenerator[bytes, None]:
         """Yield the events after number ``after``; the terminal event is always included."""
         if (live := self._live.get(stored.id)) is not None:
-            frames = live.follow(after)
-            async with aclosing(frames):  # type: ignore[type-var]  # an async generator
+            async with aclosing(live.follow(after)) as frames:
                 async for frame in frames:
                     yield frame
             return

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, Wit
 
 from agent_kernel.core.messages import Message, system
 from agent_kernel.core.protocols import OutputFormat, Sampling
-from agent_kernel.core.settings import Permission
 from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.api.dialects.openai_functions import (
@@ -25,9 +24,9 @@ from jupyter_ext.api.dialects.openai_functions import (
     parse_tool_choice,
 )
 from jupyter_ext.api.dialects.request_extensions import (
+    AgentFields,
     Decoding,
     ReasoningEffort,
-    Rounds,
     WantedFile,
     require_file_tools,
 )
@@ -97,7 +96,7 @@ Input = Annotated[
 ]
 
 
-class ResponsesBody(Decoding):
+class ResponsesBody(Decoding, AgentFields):
     """``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are additions to OpenAI's fields. Fields
     about prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) have no effect."""
 
@@ -114,7 +113,6 @@ class ResponsesBody(Decoding):
     include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
-    max_tool_rounds: Rounds | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -125,8 +123,6 @@ class ResponsesBody(Decoding):
     reasoning: Reasoning | None = None
     truncation: Literal["auto", "disabled"] | None = None
     files: Annotated[list[WantedFile], Field(max_length=100)] | None = None
-    agent_permission: Permission | None = None
-    code_execution_permission: Permission | None = None
     prompt_cache_key: Label | None = None
     safety_identifier: Label | None = None
     user: Label | None = None
@@ -163,10 +159,6 @@ class ResponsesBody(Decoding):
     @property
     def kept(self) -> bool:
         return self.store is not False
-
-    @property
-    def permission(self) -> Permission:
-        return self.agent_permission or self.code_execution_permission or "auto"
 
     @property
     def wanted(self) -> tuple[str, ...]:

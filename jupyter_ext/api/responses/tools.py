@@ -9,10 +9,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import ToolSpec
-from agent_kernel.tools.web.web_options import WebOptions
-from jupyter_ext.api.dialects.openai_functions import MAX_TOOLS, Function, Words, specs_of
+from jupyter_ext.api.dialects.openai_functions import MAX_TOOLS, Function, Words, check_web_options, specs_of
 
 Body: TypeAlias = dict[str, Any]
 WEB = ("web_search", "web_search_2025_08_26")
@@ -106,10 +104,7 @@ class WebTool(Words):
         """Check the fields of ``web_search_preview``, which has no filters and no budget."""
         if self.preview and (self.filters or self.return_token_budget):
             raise ValueError("web_search_preview has no filters and no return_token_budget: use web_search")
-        try:
-            WebOptions.of(self.options)
-        except InvalidRequest as error:
-            raise ValueError(str(error)) from None
+        check_web_options(self.options)
         return self
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -108,7 +108,7 @@ async def test_a_page_holds_so_many_and_no_more() -> None:
 
 
 async def test_a_store_that_fails_is_told_and_the_page_stays() -> None:
-    async def broken() -> AsyncIterator[Event]:
+    async def broken() -> AsyncGenerator[Event, None]:
         yield EventNumbering("t", "s")(TextDelta("a"))
         raise StoreError("The disk is gone.")
 
@@ -133,7 +133,7 @@ async def test_a_server_that_stops_tells_every_page() -> None:
 
 
 async def test_a_turn_that_can_not_be_told_says_so() -> None:
-    async def broken() -> AsyncIterator[Event]:
+    async def broken() -> AsyncGenerator[Event, None]:
         yield Event(1, "t", "s", 1, 0.0, TextDelta("a"))
         raise TypeError("of a newer release")
 

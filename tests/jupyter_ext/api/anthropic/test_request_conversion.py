@@ -169,7 +169,7 @@ def test_what_makes_no_sense_is_refused_in_words(more: Any, words: str) -> None:
         ({"mcp_servers": [{"url": "https://a.org"}]}, "can only be set in the configuration"),
         ({"stop_sequences": [" "]}, "white space only"),
         ({"tool_choice": {"type": "tool"}}, "must have the name of a tool"),
-        ({"messages": []}, "at least 1"),
+        ({"messages": []}, "at least one message"),
         ({"web_search_options": {"search_context_size": "huge"}}, "search_context_size"),
     ],
 )
