@@ -54,13 +54,7 @@ async def find_turn(store: SessionStore, namespace: str, turn: str, session: str
 
 
 async def replay(
-    store: SessionStore,
-    turn: Turn,
-    after: int,
-    poll_s: float = POLL_S,
-    *,
-    media: bool = False,
-    whole: bool = False,
+    store: SessionStore, turn: Turn, after: int, poll_s: float = POLL_S, *, media: bool = False, whole: bool = False
 ) -> AsyncGenerator[Event, None]:
     """Yield the events of a stored turn, ending with TurnFinished. Waits for a turn that another server still runs.
 

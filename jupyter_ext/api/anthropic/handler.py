@@ -104,7 +104,7 @@ def _to_submitted(fetched: FetchResult) -> SubmittedFile:
 class MessagesHandler(AnthropicHandler):
     @guard("execute")
     @operation(
-        "An answer to a conversation, as Anthropic's clients ask for it.",
+        "Answer a conversation, in the format of Anthropic's Messages API.",
         "anthropic.types:Message",
         body=MessagesBody,
         query=(IDEMPOTENCY_KEY,),
@@ -166,7 +166,7 @@ class CountTokensHandler(AnthropicHandler):
 
     @guard("execute")
     @operation(
-        "How many tokens a conversation has.",
+        "Estimate the number of tokens of a conversation.",
         "anthropic.types:MessageTokensCount",
         body=CountBody,
         conditions=FITS,

@@ -87,12 +87,7 @@ def _fetch_content(end: CallFinished) -> Block:
         return {"type": "web_fetch_tool_result_error", "error_code": "url_not_accessible"}
     source = {"type": "text", "media_type": "text/plain", "data": str(pages[0].get("content", ""))}
     document = {"type": "document", "source": source, "title": str(pages[0].get("title", ""))}
-    return {
-        "type": "web_fetch_result",
-        "url": str(pages[0].get("url", "")),
-        "content": document,
-        "retrieved_at": None,
-    }
+    return {"type": "web_fetch_result", "url": str(pages[0].get("url", "")), "content": document, "retrieved_at": None}
 
 
 _CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(

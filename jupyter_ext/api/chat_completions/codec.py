@@ -45,14 +45,7 @@ class ChatCodec:
     ``include_usage`` None: the last chunk has the usage; True: the usage has a chunk of its own, as in OpenAI's API;
     False: no usage is sent."""
 
-    def __init__(
-        self,
-        model: str,
-        session: str = "",
-        *,
-        turn: str = "",
-        include_usage: bool | None = None,
-    ) -> None:
+    def __init__(self, model: str, session: str = "", *, turn: str = "", include_usage: bool | None = None) -> None:
         turn = turn or new_id("turn")
         id, created = f"chatcmpl-{turn.removeprefix('turn-')}", creation_time(turn)
         self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}

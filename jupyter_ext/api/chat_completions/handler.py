@@ -14,7 +14,7 @@ from jupyter_ext.turns.dialect_request import DialectRequest
 class ChatCompletionsHandler(OpenAIHandler):
     @guard("execute")
     @operation(
-        "An answer to a conversation, as OpenAI's clients ask for it.",
+        "Answer a conversation, in the format of OpenAI's Chat Completions API.",
         "openai.types.chat:ChatCompletion",
         body=ChatBody,
         query=(IDEMPOTENCY_KEY,),
@@ -30,12 +30,7 @@ class ChatCompletionsHandler(OpenAIHandler):
         body = self.parse(ChatBody)
         request = await self._read_request(body)
         call = await self.begin_turn(request)
-        codec = ChatCodec(
-            body.model,
-            call.session,
-            turn=call.turn.id,
-            include_usage=body.include_usage,
-        )
+        codec = ChatCodec(body.model, call.session, turn=call.turn.id, include_usage=body.include_usage)
         await self.answer(call, codec, streams=body.streams)
 
     async def _read_request(self, body: ChatBody) -> DialectRequest:

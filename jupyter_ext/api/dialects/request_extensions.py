@@ -59,9 +59,7 @@ def require_file_tools(
     """Return the request if it has the tools that can produce the files it asks for; raises ``refusal`` otherwise."""
     if asked.request.outputs and (asked.server_tools == () or asked.request.max_tool_rounds == 0):
         raise refusal(
-            "The request asks for files, but has no server tools that could produce them.",
-            hint=hint,
-            details=details,
+            "The request asks for files, but has no server tools that could produce them.", hint=hint, details=details
         )
     return asked
 
@@ -148,9 +146,7 @@ class Decoding(Words):
             *_forms_of(self.grammar),
         ]
         if len(forms) + (said is not None) > 1:
-            raise ValueError(
-                "structured_outputs, guided_*, grammar and the response format: send only one of them"
-            )
+            raise ValueError("structured_outputs, guided_*, grammar and the response format: send only one of them")
         return forms[0] if forms else said
 
 

@@ -36,13 +36,7 @@ BODIES = ("text", "data_base64")
 OUTPUT_CHARS = 20_000
 """Characters of each output stream of a call; of a longer one, the end is kept."""
 PYTHON, SHELL, WEB, CUSTOM = "code_execution", "shell", "web_search", "custom"
-TYPES = {
-    "python": PYTHON,
-    "reset_python": PYTHON,
-    "shell": SHELL,
-    "web_search": WEB,
-    "fetch_page": WEB,
-}
+TYPES = {"python": PYTHON, "reset_python": PYTHON, "shell": SHELL, "web_search": WEB, "fetch_page": WEB}
 """By the name of a server tool; functions of clients cannot have these names."""
 LABELS = {
     "python": "Python code",

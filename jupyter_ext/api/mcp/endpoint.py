@@ -120,11 +120,7 @@ def _manager(tools: McpTools) -> Any:
         return CallToolResult(content=[answer], structured_content=dict(made.facts), is_error=made.failed)
 
     server: Any = Server(
-        "agent-kernel",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        "agent-kernel", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
     return StreamableHTTPSessionManager(
         server, max_sessions=MAX_SESSIONS, session_idle_timeout=IDLE_S, max_request_body_size=MAX_BODY

@@ -14,7 +14,7 @@ MESSAGE = Raw(("application/json",), {"type": "object"})
 MESSAGES = Raw(("application/json", "text/event-stream"), {})
 
 
-SPOKEN = "What is sent is a message of MCP, of a session that it has begun."
+SPOKEN = "The message must belong to an MCP session that the client has started."
 
 
 class McpHandler(AgentHandler):
@@ -24,15 +24,29 @@ class McpHandler(AgentHandler):
     _exchange: AsgiExchange | None = None
 
     @guard("execute", kernels=False)
-    @operation("A message of MCP.", MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406), conditions=SPOKEN)
+    @operation(
+        "Send a message to the MCP endpoint.",
+        MESSAGES,
+        body=MESSAGE,
+        also={202: None},
+        errors=(404, 406),
+        conditions=SPOKEN,
+    )
     async def post(self) -> None:
-        # The SDK's words for this are neither ours nor JSON-RPC's.
+        # The SDK would answer with an error in a format that is neither that of this API nor JSON-RPC.
         if not self.request.headers.get("Content-Type", "").lower().startswith("application/json"):
-            raise InvalidRequest("A message of MCP is JSON.", hint="Send it with Content-Type: application/json.")
+            raise InvalidRequest(
+                "A message to the MCP endpoint must be JSON.", hint="Send it with Content-Type: application/json."
+            )
         await self._serve()
 
     @guard("execute", kernels=False)
-    @operation("Messages of the server, as they come.", MESSAGES, errors=(404, 406, 409), conditions=SPOKEN)
+    @operation(
+        "Receive the messages of the MCP server as they are produced.",
+        MESSAGES,
+        errors=(404, 406, 409),
+        conditions=SPOKEN,
+    )
     async def get(self) -> None:
         await self._serve()
 

@@ -16,11 +16,11 @@ from jupyter_ext.api.schemas import sessions, turns
 from jupyter_ext.api.schemas.errors import ApprovalError
 from jupyter_ext.api.schemas.operation import Parameter, operation
 
-KEPT = "An approval can be remembered once, for the session or for the folder; a denial also as never."
+KEPT = "An approval applies once, for the session or for the folder; a denial can also apply for ever (never)."
 
 
 def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
-    """Return the question as its event shows it, with its session and turn."""
+    """Return the fields of the event that asks the question, with the session, the turn and the time."""
     question = waiting.question
     place = {"session": question.key.id, "turn": question.turn, "asked": round(question.asked, 3)}
     return {**dataclasses.asdict(waiting.required), **place}
@@ -32,7 +32,7 @@ class QuestionHandler(AgentHandler):
         started. Raises NotFound."""
         pending = await self.services.runtime.approvals.find(self.caller.namespace, approval)
         if not self.may_answer(pending):
-            raise NotFound("There is no such approval.")
+            raise NotFound("There is no such approval question, or you may not answer it.")
         return pending
 
     def may_answer(self, question: ApprovalQuestion) -> bool:
@@ -44,9 +44,9 @@ class QuestionHandler(AgentHandler):
 
 class ApprovalsHandler(QuestionHandler):
     @guard("read")
-    @operation("List the questions that wait for a person.", turns.Approvals)
+    @operation("List the approval questions that wait for an answer.", turns.Approvals)
     async def get(self) -> None:
-        """The questions that wait, oldest first."""
+        """The oldest question comes first."""
         pending = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
         self.reply({"approvals": [waiting_to_json(waiting) for waiting in pending]})
 
@@ -55,14 +55,16 @@ class ApprovalHandler(QuestionHandler):
     error_shape = ApprovalError
 
     @guard("read")
-    @operation("A question and what became of it.", turns.Question, errors=(404,))
+    @operation("Get an approval question and its outcome.", turns.Question, errors=(404,))
     async def get(self, approval: str) -> None:
         question = await self.question(approval)
         body = dataclasses.asdict(question) | {"session": question.key.id}
         self.reply({name: value for name, value in body.items() if name != "key"})
 
     @guard("execute")
-    @operation("Answer a question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT)
+    @operation(
+        "Answer an approval question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT
+    )
     async def post(self, approval: str) -> None:
         answer = self.parse(ApprovalBody).answer()
         if self.caller.kernel is not None and answer.remember != "once":
@@ -90,7 +92,7 @@ class PolicyHandler(AgentHandler):
         }
 
     @guard("read")
-    @operation("What the server rules, by kind of call and by tool.", sessions.Policy)
+    @operation("Get the server's permission policy.", sessions.Policy)
     async def get(self) -> None:
         self.reply(self.policy())
 
@@ -99,7 +101,7 @@ class PermissionsHandler(PolicyHandler):
     """``sessions/{id}/permissions``: the policy, and the decisions stored in this session."""
 
     @guard("read")
-    @operation("What the server rules and what was decided in a session.", sessions.Permissions, errors=(404,))
+    @operation("Get the permission policy and the decisions stored in a session.", sessions.Permissions, errors=(404,))
     async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
         session = await self.services.access.session(self.caller, session_id)
         grants = await self.services.runtime.approvals.grants.grants(session.key)
@@ -107,9 +109,12 @@ class PermissionsHandler(PolicyHandler):
 
     @guard("execute")
     @operation(
-        "Take decisions of a session back.",
+        "Revoke decisions stored in a session.",
         sessions.Revoked,
-        query=(Parameter("kind", "Only of this kind of call."), Parameter("tool", "Only of this tool.")),
+        query=(
+            Parameter("kind", "Only decisions about this kind of call."),
+            Parameter("tool", "Only decisions about this tool."),
+        ),
         errors=(404,),
     )
     async def delete(self, session_id: str) -> None:

@@ -39,7 +39,7 @@ async def model(runtime: Runtime, id: str) -> dict[str, Any]:
     entry = next((one for one in await models(runtime) if one["id"] == id), None)
     if entry is None:
         name = id.removeprefix(AGENT)
-        raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="models lists what there is.")
+        raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="GET models lists all models.")
     return entry
 
 

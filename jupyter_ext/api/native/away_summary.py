@@ -10,9 +10,9 @@ from jupyter_ext.api.schemas.sessions import Meanwhile
 class MeanwhileHandler(AgentHandler):
     @guard("read")
     @operation(
-        "What happened in a session since somebody looked.",
+        "Summarize what happened in a session while no page was open.",
         Meanwhile,
-        query=(Parameter("since", "In whole seconds since the epoch.", Count), KERNEL),
+        query=(Parameter("since", "Only what happened after this time (seconds since the epoch).", Count), KERNEL),
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:

@@ -28,8 +28,8 @@ from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import sidecar_note
 
 CLEARED = (
-    "The outputs of {cells} agent cell(s) were cleared here; the conversation still holds what tools gave back there: "
-    "clear the outputs of the conversation to take it out."
+    "The outputs of {cells} agent cell(s) were cleared in this notebook, but the conversation still contains what their "
+    "tools printed: clear the outputs of the conversation to remove it."
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
@@ -65,17 +65,17 @@ def commands_of(folder: Path) -> str:
     """Return the commands of the servers in ``.mcp.json``, without arguments, which may contain keys."""
     path = folder / BESIDE
     if not path.is_file():
-        return "there is none"
+        return "there is no such file"
     try:
         commands = [f"{server.name} ({server.shown})" for server in read(path).servers]
     except InvalidRequest as error:
         return f"it cannot be used: {error.message}"
-    return ", ".join(commands) or "it names none"
+    return ", ".join(commands) or "it names no servers"
 
 
 class BindingHandler(AgentHandler):
     @guard("read")
-    @operation("Which session a notebook talks to.", shapes.Binding, query=PLACE, errors=(404,))
+    @operation("Get the session that a notebook is bound to.", shapes.Binding, query=PLACE, errors=(404,))
     async def get(self) -> None:
         place = await self.find_queried_place()
         key = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
@@ -96,7 +96,7 @@ class BindingHandler(AgentHandler):
         )
 
     async def _notes(self, key: SessionKey | None, place: str | None) -> list[str]:
-        """Return what the person should know about the files of this notebook, one line each."""
+        """Return messages for the person about the files of this notebook, one line each."""
         if place is None or place.startswith(KERNEL):
             return []
         sidecar = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
@@ -112,7 +112,7 @@ class BindingHandler(AgentHandler):
 
     @guard("write")
     @operation(
-        "Have a notebook talk to another session.",
+        "Bind a notebook to a session.",
         SessionShape,
         body=BindingBody,
         query=PLACE,
@@ -140,11 +140,7 @@ class BindingHandler(AgentHandler):
 
     @guard("write")
     @operation(
-        "Have a notebook talk to none.",
-        shapes.Unbound,
-        query=PLACE,
-        errors=(404,),
-        conditions=NOTEBOOK_NAMED,
+        "Unbind a notebook from its session.", shapes.Unbound, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED
     )
     async def delete(self) -> None:
         """Unbind the notebook; after a private session, bind it to the session it had before. Nothing is deleted
@@ -163,7 +159,7 @@ class BindingHandler(AgentHandler):
 
 class BindHandler(AgentHandler):
     @guard("read")
-    @operation("Whether a person said yes.", shapes.BindState, errors=(404,))
+    @operation("Get the state of a kernel's request for confirmation.", shapes.BindState, errors=(404,))
     async def get(self, bind_id: str) -> None:
         bind = self.services.bind_requests.get(bind_id)
         kernel = self.caller.kernel
@@ -197,7 +193,7 @@ class BindConfirmHandler(AgentHandler):
         """Do nothing here: the XSRF token is in the form, which ``post`` reads and checks."""
 
     @guard("read", kernels=False)
-    @operation("The page on which a person says yes or no.", Raw(("text/html",)), errors=(404,))
+    @operation("The page on which a person confirms or denies a kernel's request.", Raw(("text/html",)), errors=(404,))
     async def get(self, bind_id: str) -> None:
         bind, session = await self._find_request(bind_id)
         if bind.folder:
@@ -210,7 +206,7 @@ class BindConfirmHandler(AgentHandler):
         self._page(bind, session, rest)
 
     @guard("write", kernels=False)
-    @operation("Say yes or no.", Raw(("text/html",)), body=DECISION, errors=(404, 409))
+    @operation("Confirm or deny a kernel's request.", Raw(("text/html",)), body=DECISION, errors=(404, 409))
     async def post(self, bind_id: str) -> None:
         super().check_xsrf_cookie()
         bind, session = await self._find_request(bind_id)

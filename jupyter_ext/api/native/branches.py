@@ -27,7 +27,7 @@ class BranchesHandler(SessionChangeHandler):
         self.reply({"branches": [dataclasses.asdict(branch) for branch in branches], "revision": session.revision})
 
     @guard("write")
-    @operation("Branch off.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
+    @operation("Create a branch.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
         """Create a branch and make it the current one."""
         body = self.parse(BranchBody)
@@ -58,7 +58,7 @@ class BranchHandler(SessionChangeHandler):
 class ForkHandler(AgentHandler):
     @guard("write")
     @operation(
-        "Copy a session.",
+        "Copy a session to a new one.",
         shapes.Forked,
         status=201,
         body=ForkBody,
@@ -84,7 +84,7 @@ class ForkHandler(AgentHandler):
 
 class UndoHandler(SessionChangeHandler):
     @guard("write")
-    @operation("Take the newest turn back.", shapes.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    @operation("Undo the newest turn.", shapes.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
         """Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
         undone."""

@@ -9,7 +9,7 @@ from jupyter_ext.api.schemas.operation import operation
 
 class LimitsHandler(AgentHandler):
     @guard("read")
-    @operation("The limits of the caller, and how much of them is used.", shapes.Used)
+    @operation("Get the limits of the caller, and how much of them is used.", shapes.Used)
     async def get(self) -> None:
         token = self.caller.token
         self.reply(await self.services.user_limits.state(self.caller.namespace, token.id if token else ""))

@@ -43,25 +43,25 @@ AFTER = {
 OWNER = {"type": "string", "maxLength": 512, "pattern": f"^$|{ID_PATTERN}"}
 UPLOAD = shapes.form(("file", "purpose"), file=shapes.BYTES, purpose=TEXT, session=OWNER, **AFTER)
 INTO = Parameter(
-    "session", "The session that gets the file, made if it is not there; a field of the form says it too.", SessionId
+    "session", "The session of the file, which is created if needed; the form field session has precedence.", SessionId
 )
-HOUSE = Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header")
-PAGES = (limit(LISTED, LISTED), Parameter("after", "The file behind which the page begins."))
+HOUSE = Parameter("anthropic-version", "If it is sent, the response has Anthropic's format.", place="header")
+PAGES = (limit(LISTED, LISTED), Parameter("after", "The id of the file after which the page begins."))
 LISTING = (
     *PAGES,
     SESSION,
     HOUSE,
-    Parameter("purpose", "Of this purpose only."),
-    Parameter("order", "asc: the oldest first, where no session is named."),
+    Parameter("purpose", "List only files with this purpose."),
+    Parameter("order", "asc: list the oldest files first. With session, they are always listed in this order."),
 )
-BEHIND = "The file that the page follows, if one is named, is in the list."
-WITHIN = "The range, if one is asked for, lies in the file."
+BEHIND = "after, if it is sent, must be the id of a file."
+WITHIN = "The range, if one is requested, must lie within the file."
 BODY = ANY_BYTES
 PARTS = {206: BODY, 304: None}
 CONDITIONS = (
     Parameter("Range", "One range of bytes.", place="header"),
-    Parameter("If-Range", "The ETag for which the range counts.", place="header"),
-    Parameter("If-None-Match", "The ETag that the client has.", place="header"),
+    Parameter("If-Range", "The ETag that the file must still have for the range to apply.", place="header"),
+    Parameter("If-None-Match", "The ETag of the client's copy; 304 if the file still has it.", place="header"),
 )
 
 
@@ -224,7 +224,7 @@ class FilesHandler(FileAgentHandler):
     async def post(self) -> None:
         upload = self._upload
         if upload is None:
-            raise InvalidRequest("This upload was refused.")
+            raise InvalidRequest("The upload was refused before its body was read.")
         await self._feed()
         arrived = await asyncio.to_thread(upload.finish)
         purpose = upload.fields.get("purpose", "user_data").strip()
@@ -259,7 +259,7 @@ class FilesHandler(FileAgentHandler):
     @guard("read")
     @operation("List files.", shapes.Files | shapes.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
     async def get(self) -> None:
-        """Newest first. With ``session``, only the files of that session, oldest first."""
+        """The newest file comes first. With ``session``, only files of that session are listed, the oldest first."""
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         if session := self.get_argument("session", ""):
             key = (await self.services.access.session(self.caller, session)).key
@@ -285,7 +285,7 @@ class FilesHandler(FileAgentHandler):
 
 class FileHandler(FileAgentHandler):
     @guard("read")
-    @operation("The metadata of a file.", shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
+    @operation("Get the metadata of a file.", shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
     async def get(self, id: str) -> None:
         key = await self.owner(id, self.get_argument("session", None))
         self.reply(self.facts(await self.registry.file(key, id), key.id))
@@ -309,7 +309,7 @@ class FileHandler(FileAgentHandler):
 class FileContentHandler(FileAgentHandler):
     @guard("read")
     @operation(
-        "The bytes of a file.",
+        "Download a file.",
         BODY,
         query=(SESSION, *CONDITIONS),
         also=PARTS,
@@ -333,7 +333,7 @@ class ContainerFilesHandler(FileAgentHandler):
 
 class ContainerFileHandler(FileAgentHandler):
     @guard("read")
-    @operation("The metadata of a file in a session.", shapes.ContainerFile, errors=(404,))
+    @operation("Get the metadata of a file in a session.", shapes.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
         key = (await self.services.access.session(self.caller, session_id)).key
         self.reply(container_file(await self.registry.file(key, id), key.id))
@@ -342,7 +342,7 @@ class ContainerFileHandler(FileAgentHandler):
 class ContainerFileContentHandler(FileAgentHandler):
     @guard("read")
     @operation(
-        "The bytes of a file in a session.",
+        "Download a file of a session.",
         BODY,
         query=CONDITIONS,
         also=PARTS,

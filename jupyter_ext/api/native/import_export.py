@@ -11,13 +11,7 @@ from pydantic import Field
 from tornado import web
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.sessions.export.import_export import (
-    FORMATS,
-    ImportResult,
-    export_session,
-    import_session,
-    preview,
-)
+from agent_kernel.sessions.export.import_export import FORMATS, ImportResult, export_session, import_session, preview
 from jupyter_ext.api.http.handler import MAX_BODY, AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body, Id
 from jupyter_ext.api.native.sessions import session_to_json
@@ -51,7 +45,7 @@ class ExportHandler(AgentHandler):
         Raw(MEDIA),
         query=(Parameter("format", f"One of {', '.join(DOCUMENTS)}.", FORMAT), BRANCH),
         errors=(404,),
-        conditions="A branch is there, and the format is one that holds one branch.",
+        conditions="branch must name a branch of the session, and the format must contain only one branch.",
     )
     async def get(self, session_id: str) -> None:
         """The document as a download, so that a browser never runs model output in this origin. A header counts what
@@ -100,18 +94,14 @@ class ImportHandler(ImportingHandler):
         body=ANY_BYTES,
         also={200: shapes.Previewed},
         query=(
-            Parameter(
-                "format",
-                "The format of the document; detected if it is omitted.",
-                Imports,
-            ),
-            Parameter("preview", "1: only what would come in.", Count),
-            Parameter("beside", "1: not the body but what lies beside the notebook.", Count),
-            Parameter("bind", "1: the notebook goes on with it.", Count),
+            Parameter("format", "The format of the document; detected if it is omitted.", Imports),
+            Parameter("preview", "1: only describe what would be imported.", Count),
+            Parameter("beside", "1: import the sidecar beside the notebook instead of the body.", Count),
+            Parameter("bind", "1: bind the notebook to the new session.", Count),
             *PLACE,
         ),
         errors=(404, 409, 507),
-        conditions="The body is a document of one of the formats; beside and bind need a notebook.",
+        conditions="The body must be a document in one of the formats; beside and bind need a notebook.",
     )
     async def post(self) -> None:
         """The body is the document, at most MAX_BODY bytes. ``preview``: only describe what would be imported.
@@ -143,7 +133,11 @@ class ImportHandler(ImportingHandler):
 class ClearOutputsHandler(AgentHandler):
     @guard("write")
     @operation(
-        "Take out what tools gave back in cells.", shapes.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409)
+        "Delete the tool outputs of cells from a session.",
+        shapes.Cleared,
+        body=ClearOutputsBody,
+        query=PLACE,
+        errors=(404, 409),
     )
     async def post(self, session_id: str) -> None:
         """Clear the named cells; without any, those whose outputs are missing in the saved notebook."""

@@ -29,7 +29,7 @@ class KernelVariablesHandler(AgentHandler):
     @operation(
         "List the variables of a notebook's kernel.",
         KernelVariables,
-        query=(KERNEL, Parameter("name", "That one, closely.")),
+        query=(KERNEL, Parameter("name", "Describe only this variable, in more detail.")),
         errors=(404,),
     )
     async def get(self) -> None:

@@ -11,7 +11,7 @@ TEXT = Raw(("text/plain", "application/openmetrics-text"))
 
 class MetricsHandler(AgentHandler):
     @guard("read", kernels=False)
-    @operation("The metrics of this server, for Prometheus.", TEXT)
+    @operation("Get the metrics of this server, for Prometheus.", TEXT)
     async def get(self) -> None:
         """Return the metrics in the text format of Prometheus, or in the OpenMetrics format if the client accepts
         it."""

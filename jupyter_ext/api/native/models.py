@@ -125,7 +125,8 @@ class EngineHandler(AgentHandler):
         query=PLACE,
         also={202: shapes.EnginePending},
         errors=(404, 409, 507),
-        conditions="session, kernel or path says whose engine, unless a kernel asks; model names one or is a URL.",
+        conditions="session, kernel or path must name the session, unless a kernel sends the request. model must be the "
+        "name of an engine, or a URL.",
     )
     async def put(self) -> None:
         """Set the engine of a session: of the named one, or of the caller's notebook. A kernel that chooses a URL

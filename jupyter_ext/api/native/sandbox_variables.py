@@ -17,7 +17,7 @@ from jupyter_ext.api.schemas.operation import Raw, operation
 from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.turns.turns import session_busy
 
-NAMED = "The name is one that a variable of Python can have."
+NAMED = "The name must be a valid name of a Python variable."
 
 
 class RebuildBody(Body):
@@ -40,7 +40,12 @@ class VariablesHandler(AgentHandler):
 
 class VariableHandler(AgentHandler):
     @guard("read")
-    @operation("A copy of a variable.", Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
+    @operation(
+        "Copy a variable of a session's sandbox.",
+        Raw(("application/octet-stream",)),
+        errors=(404, 413, 503),
+        conditions=NAMED,
+    )
     async def get(self, session_id: str, name: str) -> None:
         """Return a copy of the variable as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type``
         describe them. Code in the sandbox produced the bytes, so read them as data only."""
@@ -56,7 +61,12 @@ class RebuildHandler(AgentHandler):
     _running: asyncio.Task[RebuildResult] | None = None
 
     @guard("execute")
-    @operation("Rebuild lost variables.", shapes.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
+    @operation(
+        "Rebuild the lost variables of a session's sandbox.",
+        shapes.RebuiltSession,
+        body=RebuildBody,
+        errors=(404, 409, 503),
+    )
     async def post(self, session_id: str) -> None:
         """Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
         effects besides computing. The answer comes when the code has ended; closing the connection stops it."""

@@ -29,15 +29,15 @@ Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
 class SearchHandler(AgentHandler):
     @guard("read")
     @operation(
-        "Search in what was said.",
+        "Search the text of sessions.",
         Found,
         query=(
-            Parameter("q", "Words, any of them."),
+            Parameter("q", "The words to search for; a result contains at least one of them."),
             limit(FOUND, MAX_FOUND),
-            Parameter("role", "Only what this role said.", Literal["", "user", "assistant"]),
-            Parameter("since", "Only later: seconds since the epoch, or a date as ISO 8601 has them.", Moment),
-            Parameter("until", "Only earlier.", Moment),
-            Parameter("here", "1: only in the conversation of the notebook."),
+            Parameter("role", "Search only messages of this role.", Literal["", "user", "assistant"]),
+            Parameter("since", "Only messages after this time: seconds since the epoch, or ISO 8601.", Moment),
+            Parameter("until", "Only messages before this time, in the same formats.", Moment),
+            Parameter("here", "1: search only the session of the notebook."),
             *PLACE,
         ),
         errors=(404,),
@@ -48,7 +48,7 @@ class SearchHandler(AgentHandler):
         root, path = await self._notebook()
         query = SessionQuery(
             self.get_argument("q", "", strip=False),
-            limit=min(FOUND if (wanted_limit := self.number("limit")) is None else wanted_limit, MAX_FOUND),
+            limit=min(self.number("limit") or FOUND, MAX_FOUND),
             role=self.get_argument("role", ""),
             root=root,
             path=path,
@@ -98,7 +98,10 @@ class SearchHandler(AgentHandler):
 class SearchAccessHandler(AgentHandler):
     @guard("write")
     @operation(
-        "Whether the caller may search everything; a kernel asks for it.", Granted, body=EmptyBody, also={202: Pending}
+        "Check, or for a kernel request, the permission to search all sessions.",
+        Granted,
+        body=EmptyBody,
+        also={202: Pending},
     )
     async def post(self) -> None:
         """Return whether the caller may search all sessions of its namespace; a kernel that may not requests a

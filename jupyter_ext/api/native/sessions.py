@@ -33,7 +33,7 @@ JSON_FORMATS = ("agent-kernel", "openai", "mistralrs")
 FACTS = "facts"
 SERIALIZED = Parameter(
     "format",
-    "facts: without the history. Any other: only the history, in this form.",
+    "facts: the session without its history. Any other value: only the history, in that format.",
     Literal["facts", "agent-kernel", "openai", "mistralrs"],
 )
 SEARCHED = 5000
@@ -96,7 +96,7 @@ class SessionsHandler(AgentHandler):
         shapes.Sessions,
         query=(
             limit(LISTED, MAX_LISTED),
-            Parameter("name", "Only those that have this in title, tags or id."),
+            Parameter("name", "List only sessions whose title, tags or id contain this text."),
             *PLACE,
         ),
         errors=(404,),
@@ -118,7 +118,7 @@ class SessionsHandler(AgentHandler):
 
     @guard("write")
     @operation(
-        "Make a session, or find the one with this id.",
+        "Create a session, or return the one with this id.",
         shapes.BoundSession,
         status=201,
         body=SessionBody,
@@ -152,7 +152,7 @@ class SessionHandler(SessionChangeHandler):
         return None
 
     @guard("read")
-    @operation("What a session is.", shapes.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
+    @operation("Get a session.", shapes.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
     async def get(self, session_id: str) -> None:
         """The facts of the session, and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
         omits the history; another format returns the history in that format, without the facts."""
@@ -160,7 +160,7 @@ class SessionHandler(SessionChangeHandler):
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
             known = ", ".join((FACTS, *JSON_FORMATS))
-            raise InvalidRequest(f"The format must be one of {known}.", hint="sessions/{id}/export")
+            raise InvalidRequest(f"The format must be one of {known}.", hint="Use sessions/{id}/export for others.")
         if format in JSON_FORMATS:
             written = await export_session(self.services.runtime.store, session.key, format)
             self.finish(written.document)
@@ -176,12 +176,12 @@ class SessionHandler(SessionChangeHandler):
 
     @guard("write")
     @operation(
-        "Replace a session, or make it, from a document.",
+        "Replace or create a session from a document.",
         shapes.Replaced,
         body=Raw(("application/json",), DOCUMENT),
         query=(IF_MATCH,),
         errors=(404, 409, 507),
-        conditions="The body is a document of one of the formats that GET gives.",
+        conditions="The body must be a document in one of the formats that GET returns.",
     )
     async def put(self, session_id: str) -> None:
         """The body is a serialized session: in the format of mistral.rs, whose values may be tagged, as OpenAI
@@ -220,7 +220,7 @@ class SessionHandler(SessionChangeHandler):
         body=DescribeBody,
         query=(IF_MATCH,),
         errors=(404, 409, 507),
-        conditions="Something is named that changes, and it fits: 32 tags, 64 KiB of metadata and of context each.",
+        conditions="At least one field must be sent. Limits: 32 tags, 64 KiB of metadata, 64 KiB of context.",
     )
     async def patch(self, session_id: str) -> None:
         body = self.parse(DescribeBody)
@@ -260,9 +260,9 @@ class SessionClearHandler(SessionChangeHandler):
 class SessionItemsHandler(AgentHandler):
     @guard("read")
     @operation(
-        "The messages of a session, as they are kept.",
+        "List the stored messages of a session.",
         shapes.Items,
-        query=(Parameter("limit", "How many at most, the newest ones; without it all.", Count), BRANCH),
+        query=(Parameter("limit", "Return only this many messages, the newest ones; without it, all.", Count), BRANCH),
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
@@ -281,13 +281,13 @@ class SessionItemsHandler(AgentHandler):
 
 class BlobHandler(AgentHandler):
     @guard("read")
-    @operation("A medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
+    @operation("Download a medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
         """Return the bytes without a media type, so that no browser runs what a model produced in this origin."""
         session = await self.services.access.session(self.caller, session_id)
         data = await self.services.runtime.store.blob(session.key, digest)
         if data is None:
-            raise NotFound("This session has no such file.")
+            raise NotFound("This session has no medium with this hash.")
         self.set_header("Cache-Control", "private, max-age=31536000, immutable")
         self.set_header("Content-Disposition", "attachment")
         self.finish(data, set_content_type="application/octet-stream")

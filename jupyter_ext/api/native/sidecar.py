@@ -34,11 +34,7 @@ class ArrivalBody(Body):
 class BesideHandler(ImportingHandler):
     @guard("read")
     @operation(
-        "What lies beside a notebook.",
-        shapes.Beside,
-        query=PLACE,
-        errors=(404,),
-        conditions=NOTEBOOK_NAMED,
+        "Describe the sidecar beside a notebook.", shapes.Beside, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED
     )
     async def get(self) -> None:
         """``arrival`` describes the conversation that would be imported; null if there is none, or none that can be
@@ -62,7 +58,7 @@ class BesideHandler(ImportingHandler):
 
     @guard("write")
     @operation(
-        "Take in the conversation that lies beside a notebook.",
+        "Import the conversation in the sidecar beside a notebook.",
         shapes.Arrived,
         status=201,
         body=ArrivalBody,
@@ -79,10 +75,10 @@ class BesideHandler(ImportingHandler):
             if hashlib.sha256(document).hexdigest() != shown:
                 raise Conflict(
                     "The notebook's conversation file has changed since it was read, so it was not imported.",
-                    hint="Read it again with GET, and send the new sha256.",
+                    hint="Read it again with GET beside, and send the new sha256.",
                 )
             if (await self.services.sidecar_imports.inspect(self.caller.namespace, place)).kind not in ARRIVING:
-                raise Conflict("This conversation is in the store already.")
+                raise Conflict("The store already has this conversation, so it was not imported.")
             come = await self.import_document(document, files)
         await self.reply_imported(come, place)
 

@@ -24,14 +24,14 @@ FIELDS = frozenset({"file", "files", "files[]"})
 FIRST = "skills-2025-10-02"
 OVERHEAD = 1 << 20
 """Bytes of an upload in addition to its files."""
-PACKED = "The files are those of one skill, with its SKILL.md."
+PACKED = "The files must be those of one skill, including its SKILL.md."
 PACKAGE = shapes.form(
-    ("files",), files={"type": "array", "items": shapes.BYTES, "description": "A zip, or the files of one."}
+    ("files",), files={"type": "array", "items": shapes.BYTES, "description": "A zip file, or the files of a skill."}
 )
 SHAPE = (
-    Parameter("source", "Given, the answer is of Anthropic's shape; anthropic: theirs, of which none are here."),
-    Parameter("anthropic-version", "Given, the answer is of Anthropic's shape.", place="header"),
-    Parameter("anthropic-beta", "Given, the answer is of Anthropic's shape.", place="header"),
+    Parameter("source", "If it is sent, the response has Anthropic's format; anthropic lists no skills."),
+    Parameter("anthropic-version", "If it is sent, the response has Anthropic's format.", place="header"),
+    Parameter("anthropic-beta", "If it is sent, the response has Anthropic's format.", place="header"),
 )
 
 
@@ -145,7 +145,7 @@ class SkillsHandler(SkillUpload):
 
     @guard("write", kernels=False)
     @operation(
-        "Bring a skill.",
+        "Upload a skill.",
         shapes.Skill | shapes.CustomSkill,
         body=PACKAGE,
         query=SHAPE,
@@ -158,7 +158,7 @@ class SkillsHandler(SkillUpload):
 
 class SkillHandler(SkillUpload):
     @guard("read")
-    @operation("A skill.", shapes.Skill | shapes.CustomSkill, query=SHAPE, errors=(404,))
+    @operation("Get a skill.", shapes.Skill | shapes.CustomSkill, query=SHAPE, errors=(404,))
     async def get(self, id: str) -> None:
         self.reply(self.to_json(await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)))
 
@@ -181,7 +181,7 @@ class SkillVersionsHandler(SkillUpload):
 
     @guard("write", kernels=False)
     @operation(
-        "Bring a new version of a skill.",
+        "Upload a new version of a skill.",
         shapes.SkillVersion | shapes.CustomSkillVersion,
         body=PACKAGE,
         query=SHAPE,

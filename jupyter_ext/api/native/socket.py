@@ -109,7 +109,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         await self.identify(lambda: JupyterHandler.prepare(self, _redirect_to_login=False))
 
     @guard("read", kernels=False)
-    @operation("A WebSocket: events of turns, and news of what a page watches.", status=101)
+    @operation("Open a WebSocket: events of turns, and notifications about watched sessions and kernels.", status=101)
     async def get(self, *args: str) -> None:
         self._check_handshake()
         await WebSocketHandler.get(self, *args)
@@ -181,7 +181,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
 
     async def _watch(self, asked: Watch) -> None:
         if bool(asked.session) == bool(asked.kernel):
-            raise InvalidRequest("Watch a session or a kernel.")
+            raise InvalidRequest("The message must name either a session or a kernel to watch.")
         kind, id = ("session", asked.session) if asked.session else ("kernel", asked.kernel)
         if asked.do == "unwatch":
             self.page.drop((kind, id))

@@ -26,7 +26,12 @@ class CompactHandler(AgentHandler):
         self.reply({"summaries": [fields_to_json(summary, "key") for summary in summaries]})
 
     @guard("execute")
-    @operation("Summarise the older turns for the model.", shapes.OneSummary, body=EmptyBody, errors=(404, 409, 507))
+    @operation(
+        "Summarize the older turns of a session for the model.",
+        shapes.OneSummary,
+        body=EmptyBody,
+        errors=(404, 409, 507),
+    )
     async def post(self, session_id: str) -> None:
         """Summarize with the engine of the session's next turn; null if no turns are old enough."""
         self.parse(EmptyBody)
@@ -40,7 +45,7 @@ class CompactHandler(AgentHandler):
         self.reply({"summary": fields_to_json(summary, "key") if summary else None})
 
     @guard("write")
-    @operation("Take the newest summary back.", shapes.OneSummary, errors=(404,))
+    @operation("Remove the newest summary of a session.", shapes.OneSummary, errors=(404,))
     async def delete(self, session_id: str) -> None:
         """Remove the newest summary; null if there was none."""
         key = (await self.services.access.session(self.caller, session_id)).key
@@ -55,7 +60,7 @@ class CompactHandler(AgentHandler):
 
 class UsageHandler(AgentHandler):
     @guard("read")
-    @operation("What the turns of a session cost.", shapes.Usage, errors=(404,))
+    @operation("Get the token usage of a session.", shapes.Usage, errors=(404,))
     async def get(self, session_id: str) -> None:
         session = await self.services.access.session(self.caller, session_id)
         cost = (await account(self.services.runtime.store, [session])).to_json()

@@ -17,7 +17,9 @@ from jupyter_ext.notebooks.bindings import KERNEL
 
 class ToolsHandler(AgentHandler):
     @guard("read")
-    @operation("What a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409))
+    @operation(
+        "List the tools that a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409)
+    )
     async def post(self) -> None:
         """Resolve the tools for a turn with this body, functions of the client included. No turn is started and no
         model is called."""

@@ -23,7 +23,7 @@ def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
 
 class TrustHandler(AgentHandler):
     @guard("read")
-    @operation("Which folders are trusted.", shapes.Trust, query=PLACE, errors=(404,))
+    @operation("List the trusted folders.", shapes.Trust, query=PLACE, errors=(404,))
     async def get(self) -> None:
         """Whether the notebook's folder is trusted; for a person, also all trusted folders."""
         folder, _ = await self._folder(required=False)
@@ -58,7 +58,7 @@ class TrustHandler(AgentHandler):
 
     @guard("write")
     @operation(
-        "Trust a folder no more.",
+        "Remove the trust in the folder of a notebook.",
         shapes.TrustRemoved,
         query=PLACE,
         errors=(404,),

@@ -31,7 +31,7 @@ from jupyter_ext.turns.turn_window import read_window
 
 LISTED = 20
 MAX_LISTED = 200
-SPEAKS = "Something is said: a prompt, or messages that end with the user's or with results of tools."
+SPEAKS = "A prompt must be sent, or messages that end with a message of the user or with tool results."
 
 
 class TurnsHandler(AgentHandler):
@@ -85,7 +85,7 @@ class SessionTurnsHandler(TurnsHandler):
     @operation(
         "List the turns of a session, with their events.",
         shapes.Turns,
-        query=(limit(LISTED, MAX_LISTED), Parameter("before", "The turn before which they lie.")),
+        query=(limit(LISTED, MAX_LISTED), Parameter("before", "List only turns before this turn.")),
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
@@ -121,18 +121,18 @@ class TurnHandler(AgentHandler):
 class TurnEventsHandler(AgentHandler):
     @guard("read")
     @operation(
-        "Follow a turn.",
+        "Follow the events of a turn.",
         streams=TURN_EVENTS,
         query=(
             Parameter("after", "Only events after this number; wins over Last-Event-ID.", Count),
-            Parameter("stored", "1: what is kept of the turn, with its media, not the log."),
+            Parameter("stored", "1: the stored turn with its media, instead of the live log."),
             SESSION,
-            Parameter("Last-Event-ID", "Where an earlier reader stopped.", place="header"),
+            Parameter("Last-Event-ID", "The number of the last event that the client received.", place="header"),
         ),
         errors=(404,),
     )
     async def get(self, turn_id: str) -> None:
-        """``stored``: the stored turn with its media instead of the live log."""
+        """With ``stored``, the events are those of the stored turn, with its media."""
         after, kept = self._after(), self.get_argument("stored", "") == "1"
         with contextlib.suppress(TurnNotFound):
             if not kept:
@@ -144,7 +144,8 @@ class TurnEventsHandler(AgentHandler):
         await self.stream(encode_events(replay(self.services.runtime.store, stored, after, media=kept)))
 
     def _after(self) -> int:
-        """The query takes precedence: a browser repeats the Last-Event-ID of an earlier connection by itself."""
+        """Return the number of the last event that the client has. The query has precedence over the header, because a
+        browser repeats the Last-Event-ID of an earlier connection by itself."""
         last = self.request.headers.get("Last-Event-ID", "")
         from_header = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else 0
         return self.number("after", from_header) or 0
@@ -167,7 +168,7 @@ class TurnCancelHandler(AgentHandler):
 class ClaimsHandler(AgentHandler):
     @guard("execute")
     @operation(
-        "Claim a call that a client is to run, or decline it.",
+        "Claim a call that a client must run, or decline it.",
         shapes.Claimed | shapes.Declined,
         body=ClaimBody,
         errors=(404, 409),
@@ -188,7 +189,7 @@ class ClaimsHandler(AgentHandler):
 class ClaimHandler(AgentHandler):
     @guard("execute")
     @operation(
-        "Renew a claim, send output, or hand the result over.",
+        "Renew a claim, send output of the call, or deliver its result.",
         shapes.Nothing,
         body=RenewBody | OutputBody | FinishBody,
         errors=(404, 409),

@@ -19,7 +19,7 @@ PREFIX = "/agent/v1"
 
 class OpenApiHandler(AgentHandler):
     @guard("read")
-    @operation("This document.", dict[str, Any])
+    @operation("Get the OpenAPI document.", dict[str, Any])
     async def get(self) -> None:
         self.finish(await asyncio.to_thread(_document_bytes, self.base_url))
 
@@ -40,7 +40,7 @@ class DocsHandler(AgentHandler):
         return f"{super().content_security_policy}; style-src '{STYLE_HASH}'"
 
     @guard("read")
-    @operation("This document as a page.", Raw(("text/html",)))
+    @operation("Get the OpenAPI document as an HTML page.", Raw(("text/html",)))
     async def get(self) -> None:
         self.finish(await asyncio.to_thread(_document_page, self.base_url), set_content_type="text/html; charset=utf-8")
 

@@ -67,7 +67,7 @@ class ResponsesAgentHandler(OpenAIHandler):
 class ResponsesHandler(ResponsesAgentHandler):
     @guard("execute")
     @operation(
-        "An answer, kept to be fetched and continued, as OpenAI's clients ask for it.",
+        "Create a response, in the format of OpenAI's Responses API.",
         "openai.types.responses:Response",
         body=ResponsesBody,
         query=(IDEMPOTENCY_KEY,),
@@ -240,8 +240,8 @@ class ResponseHandler(ResponsesAgentHandler):
         "Get a response in its present state, or its events.",
         "openai.types.responses:Response",
         query=(
-            Parameter("stream", "Its events instead.", bool),
-            Parameter("starting_after", "The number of the event after which to begin.", Count),
+            Parameter("stream", "true: return the events of the response instead.", bool),
+            Parameter("starting_after", "Return only events after this number.", Count),
         ),
         errors=(404,),
         streams=("openai.types.responses:ResponseStreamEvent",),
@@ -257,9 +257,7 @@ class ResponseHandler(ResponsesAgentHandler):
 
     @guard("write")
     @operation(
-        "Forget a response, and stop it. The conversation stays in its session, where that is in a list.",
-        Deleted,
-        errors=(404,),
+        "Delete a response, and stop it if it is running. Its session is kept if it is listed.", Deleted, errors=(404,)
     )
     async def delete(self, id: str) -> None:
         await self.responses.delete(await self.find_response(id))
@@ -269,7 +267,9 @@ class ResponseHandler(ResponsesAgentHandler):
 class ResponseCancelHandler(ResponsesAgentHandler):
     @guard("execute")
     @operation(
-        "Stop a response; one that has ended stays as it is.", "openai.types.responses:Response", errors=(404, 409)
+        "Cancel a response; a response that has ended does not change.",
+        "openai.types.responses:Response",
+        errors=(404, 409),
     )
     async def post(self, id: str) -> None:
         self.reply(await self.responses.cancel(await self.find_response(id)))
@@ -278,13 +278,13 @@ class ResponseCancelHandler(ResponsesAgentHandler):
 class InputItemsHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
-        "What a response was made from.",
+        "List the input items of a response.",
         "openai.types.responses:ResponseItemList",
         query=(
             limit(LISTED, MAX_LISTED),
-            Parameter("after", "The id of the item after which to begin."),
-            Parameter("order", "asc or desc.", Literal["asc", "desc"]),
-            Parameter("include", f"{IMAGES}: pictures with their bytes."),
+            Parameter("after", "Return only items after the item with this id."),
+            Parameter("order", "asc: the oldest item first; desc (default): the newest.", Literal["asc", "desc"]),
+            Parameter("include", f"{IMAGES}: include the bytes of images."),
         ),
         errors=(404,),
     )

@@ -23,8 +23,8 @@ Count = Annotated[int, Field(ge=0, lt=10**15)]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter or header. ``kind`` is a type that pydantic can describe as a schema. ``place``: query or
-    header."""
+    """A query parameter or a header (``place``: query or header). ``says`` is its description, ``kind`` its type, which
+    pydantic describes as a schema."""
 
     name: str
     says: str
@@ -75,12 +75,12 @@ def operation_of(method: Any) -> Operation | None:
     return cast("Operation | None", getattr(method, MARK, None))
 
 
-NOTEBOOK_NAMED = "kernel or path names a notebook, unless a kernel asks."
+NOTEBOOK_NAMED = "kernel or path must name a notebook, unless a kernel sends the request."
 WHICH_NOTEBOOK = "Add the query parameter path (of a notebook) or kernel (an id) to the URL."
 """Hint of errors for requests without PLACE."""
 FITS = (
-    "What is said fits together: roles and their fields, calls and their results, tools and the choice of them; what a "
-    "field holds beyond its type, such as base64, is what it says."
+    "The fields must fit together: roles and their fields, calls and their results, tools and the tool choice. The "
+    "content of a field must be valid beyond its type, for example base64."
 )
 
 
@@ -93,16 +93,16 @@ def takes_json(method: Any) -> bool:
 BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
 ANY_BYTES = Raw(("application/octet-stream", "*/*"), BYTES)
 TURN_EVENTS = ("jupyter_ext.api.schemas.events:TurnEvent",)
-KERNEL = Parameter("kernel", "The kernel whose notebook is meant; a kernel that asks means its own.")
+KERNEL = Parameter("kernel", "The id of the notebook's kernel. A kernel that sends the request means its own notebook.")
 FOLDER = r"[^/\x00\\]*[^/\x00\\.][^/\x00\\]*/"
 NOTEBOOK = Annotated[str, Field(json_schema_extra={"pattern": rf"^\s*(({FOLDER})*[^/\x00\\]*\.ipynb\s*)?$"})]
-PATH = Parameter("path", "The notebook that is meant, by its path below the server's root.", NOTEBOOK)
+PATH = Parameter("path", "The path of the notebook below the server's root.", NOTEBOOK)
 PLACE = (KERNEL, PATH)
-SESSION = Parameter("session", "The session in which to look; without it all of the caller's.", SessionId)
-BRANCH = Parameter("branch", "Another branch than the current one.")
+SESSION = Parameter("session", "Search only this session; without it, all sessions of the caller.", SessionId)
+BRANCH = Parameter("branch", "The name of a branch; without it, the current branch.")
 IF_MATCH = Parameter(
     "If-Match",
-    "The ETag of the session as it was seen, or *; 409 when it has changed since.",
+    "The ETag of the session as the client has seen it, or *. 409 if the session has changed since then.",
     Annotated[str, Field(json_schema_extra={"pattern": r'^(\*|(W/)?"?[0-9]{1,15}"?)$'})],
     place="header",
 )
@@ -116,4 +116,6 @@ IDEMPOTENCY_KEY = Parameter(
 
 
 def limit(default: int, most: int) -> Parameter:
-    return Parameter("limit", f"How many at most; {default} if it is not said or 0, never more than {most}.", Count)
+    return Parameter(
+        "limit", f"At most this many entries; {default} if it is missing or 0, never more than {most}.", Count
+    )
