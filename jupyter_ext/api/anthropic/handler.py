@@ -104,7 +104,6 @@ def _to_submitted(fetched: FetchResult) -> SubmittedFile:
 class MessagesHandler(AnthropicHandler):
     @guard("execute")
     @operation(
-        "Answer a conversation, in the format of Anthropic's Messages API.",
         "anthropic.types:Message",
         body=MessagesBody,
         query=(IDEMPOTENCY_KEY,),
@@ -113,6 +112,7 @@ class MessagesHandler(AnthropicHandler):
         streams=("anthropic.types:RawMessageStreamEvent",),
     )
     async def post(self) -> None:
+        """Answer a conversation, in the format of Anthropic's Messages API."""
         body = self.parse(MessagesBody)
         thread = await self._thread(body) if body.continues else None
         if thread is not None:
@@ -165,14 +165,9 @@ class CountTokensHandler(AnthropicHandler):
     """Returns an estimate of the token count. An exact count would require loading the model."""
 
     @guard("execute")
-    @operation(
-        "Estimate the number of tokens of a conversation.",
-        "anthropic.types:MessageTokensCount",
-        body=CountBody,
-        conditions=FITS,
-        errors=(404, 409, 422, 502),
-    )
+    @operation("anthropic.types:MessageTokensCount", body=CountBody, conditions=FITS, errors=(404, 409, 422, 502))
     async def post(self) -> None:
+        """Estimate the number of tokens of a conversation."""
         body = self.parse(CountBody)
         agent = body.model.startswith(AGENT)
         turn_conversation = await self.read_conversation(body)

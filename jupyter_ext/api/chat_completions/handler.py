@@ -14,7 +14,6 @@ from jupyter_ext.turns.dialect_request import DialectRequest
 class ChatCompletionsHandler(OpenAIHandler):
     @guard("execute")
     @operation(
-        "Answer a conversation, in the format of OpenAI's Chat Completions API.",
         "openai.types.chat:ChatCompletion",
         body=ChatBody,
         query=(IDEMPOTENCY_KEY,),
@@ -27,6 +26,7 @@ class ChatCompletionsHandler(OpenAIHandler):
         ),
     )
     async def post(self) -> None:
+        """Answer a conversation, in the format of OpenAI's Chat Completions API."""
         body = self.parse(ChatBody)
         request = await self._read_request(body)
         call = await self.begin_turn(request)

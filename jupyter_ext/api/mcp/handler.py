@@ -24,15 +24,9 @@ class McpHandler(AgentHandler):
     _exchange: AsgiExchange | None = None
 
     @guard("execute", kernels=False)
-    @operation(
-        "Send a message to the MCP endpoint.",
-        MESSAGES,
-        body=MESSAGE,
-        also={202: None},
-        errors=(404, 406),
-        conditions=SPOKEN,
-    )
+    @operation(MESSAGES, body=MESSAGE, also={202: None}, errors=(404, 406), conditions=SPOKEN)
     async def post(self) -> None:
+        """Send a message to the MCP endpoint."""
         # The SDK would answer with an error in a format that is neither that of this API nor JSON-RPC.
         if not self.request.headers.get("Content-Type", "").lower().startswith("application/json"):
             raise InvalidRequest(
@@ -41,18 +35,15 @@ class McpHandler(AgentHandler):
         await self._serve()
 
     @guard("execute", kernels=False)
-    @operation(
-        "Receive the messages of the MCP server as they are produced.",
-        MESSAGES,
-        errors=(404, 406, 409),
-        conditions=SPOKEN,
-    )
+    @operation(MESSAGES, errors=(404, 406, 409), conditions=SPOKEN)
     async def get(self) -> None:
+        """Receive the messages of the MCP server as they are produced."""
         await self._serve()
 
     @guard("execute", kernels=False)
-    @operation("End an MCP session.", errors=(404,), conditions=SPOKEN)
+    @operation(errors=(404,), conditions=SPOKEN)
     async def delete(self) -> None:
+        """End an MCP session."""
         await self._serve()
 
     def on_connection_close(self) -> None:

@@ -44,9 +44,12 @@ class QuestionHandler(AgentHandler):
 
 class ApprovalsHandler(QuestionHandler):
     @guard("read")
-    @operation("List the approval questions that wait for an answer.", turns.Approvals)
+    @operation(turns.Approvals)
     async def get(self) -> None:
-        """The oldest question comes first."""
+        """List the approval questions that wait for an answer.
+
+        The oldest question comes first.
+        """
         pending = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
         self.reply({"approvals": [waiting_to_json(waiting) for waiting in pending]})
 
@@ -55,17 +58,17 @@ class ApprovalHandler(QuestionHandler):
     error_shape = ApprovalError
 
     @guard("read")
-    @operation("Get an approval question and its outcome.", turns.Question, errors=(404,))
+    @operation(turns.Question, errors=(404,))
     async def get(self, approval: str) -> None:
+        """Get an approval question and its outcome."""
         question = await self.question(approval)
         body = dataclasses.asdict(question) | {"session": question.key.id}
         self.reply({name: value for name, value in body.items() if name != "key"})
 
     @guard("execute")
-    @operation(
-        "Answer an approval question.", turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT
-    )
+    @operation(turns.Resolved, body=ApprovalBody, errors=(404, 409, 507), conditions=KEPT)
     async def post(self, approval: str) -> None:
+        """Answer an approval question."""
         answer = self.parse(ApprovalBody).answer()
         if self.caller.kernel is not None and answer.remember != "once":
             raise Forbidden(
@@ -92,8 +95,9 @@ class PolicyHandler(AgentHandler):
         }
 
     @guard("read")
-    @operation("Get the server's permission policy.", sessions.Policy)
+    @operation(sessions.Policy)
     async def get(self) -> None:
+        """Get the server's permission policy."""
         self.reply(self.policy())
 
 
@@ -101,15 +105,15 @@ class PermissionsHandler(PolicyHandler):
     """``sessions/{id}/permissions``: the policy, and the decisions stored in this session."""
 
     @guard("read")
-    @operation("Get the permission policy and the decisions stored in a session.", sessions.Permissions, errors=(404,))
+    @operation(sessions.Permissions, errors=(404,))
     async def get(self, session_id: str) -> None:  # type: ignore[override]  # tornado gives what the path names
+        """Get the permission policy and the decisions stored in a session."""
         session = await self.services.access.session(self.caller, session_id)
         grants = await self.services.runtime.approvals.grants.grants(session.key)
         self.reply({"session": session_id, "grants": [dataclasses.asdict(grant) for grant in grants], **self.policy()})
 
     @guard("execute")
     @operation(
-        "Revoke decisions stored in a session.",
         sessions.Revoked,
         query=(
             Parameter("kind", "Only decisions about this kind of call."),
@@ -118,7 +122,10 @@ class PermissionsHandler(PolicyHandler):
         errors=(404,),
     )
     async def delete(self, session_id: str) -> None:
-        """Revoke decisions: those for ``kind`` and ``tool`` in the query, or all of them."""
+        """Revoke decisions stored in a session.
+
+        Revoke decisions: those for ``kind`` and ``tool`` in the query, or all of them.
+        """
         session = await self.services.access.session(self.caller, session_id)
         kind, tool = self.get_argument("kind", None), self.get_argument("tool", None)
         self.reply({"revoked": await self._revoke(session.key, kind, tool)})

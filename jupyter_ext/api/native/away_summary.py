@@ -10,13 +10,15 @@ from jupyter_ext.api.schemas.sessions import Meanwhile
 class MeanwhileHandler(AgentHandler):
     @guard("read")
     @operation(
-        "Summarize what happened in a session while no page was open.",
         Meanwhile,
         query=(Parameter("since", "Only what happened after this time (seconds since the epoch).", Count), KERNEL),
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
-        """``since`` is in whole seconds since the epoch; ``kernel`` is the notebook's present kernel."""
+        """Summarize what happened in a session while no page was open.
+
+        ``since`` is in whole seconds since the epoch; ``kernel`` is the notebook's present kernel.
+        """
         session = await self.services.access.session(self.caller, session_id)
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         self.reply(await self.services.away_summary.since(session.key, float(self.number("since") or 0), kernel))

@@ -28,8 +28,8 @@ from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import sidecar_note
 
 CLEARED = (
-    "The outputs of {cells} agent cell(s) were cleared in this notebook, but the conversation still contains what their "
-    "tools printed: clear the outputs of the conversation to remove it."
+    "The outputs of {cells} agent cell(s) were cleared in this notebook, but the conversation still contains what "
+    "their tools printed: clear the outputs of the conversation to remove it."
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
@@ -75,8 +75,9 @@ def commands_of(folder: Path) -> str:
 
 class BindingHandler(AgentHandler):
     @guard("read")
-    @operation("Get the session that a notebook is bound to.", shapes.Binding, query=PLACE, errors=(404,))
+    @operation(shapes.Binding, query=PLACE, errors=(404,))
     async def get(self) -> None:
+        """Get the session that a notebook is bound to."""
         place = await self.find_queried_place()
         key = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         session = await self.services.runtime.store.info(key) if key else None
@@ -112,7 +113,6 @@ class BindingHandler(AgentHandler):
 
     @guard("write")
     @operation(
-        "Bind a notebook to a session.",
         SessionShape,
         body=BindingBody,
         query=PLACE,
@@ -121,6 +121,7 @@ class BindingHandler(AgentHandler):
         conditions=NOTEBOOK_NAMED,
     )
     async def put(self) -> None:
+        """Bind a notebook to a session."""
         body = self.parse(BindingBody)
         place = await self.find_queried_place()
         if place is None:
@@ -139,12 +140,13 @@ class BindingHandler(AgentHandler):
         self.reply(session_to_json(session))
 
     @guard("write")
-    @operation(
-        "Unbind a notebook from its session.", shapes.Unbound, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED
-    )
+    @operation(shapes.Unbound, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED)
     async def delete(self) -> None:
-        """Unbind the notebook; after a private session, bind it to the session it had before. Nothing is deleted
-        except a private session, which is stored nowhere else."""
+        """Unbind a notebook from its session.
+
+        Unbind the notebook; after a private session, bind it to the session it had before. Nothing is deleted
+        except a private session, which is stored nowhere else.
+        """
         notebooks = self.services.notebooks
         place = await self.find_queried_place()
         if place is None:
@@ -159,8 +161,9 @@ class BindingHandler(AgentHandler):
 
 class BindHandler(AgentHandler):
     @guard("read")
-    @operation("Get the state of a kernel's request for confirmation.", shapes.BindState, errors=(404,))
+    @operation(shapes.BindState, errors=(404,))
     async def get(self, bind_id: str) -> None:
+        """Get the state of a kernel's request for confirmation."""
         bind = self.services.bind_requests.get(bind_id)
         kernel = self.caller.kernel
         if bind.key.namespace != self.caller.namespace or (kernel and bind.kernel != kernel.id):
@@ -193,8 +196,9 @@ class BindConfirmHandler(AgentHandler):
         """Do nothing here: the XSRF token is in the form, which ``post`` reads and checks."""
 
     @guard("read", kernels=False)
-    @operation("The page on which a person confirms or denies a kernel's request.", Raw(("text/html",)), errors=(404,))
+    @operation(Raw(("text/html",)), errors=(404,))
     async def get(self, bind_id: str) -> None:
+        """The page on which a person confirms or denies a kernel's request."""
         bind, session = await self._find_request(bind_id)
         if bind.folder:
             bind.digest = await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE)
@@ -206,8 +210,9 @@ class BindConfirmHandler(AgentHandler):
         self._page(bind, session, rest)
 
     @guard("write", kernels=False)
-    @operation("Confirm or deny a kernel's request.", Raw(("text/html",)), body=DECISION, errors=(404, 409))
+    @operation(Raw(("text/html",)), body=DECISION, errors=(404, 409))
     async def post(self, bind_id: str) -> None:
+        """Confirm or deny a kernel's request."""
         super().check_xsrf_cookie()
         bind, session = await self._find_request(bind_id)
         decision = self.get_body_argument("decision", "")

@@ -20,16 +20,20 @@ BOUND = "With bind, the query names a notebook (kernel or path), unless a kernel
 
 class BranchesHandler(SessionChangeHandler):
     @guard("read")
-    @operation("List the branches of a session.", shapes.Branches, errors=(404,))
+    @operation(shapes.Branches, errors=(404,))
     async def get(self, session_id: str) -> None:
+        """List the branches of a session."""
         session = await self.services.access.session(self.caller, session_id)
         branches = await self.services.runtime.store.branches(session.key)
         self.reply({"branches": [dataclasses.asdict(branch) for branch in branches], "revision": session.revision})
 
     @guard("write")
-    @operation("Create a branch.", Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
+    @operation(Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
-        """Create a branch and make it the current one."""
+        """Create a branch.
+
+        Create a branch and make it the current one.
+        """
         body = self.parse(BranchBody)
         async with self.change(session_id, "branch") as key:
             branch = await self.services.runtime.store.branch(key, before=body.before, name=body.name)
@@ -38,8 +42,9 @@ class BranchesHandler(SessionChangeHandler):
 
 class CurrentBranchHandler(SessionChangeHandler):
     @guard("write")
-    @operation("Make a branch the current one.", Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
+    @operation(Branch, body=SwitchBody, query=(IF_MATCH,), errors=(404, 409))
     async def put(self, session_id: str) -> None:
+        """Make a branch the current one."""
         body = self.parse(SwitchBody)
         async with self.change(session_id, "branch") as key:
             branch = await self.services.runtime.store.switch(key, body.name)
@@ -48,8 +53,9 @@ class CurrentBranchHandler(SessionChangeHandler):
 
 class BranchHandler(SessionChangeHandler):
     @guard("write")
-    @operation("Drop a branch.", shapes.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
+    @operation(shapes.BranchDropped, query=(IF_MATCH,), errors=(404, 409))
     async def delete(self, session_id: str, name: str) -> None:
+        """Drop a branch."""
         async with self.change(session_id, "branch") as key:
             await self.services.runtime.store.drop_branch(key, name)
         self.reply({"name": name, "deleted": True})
@@ -57,17 +63,12 @@ class BranchHandler(SessionChangeHandler):
 
 class ForkHandler(AgentHandler):
     @guard("write")
-    @operation(
-        "Copy a session to a new one.",
-        shapes.Forked,
-        status=201,
-        body=ForkBody,
-        query=PLACE,
-        errors=(404, 409, 507),
-        conditions=BOUND,
-    )
+    @operation(shapes.Forked, status=201, body=ForkBody, query=PLACE, errors=(404, 409, 507), conditions=BOUND)
     async def post(self, session_id: str) -> None:
-        """Copy the session to a new one; binds it to the notebook on request."""
+        """Copy a session to a new one.
+
+        Copy the session to a new one; binds it to the notebook on request.
+        """
         body, access = self.parse(ForkBody), self.services.access
         session = await access.session(self.caller, session_id)
         place = await self.find_queried_place()
@@ -84,10 +85,13 @@ class ForkHandler(AgentHandler):
 
 class UndoHandler(SessionChangeHandler):
     @guard("write")
-    @operation("Undo the newest turn.", shapes.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    @operation(shapes.TakenBack, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
-        """Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
-        undone."""
+        """Undo the newest turn.
+
+        Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
+        undone.
+        """
         self.parse(EmptyBody)
         async with self.change(session_id, "undone") as key:
             undone = await undo(self.services.runtime.store, key)
@@ -98,9 +102,12 @@ class UndoHandler(SessionChangeHandler):
 
 class TurnVersionsHandler(AgentHandler):
     @guard("read")
-    @operation("List the versions of a question.", Versions, query=(SESSION,), errors=(404,))
+    @operation(Versions, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
-        """The versions of one question, in the order they were asked."""
+        """List the versions of a question.
+
+        The versions of one question, in the order they were asked.
+        """
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         listed = []
         for number, (other, branch) in enumerate(await self.services.turn_versions.list_versions(stored), 1):

@@ -9,7 +9,8 @@ from jupyter_ext.api.schemas.operation import operation
 
 class LimitsHandler(AgentHandler):
     @guard("read")
-    @operation("Get the limits of the caller, and how much of them is used.", shapes.Used)
+    @operation(shapes.Used)
     async def get(self) -> None:
+        """Get the limits of the caller, and how much of them is used."""
         token = self.caller.token
         self.reply(await self.services.user_limits.state(self.caller.namespace, token.id if token else ""))

@@ -218,10 +218,9 @@ class FilesHandler(FileAgentHandler):
             upload.close()
 
     @guard("write")
-    @operation(
-        "Upload a file.", shapes.File | shapes.AnthropicFile, body=UPLOAD, query=(INTO, HOUSE), errors=(404, 507)
-    )
+    @operation(shapes.File | shapes.AnthropicFile, body=UPLOAD, query=(INTO, HOUSE), errors=(404, 507))
     async def post(self) -> None:
+        """Upload a file."""
         upload = self._upload
         if upload is None:
             raise InvalidRequest("The upload was refused before its body was read.")
@@ -257,9 +256,12 @@ class FilesHandler(FileAgentHandler):
         return key
 
     @guard("read")
-    @operation("List files.", shapes.Files | shapes.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
+    @operation(shapes.Files | shapes.AnthropicFiles, query=LISTING, errors=(404,), conditions=BEHIND)
     async def get(self) -> None:
-        """The newest file comes first. With ``session``, only files of that session are listed, the oldest first."""
+        """List files.
+
+        The newest file comes first. With ``session``, only files of that session are listed, the oldest first.
+        """
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         if session := self.get_argument("session", ""):
             key = (await self.services.access.session(self.caller, session)).key
@@ -285,17 +287,19 @@ class FilesHandler(FileAgentHandler):
 
 class FileHandler(FileAgentHandler):
     @guard("read")
-    @operation("Get the metadata of a file.", shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
+    @operation(shapes.File | shapes.AnthropicFile, query=(SESSION, HOUSE), errors=(404,))
     async def get(self, id: str) -> None:
+        """Get the metadata of a file."""
         key = await self.owner(id, self.get_argument("session", None))
         self.reply(self.facts(await self.registry.file(key, id), key.id))
 
     @guard("write")
-    @operation(
-        "Delete a file.", shapes.FileDeleted | shapes.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,)
-    )
+    @operation(shapes.FileDeleted | shapes.AnthropicFileDeleted, query=(SESSION, HOUSE), errors=(404,))
     async def delete(self, id: str) -> None:
-        """Delete the file from the named session, or from all sessions of the caller that have it."""
+        """Delete a file.
+
+        Delete the file from the named session, or from all sessions of the caller that have it.
+        """
         session = self.get_argument("session", None)
         await self.owner(id, session)
         for key in await self.registry.sessions_of(self.caller.namespace, id):
@@ -308,15 +312,9 @@ class FileHandler(FileAgentHandler):
 
 class FileContentHandler(FileAgentHandler):
     @guard("read")
-    @operation(
-        "Download a file.",
-        BODY,
-        query=(SESSION, *CONDITIONS),
-        also=PARTS,
-        errors=(404, 410, 416, 422),
-        conditions=WITHIN,
-    )
+    @operation(BODY, query=(SESSION, *CONDITIONS), also=PARTS, errors=(404, 410, 416, 422), conditions=WITHIN)
     async def get(self, id: str) -> None:
+        """Download a file."""
         await self.send(await self.owner(id, self.get_argument("session", None)), id)
 
 
@@ -324,8 +322,9 @@ class ContainerFilesHandler(FileAgentHandler):
     """The files of a session under the container routes of OpenAI's API."""
 
     @guard("read")
-    @operation("List the files of a session.", shapes.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
+    @operation(shapes.ContainerFiles, query=PAGES, errors=(404,), conditions=BEHIND)
     async def get(self, session_id: str) -> None:
+        """List the files of a session."""
         key = (await self.services.access.session(self.caller, session_id)).key
         limit = min(self.number("limit", LISTED) or LISTED, LISTED)
         self.reply(self.page_of([container_file(file, key.id) for file in await self.registry.files(key)], limit))
@@ -333,21 +332,16 @@ class ContainerFilesHandler(FileAgentHandler):
 
 class ContainerFileHandler(FileAgentHandler):
     @guard("read")
-    @operation("Get the metadata of a file in a session.", shapes.ContainerFile, errors=(404,))
+    @operation(shapes.ContainerFile, errors=(404,))
     async def get(self, session_id: str, id: str) -> None:
+        """Get the metadata of a file in a session."""
         key = (await self.services.access.session(self.caller, session_id)).key
         self.reply(container_file(await self.registry.file(key, id), key.id))
 
 
 class ContainerFileContentHandler(FileAgentHandler):
     @guard("read")
-    @operation(
-        "Download a file of a session.",
-        BODY,
-        query=CONDITIONS,
-        also=PARTS,
-        errors=(404, 410, 416, 422),
-        conditions=WITHIN,
-    )
+    @operation(BODY, query=CONDITIONS, also=PARTS, errors=(404, 410, 416, 422), conditions=WITHIN)
     async def get(self, session_id: str, id: str) -> None:
+        """Download a file of a session."""
         await self.send((await self.services.access.session(self.caller, session_id)).key, id)

@@ -41,15 +41,17 @@ class ExportHandler(AgentHandler):
 
     @guard("read")
     @operation(
-        "Export a session as a document.",
         Raw(MEDIA),
         query=(Parameter("format", f"One of {', '.join(DOCUMENTS)}.", FORMAT), BRANCH),
         errors=(404,),
         conditions="branch must name a branch of the session, and the format must contain only one branch.",
     )
     async def get(self, session_id: str) -> None:
-        """The document as a download, so that a browser never runs model output in this origin. A header counts what
-        the format cannot represent."""
+        """Export a session as a document.
+
+        The document as a download, so that a browser never runs model output in this origin. A header counts what
+        the format cannot represent.
+        """
         session = await self.services.access.session(self.caller, session_id)
         branch = self.get_argument("branch", None)
         written = await export_session(
@@ -88,7 +90,6 @@ class ImportingHandler(AgentHandler):
 class ImportHandler(ImportingHandler):
     @guard("write")
     @operation(
-        "Import a document as a session.",
         shapes.Imported,
         status=201,
         body=ANY_BYTES,
@@ -104,9 +105,12 @@ class ImportHandler(ImportingHandler):
         conditions="The body must be a document in one of the formats; beside and bind need a notebook.",
     )
     async def post(self) -> None:
-        """The body is the document, at most MAX_BODY bytes. ``preview``: only describe what would be imported.
+        """Import a document as a session.
+
+        The body is the document, at most MAX_BODY bytes. ``preview``: only describe what would be imported.
         ``beside``: import the sidecar beside the notebook instead of the body. ``bind``: bind the notebook to the
-        new session."""
+        new session.
+        """
         place = await self.find_queried_place()
         document, files = await self._document(place)
         format = self.get_argument("format", None)
@@ -132,15 +136,12 @@ class ImportHandler(ImportingHandler):
 
 class ClearOutputsHandler(AgentHandler):
     @guard("write")
-    @operation(
-        "Delete the tool outputs of cells from a session.",
-        shapes.Cleared,
-        body=ClearOutputsBody,
-        query=PLACE,
-        errors=(404, 409),
-    )
+    @operation(shapes.Cleared, body=ClearOutputsBody, query=PLACE, errors=(404, 409))
     async def post(self, session_id: str) -> None:
-        """Clear the named cells; without any, those whose outputs are missing in the saved notebook."""
+        """Delete the tool outputs of cells from a session.
+
+        Clear the named cells; without any, those whose outputs are missing in the saved notebook.
+        """
         body = self.parse(ClearOutputsBody)
         session = await self.services.access.session(self.caller, session_id)
         place = await self.find_queried_place()

@@ -27,14 +27,16 @@ def _is_name(text: str) -> bool:
 class KernelVariablesHandler(AgentHandler):
     @guard("execute", kernels=False)
     @operation(
-        "List the variables of a notebook's kernel.",
         KernelVariables,
         query=(KERNEL, Parameter("name", "Describe only this variable, in more detail.")),
         errors=(404,),
     )
     async def get(self) -> None:
-        """``kernel`` is required; with ``name``, only that variable in detail. ``problem`` says why nothing is
-        listed now: a busy kernel is not waited for."""
+        """List the variables of a notebook's kernel.
+
+        ``kernel`` is required; with ``name``, only that variable in detail. ``problem`` says why nothing is
+        listed now: a busy kernel is not waited for.
+        """
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         name = self.get_argument("name", "")
         if kernel is None or (name and not _is_name(name)):

@@ -11,9 +11,12 @@ TEXT = Raw(("text/plain", "application/openmetrics-text"))
 
 class MetricsHandler(AgentHandler):
     @guard("read", kernels=False)
-    @operation("Get the metrics of this server, for Prometheus.", TEXT)
+    @operation(TEXT)
     async def get(self) -> None:
-        """Return the metrics in the text format of Prometheus, or in the OpenMetrics format if the client accepts
-        it."""
+        """Get the metrics of this server, for Prometheus.
+
+        Return the metrics in the text format of Prometheus, or in the OpenMetrics format if the client accepts
+        it.
+        """
         text, content_type = await self.services.metrics.exposition(self.request.headers.get("Accept", ""))
         self.finish(text, set_content_type=content_type)

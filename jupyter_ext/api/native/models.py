@@ -85,10 +85,13 @@ def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
 
 class ModelsHandler(SharedHandler):
     @guard("read")
-    @operation("List models and engines.", shapes.AnyModels, query=(SESSION, *PLACE), errors=(404,))
+    @operation(shapes.AnyModels, query=(SESSION, *PLACE), errors=(404,))
     async def get(self) -> None:
-        """``data`` lists, in OpenAI's format, the models that requests may name; the other fields are for the panel
-        and the notebook."""
+        """List models and engines.
+
+        ``data`` lists, in OpenAI's format, the models that requests may name; the other fields are for the panel
+        and the notebook.
+        """
         listed = await available_models.models(self.services.runtime)
         if self.anthropic:
             self.reply(anthropic_page(listed))
@@ -119,18 +122,20 @@ class ModelsHandler(SharedHandler):
 class EngineHandler(AgentHandler):
     @guard("write")
     @operation(
-        "Choose the engine of a session.",
         shapes.EngineChosen,
         body=EngineBody,
         query=PLACE,
         also={202: shapes.EnginePending},
         errors=(404, 409, 507),
-        conditions="session, kernel or path must name the session, unless a kernel sends the request. model must be the "
-        "name of an engine, or a URL.",
+        conditions="session, kernel or path must name the session, unless a kernel sends the request. model must be "
+        "the name of an engine, or a URL.",
     )
     async def put(self) -> None:
-        """Set the engine of a session: of the named one, or of the caller's notebook. A kernel that chooses a URL
-        has to wait until a person confirms it in the browser."""
+        """Choose the engine of a session.
+
+        Set the engine of a session: of the named one, or of the caller's notebook. A kernel that chooses a URL
+        has to wait until a person confirms it in the browser.
+        """
         body, caller, access = self.parse(EngineBody), self.caller, self.services.access
         place = await self.find_queried_place()
         if body.session is not None:
@@ -150,10 +155,13 @@ class EngineHandler(AgentHandler):
 
 class ModelHandler(SharedHandler):
     @guard("execute")
-    @operation("Describe a model and what it needs.", shapes.AnyModel, errors=(404, 409, 502))
+    @operation(shapes.AnyModel, errors=(404, 409, 502))
     async def get(self, name: str) -> None:
-        """Describe a model that a request may name, or could after a download. For the id of a model that is not on
-        disk, the model hub is queried."""
+        """Describe a model and what it needs.
+
+        Describe a model that a request may name, or could after a download. For the id of a model that is not on
+        disk, the model hub is queried.
+        """
         settings = self.services.runtime.settings
         try:
             listed = await available_models.model(self.services.runtime, name)
@@ -193,10 +201,13 @@ def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, An
 
 class ModelPullHandler(AgentHandler):
     @guard("execute")
-    @operation("Download a model.", body=PullBody, errors=(404, 409, 502), streams=(PULL_EVENT,))
+    @operation(body=PullBody, errors=(404, 409, 502), streams=(PULL_EVENT,))
     async def post(self, name: str) -> None:
-        """``name`` is a name of the catalog or an id of a model hub. Only data files are downloaded, within the
-        space on disk, and only from the configured ``sources``."""
+        """Download a model.
+
+        ``name`` is a name of the catalog or an id of a model hub. Only data files are downloaded, within the
+        space on disk, and only from the configured ``sources``.
+        """
         self.parse(PullBody)
         wanted = HubId.parse(name)
         pull = self.services.model_downloads.start(str(wanted) if wanted else entry(name).name)
@@ -210,10 +221,13 @@ async def _lines(progress: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerator[b
 
 class EngineUnloadHandler(AgentHandler):
     @guard("execute")
-    @operation("Free the memory of a model.", shapes.Unloaded, body=EmptyBody, errors=(409,))
+    @operation(shapes.Unloaded, body=EmptyBody, errors=(409,))
     async def post(self) -> None:
-        """Free the memory of the model; the next turn loads it again. Models of other engines cannot be unloaded
-        here."""
+        """Free the memory of a model.
+
+        Free the memory of the model; the next turn loads it again. Models of other engines cannot be unloaded
+        here.
+        """
         self.parse(EmptyBody)
         if self.services.turns.running:
             raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
@@ -243,8 +257,9 @@ class ProbeHandler(AgentHandler):
 
 class HealthHandler(AgentHandler):
     @guard("read")
-    @operation("Check the health of this server.", shapes.Health)
+    @operation(shapes.Health)
     async def get(self) -> None:
+        """Check the health of this server."""
         runtime = self.services.runtime
         store = "ok"
         try:

@@ -28,9 +28,12 @@ class RebuildBody(Body):
 
 class VariablesHandler(AgentHandler):
     @guard("read")
-    @operation("List the variables of a session's sandbox.", shapes.Variables, errors=(404,))
+    @operation(shapes.Variables, errors=(404,))
     async def get(self, session_id: str) -> None:
-        """Return names, types and shapes; ``lost`` says why the earlier variables no longer exist."""
+        """List the variables of a session's sandbox.
+
+        Return names, types and shapes; ``lost`` says why the earlier variables no longer exist.
+        """
         key = (await self.services.access.session(self.caller, session_id)).key
         sandbox = self.services.runtime.sandbox
         variables = await sandbox.variables(key)
@@ -40,15 +43,13 @@ class VariablesHandler(AgentHandler):
 
 class VariableHandler(AgentHandler):
     @guard("read")
-    @operation(
-        "Copy a variable of a session's sandbox.",
-        Raw(("application/octet-stream",)),
-        errors=(404, 413, 503),
-        conditions=NAMED,
-    )
+    @operation(Raw(("application/octet-stream",)), errors=(404, 413, 503), conditions=NAMED)
     async def get(self, session_id: str, name: str) -> None:
-        """Return a copy of the variable as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type``
-        describe them. Code in the sandbox produced the bytes, so read them as data only."""
+        """Copy a variable of a session's sandbox.
+
+        Return a copy of the variable as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type``
+        describe them. Code in the sandbox produced the bytes, so read them as data only.
+        """
         key = (await self.services.access.session(self.caller, session_id)).key
         taken = await self.services.runtime.sandbox.take(key, name)
         self.set_header("X-Variable-Encoding", taken.encoding)
@@ -61,15 +62,13 @@ class RebuildHandler(AgentHandler):
     _running: asyncio.Task[RebuildResult] | None = None
 
     @guard("execute")
-    @operation(
-        "Rebuild the lost variables of a session's sandbox.",
-        shapes.RebuiltSession,
-        body=RebuildBody,
-        errors=(404, 409, 503),
-    )
+    @operation(shapes.RebuiltSession, body=RebuildBody, errors=(404, 409, 503))
     async def post(self, session_id: str) -> None:
-        """Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
-        effects besides computing. The answer comes when the code has ended; closing the connection stops it."""
+        """Rebuild the lost variables of a session's sandbox.
+
+        Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
+        effects besides computing. The answer comes when the code has ended; closing the connection stops it.
+        """
         body = self.parse(RebuildBody)
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime

@@ -29,7 +29,6 @@ Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
 class SearchHandler(AgentHandler):
     @guard("read")
     @operation(
-        "Search the text of sessions.",
         Found,
         query=(
             Parameter("q", "The words to search for; a result contains at least one of them."),
@@ -43,8 +42,11 @@ class SearchHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self) -> None:
-        """``q``: words, of which any may match. ``here``, ``kernel`` or ``path``: only the session of that notebook.
-        A kernel gets only results from sessions that it may read, because a snippet reveals the text."""
+        """Search the text of sessions.
+
+        ``q``: words, of which any may match. ``here``, ``kernel`` or ``path``: only the session of that notebook.
+        A kernel gets only results from sessions that it may read, because a snippet reveals the text.
+        """
         root, path = await self._notebook()
         query = SessionQuery(
             self.get_argument("q", "", strip=False),
@@ -97,15 +99,13 @@ class SearchHandler(AgentHandler):
 
 class SearchAccessHandler(AgentHandler):
     @guard("write")
-    @operation(
-        "Check, or for a kernel request, the permission to search all sessions.",
-        Granted,
-        body=EmptyBody,
-        also={202: Pending},
-    )
+    @operation(Granted, body=EmptyBody, also={202: Pending})
     async def post(self) -> None:
-        """Return whether the caller may search all sessions of its namespace; a kernel that may not requests a
-        person's confirmation by this."""
+        """Check, or for a kernel request, the permission to search all sessions.
+
+        Return whether the caller may search all sessions of its namespace; a kernel that may not requests a
+        person's confirmation by this.
+        """
         self.parse(EmptyBody)
         kernel = self.caller.kernel
         if kernel is None or kernel.may_search:

@@ -92,7 +92,6 @@ class SessionChangeHandler(AgentHandler):
 class SessionsHandler(AgentHandler):
     @guard("read")
     @operation(
-        "List sessions.",
         shapes.Sessions,
         query=(
             limit(LISTED, MAX_LISTED),
@@ -102,8 +101,11 @@ class SessionsHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self) -> None:
-        """A kernel gets the titles in its namespace, to choose from; a user also gets the notebooks that use each
-        session. ``name``: only sessions with this text in title, tags or id, case-insensitive."""
+        """List sessions.
+
+        A kernel gets the titles in its namespace, to choose from; a user also gets the notebooks that use each
+        session. ``name``: only sessions with this text in title, tags or id, case-insensitive.
+        """
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         name = self.get_argument("name", "").casefold()
         place = await self.find_queried_place()
@@ -117,15 +119,9 @@ class SessionsHandler(AgentHandler):
         self.reply({"sessions": listed})
 
     @guard("write")
-    @operation(
-        "Create a session, or return the one with this id.",
-        shapes.BoundSession,
-        status=201,
-        body=SessionBody,
-        query=PLACE,
-        errors=(404, 409, 507),
-    )
+    @operation(shapes.BoundSession, status=201, body=SessionBody, query=PLACE, errors=(404, 409, 507))
     async def post(self) -> None:
+        """Create a session, or return the one with this id."""
         body = self.parse(SessionBody)
         place = await self.find_queried_place()
         key = SessionKey(self.caller.namespace, body.id or await self._create(body, place))
@@ -152,10 +148,13 @@ class SessionHandler(SessionChangeHandler):
         return None
 
     @guard("read")
-    @operation("Get a session.", shapes.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
+    @operation(shapes.WithHistory | dict[str, Any], query=(SERIALIZED,), errors=(404,))
     async def get(self, session_id: str) -> None:
-        """The facts of the session, and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
-        omits the history; another format returns the history in that format, without the facts."""
+        """Get a session.
+
+        The facts of the session, and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
+        omits the history; another format returns the history in that format, without the facts.
+        """
         session = await self.services.access.session(self.caller, session_id)
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
@@ -176,7 +175,6 @@ class SessionHandler(SessionChangeHandler):
 
     @guard("write")
     @operation(
-        "Replace or create a session from a document.",
         shapes.Replaced,
         body=Raw(("application/json",), DOCUMENT),
         query=(IF_MATCH,),
@@ -184,8 +182,11 @@ class SessionHandler(SessionChangeHandler):
         conditions="The body must be a document in one of the formats that GET returns.",
     )
     async def put(self, session_id: str) -> None:
-        """The body is a serialized session: in the format of mistral.rs, whose values may be tagged, as OpenAI
-        messages, or as a document of ours. Its media are read first; if one cannot be read, nothing is changed."""
+        """Replace or create a session from a document.
+
+        The body is a serialized session: in the format of mistral.rs, whose values may be tagged, as OpenAI
+        messages, or as a document of ours. Its media are read first; if one cannot be read, nothing is changed.
+        """
         body = self.json_body()
         if is_private(session_id):
             raise InvalidRequest("A private session cannot be replaced: only its notebook can add turns to it.")
@@ -215,7 +216,6 @@ class SessionHandler(SessionChangeHandler):
 
     @guard("write")
     @operation(
-        "Rename, tag or describe a session.",
         shapes.Session,
         body=DescribeBody,
         query=(IF_MATCH,),
@@ -223,6 +223,7 @@ class SessionHandler(SessionChangeHandler):
         conditions="At least one field must be sent. Limits: 32 tags, 64 KiB of metadata, 64 KiB of context.",
     )
     async def patch(self, session_id: str) -> None:
+        """Rename, tag or describe a session."""
         body = self.parse(DescribeBody)
         async with self.change(session_id, "described" if body.title is None else "title") as key:
             changed = await self.services.runtime.store.describe(key, body.to_update())
@@ -230,10 +231,13 @@ class SessionHandler(SessionChangeHandler):
         self.reply(session_to_json(changed))
 
     @guard("write")
-    @operation("Delete a session.", shapes.Deleted, query=(IF_MATCH,), errors=(409,))
+    @operation(shapes.Deleted, query=(IF_MATCH,), errors=(409,))
     async def delete(self, session_id: str) -> None:
-        """Idempotent: deleting a session that does not exist succeeds. The session's sandbox and work directory are
-        deleted too."""
+        """Delete a session.
+
+        Idempotent: deleting a session that does not exist succeeds. The session's sandbox and work directory are
+        deleted too.
+        """
         deleted, revision = False, read_if_match(self)
         with contextlib.suppress(SessionNotFound):
             session = await self.services.access.session(self.caller, session_id)
@@ -249,8 +253,9 @@ class SessionHandler(SessionChangeHandler):
 
 class SessionClearHandler(SessionChangeHandler):
     @guard("write")
-    @operation("Delete all turns of a session.", shapes.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
+    @operation(shapes.Session, body=EmptyBody, query=(IF_MATCH,), errors=(404, 409))
     async def post(self, session_id: str) -> None:
+        """Delete all turns of a session."""
         self.parse(EmptyBody)
         async with self.change(session_id, "cleared") as key:
             await self.services.runtime.store.clear(key)
@@ -260,12 +265,12 @@ class SessionClearHandler(SessionChangeHandler):
 class SessionItemsHandler(AgentHandler):
     @guard("read")
     @operation(
-        "List the stored messages of a session.",
         shapes.Items,
         query=(Parameter("limit", "Return only this many messages, the newest ones; without it, all.", Count), BRANCH),
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
+        """List the stored messages of a session."""
         session = await self.services.access.session(self.caller, session_id)
         store, branch = self.services.runtime.store, self.get_argument("branch", None)
         if branch is not None and all(branch != other.name for other in await store.branches(session.key)):
@@ -281,9 +286,12 @@ class SessionItemsHandler(AgentHandler):
 
 class BlobHandler(AgentHandler):
     @guard("read")
-    @operation("Download a medium of a session.", Raw(("application/octet-stream",)), errors=(404,))
+    @operation(Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
-        """Return the bytes without a media type, so that no browser runs what a model produced in this origin."""
+        """Download a medium of a session.
+
+        Return the bytes without a media type, so that no browser runs what a model produced in this origin.
+        """
         session = await self.services.access.session(self.caller, session_id)
         data = await self.services.runtime.store.blob(session.key, digest)
         if data is None:

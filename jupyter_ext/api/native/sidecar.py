@@ -33,12 +33,13 @@ class ArrivalBody(Body):
 
 class BesideHandler(ImportingHandler):
     @guard("read")
-    @operation(
-        "Describe the sidecar beside a notebook.", shapes.Beside, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED
-    )
+    @operation(shapes.Beside, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED)
     async def get(self) -> None:
-        """``arrival`` describes the conversation that would be imported; null if there is none, or none that can be
-        read."""
+        """Describe the sidecar beside a notebook.
+
+        ``arrival`` describes the conversation that would be imported; null if there is none, or none that can be
+        read.
+        """
         place = await self._place()
         sidecar = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
         file = self.services.sidecars.file(place)
@@ -58,17 +59,14 @@ class BesideHandler(ImportingHandler):
 
     @guard("write")
     @operation(
-        "Import the conversation in the sidecar beside a notebook.",
-        shapes.Arrived,
-        status=201,
-        body=ArrivalBody,
-        query=PLACE,
-        errors=(404, 409, 507),
-        conditions=NOTEBOOK_NAMED,
+        shapes.Arrived, status=201, body=ArrivalBody, query=PLACE, errors=(404, 409, 507), conditions=NOTEBOOK_NAMED
     )
     async def post(self) -> None:
-        """Import the conversation as a new session and bind the notebook to it. The former session is kept
-        unchanged."""
+        """Import the conversation in the sidecar beside a notebook.
+
+        Import the conversation as a new session and bind the notebook to it. The former session is kept
+        unchanged.
+        """
         place, shown = await self._place(), self.parse(ArrivalBody).sha256
         async with self.services.import_lock:
             document, files = await self._document(place)

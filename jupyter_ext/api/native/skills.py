@@ -136,35 +136,34 @@ class SkillUpload(SharedHandler):
 
 class SkillsHandler(SkillUpload):
     @guard("read")
-    @operation("List skills.", shapes.Skills | shapes.CustomSkills, query=SHAPE)
+    @operation(shapes.Skills | shapes.CustomSkills, query=SHAPE)
     async def get(self) -> None:
-        """``source=anthropic`` returns an empty list: no skill of Anthropic is stored here."""
+        """List skills.
+
+        ``source=anthropic`` returns an empty list: no skill of Anthropic is stored here.
+        """
         theirs = self.get_argument("source", "") == "anthropic"
         skills = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)
         self.reply_list([self.to_json(skill) for skill in skills])
 
     @guard("write", kernels=False)
-    @operation(
-        "Upload a skill.",
-        shapes.Skill | shapes.CustomSkill,
-        body=PACKAGE,
-        query=SHAPE,
-        errors=(422, 507),
-        conditions=PACKED,
-    )
+    @operation(shapes.Skill | shapes.CustomSkill, body=PACKAGE, query=SHAPE, errors=(422, 507), conditions=PACKED)
     async def post(self) -> None:
+        """Upload a skill."""
         self.reply(self.to_json(await self.add_upload()))
 
 
 class SkillHandler(SkillUpload):
     @guard("read")
-    @operation("Get a skill.", shapes.Skill | shapes.CustomSkill, query=SHAPE, errors=(404,))
+    @operation(shapes.Skill | shapes.CustomSkill, query=SHAPE, errors=(404,))
     async def get(self, id: str) -> None:
+        """Get a skill."""
         self.reply(self.to_json(await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)))
 
     @guard("write", kernels=False)
-    @operation("Delete a skill.", shapes.SkillDeleted | shapes.CustomSkillDeleted, query=SHAPE, errors=(404,))
+    @operation(shapes.SkillDeleted | shapes.CustomSkillDeleted, query=SHAPE, errors=(404,))
     async def delete(self, id: str) -> None:
+        """Delete a skill."""
         await asyncio.to_thread(self.services.runtime.skills.delete, self.caller.namespace, id)
         openai = {"id": id, "object": "skill.deleted", "deleted": True}
         self.reply({"id": id, "type": "skill_deleted"} if self.anthropic else openai)
@@ -172,16 +171,14 @@ class SkillHandler(SkillUpload):
 
 class SkillVersionsHandler(SkillUpload):
     @guard("read")
-    @operation(
-        "List the versions of a skill.", shapes.SkillVersions | shapes.CustomSkillVersions, query=SHAPE, errors=(404,)
-    )
+    @operation(shapes.SkillVersions | shapes.CustomSkillVersions, query=SHAPE, errors=(404,))
     async def get(self, id: str) -> None:
+        """List the versions of a skill."""
         skill = await asyncio.to_thread(self.services.runtime.skills.get, self.caller.namespace, id)
         self.reply_list([self.version_body(version) for version in reversed(skill.versions)])
 
     @guard("write", kernels=False)
     @operation(
-        "Upload a new version of a skill.",
         shapes.SkillVersion | shapes.CustomSkillVersion,
         body=PACKAGE,
         query=SHAPE,
@@ -189,6 +186,7 @@ class SkillVersionsHandler(SkillUpload):
         conditions=PACKED,
     )
     async def post(self, id: str) -> None:
+        """Upload a new version of a skill."""
         self.reply(self.version_body((await self.add_upload(id)).latest))
 
 

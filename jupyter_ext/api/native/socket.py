@@ -109,8 +109,9 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         await self.identify(lambda: JupyterHandler.prepare(self, _redirect_to_login=False))
 
     @guard("read", kernels=False)
-    @operation("Open a WebSocket: events of turns, and notifications about watched sessions and kernels.", status=101)
+    @operation(status=101)
     async def get(self, *args: str) -> None:
+        """Open a WebSocket: events of turns, and notifications about watched sessions and kernels."""
         self._check_handshake()
         await WebSocketHandler.get(self, *args)
 

@@ -18,22 +18,23 @@ LOOKED_AT = 20
 
 class CompactHandler(AgentHandler):
     @guard("read")
-    @operation("List the summaries of a session.", shapes.Summaries, errors=(404,))
+    @operation(shapes.Summaries, errors=(404,))
     async def get(self, session_id: str) -> None:
-        """The summaries in use on the current branch, oldest first."""
+        """List the summaries of a session.
+
+        The summaries in use on the current branch, oldest first.
+        """
         session = await self.services.access.session(self.caller, session_id)
         summaries = await self.services.runtime.store.summaries(session.key)
         self.reply({"summaries": [fields_to_json(summary, "key") for summary in summaries]})
 
     @guard("execute")
-    @operation(
-        "Summarize the older turns of a session for the model.",
-        shapes.OneSummary,
-        body=EmptyBody,
-        errors=(404, 409, 507),
-    )
+    @operation(shapes.OneSummary, body=EmptyBody, errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
-        """Summarize with the engine of the session's next turn; null if no turns are old enough."""
+        """Summarize the older turns of a session for the model.
+
+        Summarize with the engine of the session's next turn; null if no turns are old enough.
+        """
         self.parse(EmptyBody)
         key = (await self.services.access.session(self.caller, session_id)).key
         if running := self.services.turns.of_session(key):
@@ -45,9 +46,12 @@ class CompactHandler(AgentHandler):
         self.reply({"summary": fields_to_json(summary, "key") if summary else None})
 
     @guard("write")
-    @operation("Remove the newest summary of a session.", shapes.OneSummary, errors=(404,))
+    @operation(shapes.OneSummary, errors=(404,))
     async def delete(self, session_id: str) -> None:
-        """Remove the newest summary; null if there was none."""
+        """Remove the newest summary of a session.
+
+        Remove the newest summary; null if there was none.
+        """
         key = (await self.services.access.session(self.caller, session_id)).key
         undone = await self.services.runtime.afterwards.compactor.undo(key)
         await self._notify_change(key)
@@ -60,8 +64,9 @@ class CompactHandler(AgentHandler):
 
 class UsageHandler(AgentHandler):
     @guard("read")
-    @operation("Get the token usage of a session.", shapes.Usage, errors=(404,))
+    @operation(shapes.Usage, errors=(404,))
     async def get(self, session_id: str) -> None:
+        """Get the token usage of a session."""
         session = await self.services.access.session(self.caller, session_id)
         cost = (await account(self.services.runtime.store, [session])).to_json()
         self.reply({**cost, "context": await self._context(session.key)})

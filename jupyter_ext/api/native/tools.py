@@ -17,12 +17,13 @@ from jupyter_ext.notebooks.bindings import KERNEL
 
 class ToolsHandler(AgentHandler):
     @guard("read")
-    @operation(
-        "List the tools that a model may call in a turn with this body.", Tools, body=ToolsBody, errors=(404, 409)
-    )
+    @operation(Tools, body=ToolsBody, errors=(404, 409))
     async def post(self) -> None:
-        """Resolve the tools for a turn with this body, functions of the client included. No turn is started and no
-        model is called."""
+        """List the tools that a model may call in a turn with this body.
+
+        Resolve the tools for a turn with this body, functions of the client included. No turn is started and no
+        model is called.
+        """
         body, services = self.parse(ToolsBody), self.services
         kernel = services.access.kernel(self.caller, body.kernel)
         place = await services.notebooks.place(kernel.id) if kernel else ""

@@ -23,9 +23,12 @@ def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:
 
 class TrustHandler(AgentHandler):
     @guard("read")
-    @operation("List the trusted folders.", shapes.Trust, query=PLACE, errors=(404,))
+    @operation(shapes.Trust, query=PLACE, errors=(404,))
     async def get(self) -> None:
-        """Whether the notebook's folder is trusted; for a person, also all trusted folders."""
+        """List the trusted folders.
+
+        Whether the notebook's folder is trusted; for a person, also all trusted folders.
+        """
         folder, _ = await self._folder(required=False)
         trust = self.services.runtime.trust
         known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
@@ -35,16 +38,13 @@ class TrustHandler(AgentHandler):
 
     @guard("write")
     @operation(
-        "Trust the folder of a notebook.",
-        shapes.Folder,
-        body=TrustBody,
-        query=PLACE,
-        also={202: shapes.Pending},
-        errors=(404,),
-        conditions=NOTEBOOK_NAMED,
+        shapes.Folder, body=TrustBody, query=PLACE, also={202: shapes.Pending}, errors=(404,), conditions=NOTEBOOK_NAMED
     )
     async def post(self) -> None:
-        """Trust the folder of the named notebook. For a kernel, the folder of its notebook, after a person confirms."""
+        """Trust the folder of a notebook.
+
+        Trust the folder of the named notebook. For a kernel, the folder of its notebook, after a person confirms.
+        """
         self.parse(TrustBody)
         folder, place = await self._folder()
         assert folder is not None
@@ -57,15 +57,12 @@ class TrustHandler(AgentHandler):
         self.reply(folder_to_json(await asyncio.to_thread(self.services.runtime.trust.add, folder)))
 
     @guard("write")
-    @operation(
-        "Remove the trust in the folder of a notebook.",
-        shapes.TrustRemoved,
-        query=PLACE,
-        errors=(404,),
-        conditions=NOTEBOOK_NAMED,
-    )
+    @operation(shapes.TrustRemoved, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED)
     async def delete(self) -> None:
-        """Remove the trust; this needs no confirmation."""
+        """Remove the trust in the folder of a notebook.
+
+        Remove the trust; this needs no confirmation.
+        """
         folder, _ = await self._folder()
         assert folder is not None
         self.reply(

@@ -18,9 +18,12 @@ from jupyter_ext.turns.stored_events import replay
 
 class TurnOutputsHandler(AgentHandler):
     @guard("read")
-    @operation("Get the cell outputs of a turn.", Outputs, query=(SESSION,), errors=(404, 409))
+    @operation(Outputs, query=(SESSION,), errors=(404, 409))
     async def get(self, turn_id: str) -> None:
-        """Outputs in the format of notebook files. Conflict while the turn runs, here or on another server."""
+        """Get the cell outputs of a turn.
+
+        Outputs in the format of notebook files. Conflict while the turn runs, here or on another server.
+        """
         turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         if turn.state == "open":
             raise Conflict("This turn is still running.", hint="Follow its events, or ask again when it has ended.")

@@ -39,7 +39,6 @@ class TurnsHandler(AgentHandler):
 
     @guard("execute")
     @operation(
-        "Start a turn.",
         shapes.Started,
         status=202,
         body=TurnBody,
@@ -49,6 +48,7 @@ class TurnsHandler(AgentHandler):
         conditions=SPEAKS,
     )
     async def post(self, session_id: str | None = None) -> None:
+        """Start a turn."""
         body, request = self.parse(TurnBody), self.request
         if session_id is not None:
             body = body.of_session(session_id)
@@ -83,13 +83,15 @@ class SessionTurnsHandler(TurnsHandler):
 
     @guard("read")
     @operation(
-        "List the turns of a session, with their events.",
         shapes.Turns,
         query=(limit(LISTED, MAX_LISTED), Parameter("before", "List only turns before this turn.")),
         errors=(404,),
     )
     async def get(self, session_id: str) -> None:
-        """The last ``limit`` turns, or the last ones before the turn ``before``."""
+        """List the turns of a session, with their events.
+
+        The last ``limit`` turns, or the last ones before the turn ``before``.
+        """
         session = await self.services.access.session(self.caller, session_id)
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         line = self.services.turns.line(session.key)
@@ -99,8 +101,9 @@ class SessionTurnsHandler(TurnsHandler):
 
 class TurnHandler(AgentHandler):
     @guard("read")
-    @operation("Get the state of a turn.", shapes.State, query=(SESSION,), errors=(404,))
+    @operation(shapes.State, query=(SESSION,), errors=(404,))
     async def get(self, turn_id: str) -> None:
+        """Get the state of a turn."""
         try:
             turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
@@ -121,7 +124,6 @@ class TurnHandler(AgentHandler):
 class TurnEventsHandler(AgentHandler):
     @guard("read")
     @operation(
-        "Follow the events of a turn.",
         streams=TURN_EVENTS,
         query=(
             Parameter("after", "Only events after this number; wins over Last-Event-ID.", Count),
@@ -132,7 +134,10 @@ class TurnEventsHandler(AgentHandler):
         errors=(404,),
     )
     async def get(self, turn_id: str) -> None:
-        """With ``stored``, the events are those of the stored turn, with its media."""
+        """Follow the events of a turn.
+
+        With ``stored``, the events are those of the stored turn, with its media.
+        """
         after, kept = self._after(), self.get_argument("stored", "") == "1"
         with contextlib.suppress(TurnNotFound):
             if not kept:
@@ -153,8 +158,9 @@ class TurnEventsHandler(AgentHandler):
 
 class TurnCancelHandler(AgentHandler):
     @guard("execute")
-    @operation("Stop a turn.", shapes.Ended, body=CancelBody, query=(SESSION,), errors=(404,))
+    @operation(shapes.Ended, body=CancelBody, query=(SESSION,), errors=(404,))
     async def post(self, turn_id: str) -> None:
+        """Stop a turn."""
         body = self.parse(CancelBody)
         try:
             turn = await self.services.access.turn(self.caller, turn_id)
@@ -167,13 +173,9 @@ class TurnCancelHandler(AgentHandler):
 
 class ClaimsHandler(AgentHandler):
     @guard("execute")
-    @operation(
-        "Claim a call that a client must run, or decline it.",
-        shapes.Claimed | shapes.Declined,
-        body=ClaimBody,
-        errors=(404, 409),
-    )
+    @operation(shapes.Claimed | shapes.Declined, body=ClaimBody, errors=(404, 409))
     async def post(self, turn_id: str) -> None:
+        """Claim a call that a client must run, or decline it."""
         body = self.parse(ClaimBody)
         turn = self.services.access.own_turn(self.caller, turn_id)
         offers = self.services.runtime.offers
@@ -188,13 +190,9 @@ class ClaimsHandler(AgentHandler):
 
 class ClaimHandler(AgentHandler):
     @guard("execute")
-    @operation(
-        "Renew a claim, send output of the call, or deliver its result.",
-        shapes.Nothing,
-        body=RenewBody | OutputBody | FinishBody,
-        errors=(404, 409),
-    )
+    @operation(shapes.Nothing, body=RenewBody | OutputBody | FinishBody, errors=(404, 409))
     async def post(self, turn_id: str, call: str) -> None:
+        """Renew a claim, send output of the call, or deliver its result."""
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
         turn = self.services.access.own_turn(self.caller, turn_id)
         offers = self.services.runtime.offers

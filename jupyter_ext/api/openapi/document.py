@@ -138,16 +138,17 @@ class Document:
     def add(self, verb: RouteMethod) -> None:
         operation = _operation_of(verb)
         action, kernels = getattr(verb.run, GUARD)
+        summary, _, words = (inspect.getdoc(verb.run) or "").partition("\n\n")
         entry: dict[str, Any] = {
             "operationId": verb.id,
-            "summary": operation.says,
+            "summary": " ".join(summary.split()),
             "tags": [verb.tag],
             "parameters": [*self._of_path(verb), *map(self._parameter, operation.query)],
             "responses": self._responses(verb, operation),
             "security": [{name: []} for name in SECURITY if kernels or name != "kernel"],
             "x-action": action,
         }
-        if words := inspect.getdoc(verb.run):
+        if words:
             entry["description"] = re.sub(r"``([^`]*)``", r"`\1`", words)
         if operation.conditions:
             entry["x-conditions"] = operation.conditions

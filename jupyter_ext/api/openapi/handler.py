@@ -19,8 +19,9 @@ PREFIX = "/agent/v1"
 
 class OpenApiHandler(AgentHandler):
     @guard("read")
-    @operation("Get the OpenAPI document.", dict[str, Any])
+    @operation(dict[str, Any])
     async def get(self) -> None:
+        """Get the OpenAPI document."""
         self.finish(await asyncio.to_thread(_document_bytes, self.base_url))
 
     @staticmethod
@@ -40,8 +41,9 @@ class DocsHandler(AgentHandler):
         return f"{super().content_security_policy}; style-src '{STYLE_HASH}'"
 
     @guard("read")
-    @operation("Get the OpenAPI document as an HTML page.", Raw(("text/html",)))
+    @operation(Raw(("text/html",)))
     async def get(self) -> None:
+        """Get the OpenAPI document as an HTML page."""
         self.finish(await asyncio.to_thread(_document_page, self.base_url), set_content_type="text/html; charset=utf-8")
 
 

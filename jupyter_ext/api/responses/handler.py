@@ -67,7 +67,6 @@ class ResponsesAgentHandler(OpenAIHandler):
 class ResponsesHandler(ResponsesAgentHandler):
     @guard("execute")
     @operation(
-        "Create a response, in the format of OpenAI's Responses API.",
         "openai.types.responses:Response",
         body=ResponsesBody,
         query=(IDEMPOTENCY_KEY,),
@@ -76,6 +75,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         streams=("openai.types.responses:ResponseStreamEvent",),
     )
     async def post(self) -> None:
+        """Create a response, in the format of OpenAI's Responses API."""
         body = self.parse(ResponsesBody)
         self.detached = bool(body.background)
         goes_on = await find_continuation(self.responses, self.caller, body)
@@ -237,7 +237,6 @@ def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> Diale
 class ResponseHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
-        "Get a response in its present state, or its events.",
         "openai.types.responses:Response",
         query=(
             Parameter("stream", "true: return the events of the response instead.", bool),
@@ -247,7 +246,10 @@ class ResponseHandler(ResponsesAgentHandler):
         streams=("openai.types.responses:ResponseStreamEvent",),
     )
     async def get(self, id: str) -> None:
-        """Return the response, or with ``stream`` its events after number ``starting_after``."""
+        """Get a response in its present state, or its events.
+
+        Return the response, or with ``stream`` its events after number ``starting_after``.
+        """
         stored = await self.find_response(id)
         if self.get_argument("stream", "").lower() not in ("true", "1"):
             self.reply(await self.responses.resource(stored))
@@ -256,29 +258,24 @@ class ResponseHandler(ResponsesAgentHandler):
         await self.stream(self.responses.stream(stored, -1 if after is None else after))
 
     @guard("write")
-    @operation(
-        "Delete a response, and stop it if it is running. Its session is kept if it is listed.", Deleted, errors=(404,)
-    )
+    @operation(Deleted, errors=(404,))
     async def delete(self, id: str) -> None:
+        """Delete a response, and stop it if it is running. Its session is kept if it is listed."""
         await self.responses.delete(await self.find_response(id))
         self.reply({"id": id, "object": "response", "deleted": True})
 
 
 class ResponseCancelHandler(ResponsesAgentHandler):
     @guard("execute")
-    @operation(
-        "Cancel a response; a response that has ended does not change.",
-        "openai.types.responses:Response",
-        errors=(404, 409),
-    )
+    @operation("openai.types.responses:Response", errors=(404, 409))
     async def post(self, id: str) -> None:
+        """Cancel a response; a response that has ended does not change."""
         self.reply(await self.responses.cancel(await self.find_response(id)))
 
 
 class InputItemsHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
-        "List the input items of a response.",
         "openai.types.responses:ResponseItemList",
         query=(
             limit(LISTED, MAX_LISTED),
@@ -289,8 +286,11 @@ class InputItemsHandler(ResponsesAgentHandler):
         errors=(404,),
     )
     async def get(self, id: str) -> None:
-        """Return the input items of a response, newest first unless ``order`` is asc: at most ``limit`` items that
-        follow the item ``after``."""
+        """List the input items of a response.
+
+        Return the input items of a response, newest first unless ``order`` is asc: at most ``limit`` items that
+        follow the item ``after``.
+        """
         stored = await self.find_response(id)
         most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         order, after = self.get_argument("order", "desc"), self.get_argument("after", "")

@@ -44,7 +44,8 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Used as a decorator, it describes a method. Put it below ``guard``, whose wrapper keeps the mark.
+    """Used as a decorator, it describes a method of a handler. Put it below ``guard``, whose wrapper keeps the mark. The
+    first paragraph of the method's docstring is the summary, the rest is the description.
 
     ``reply`` is the type of the response body: a type, the ``package.module:Name`` of a type that only the document
     imports, a ``Raw``, or None for no body. ``streams`` are the types of the server-sent events that can take the place
@@ -52,7 +53,6 @@ class Operation:
     below 400 to their replies. ``errors`` are the statuses of errors in addition to those of every route.
     ``conditions`` says what a request must fulfil beyond its schemas; otherwise the status is 400."""
 
-    says: str
     reply: Any = None
     _: KW_ONLY
     status: int = 200
