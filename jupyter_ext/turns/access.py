@@ -111,9 +111,7 @@ class Access:
     async def turn(self, caller: Caller, turn: str) -> LiveTurn:
         """Return a turn whose event log this server still holds. Raises TurnNotFound, also where the caller may not
         use the turn's session."""
-        live = self.turns.get(turn)
-        if live is None or live.spec.key.namespace != caller.namespace:
-            raise TurnNotFound("There is no such turn.")
+        live = self._live_turn(caller, turn)
         mine = caller.kernel is not None and live.spec.kernel == caller.kernel.id
         if not mine and not await self.may_use(caller, live.spec.key.id):
             raise TurnNotFound("There is no such turn.")
@@ -133,7 +131,9 @@ class Access:
         name = model or chosen
         if name != chosen and not self.may_choose(caller, name):
             who, hint = (
-                ("A token", "") if caller.token else ("A notebook", "A person has to confirm the address of another.")
+                ("A token", "")
+                if caller.token
+                else ("A notebook", "To use another engine, choose its URL; a person must confirm it in the browser.")
             )
             raise Forbidden(f"{who} may only choose engines that the server's configuration names.", hint=hint)
         try:
@@ -160,17 +160,20 @@ class Access:
     def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
         """Return a live turn whose client-side calls the caller may run: a kernel's own turns, a token's own turns,
         any turn for a user. Raises TurnNotFound."""
+        live = self._live_turn(caller, turn)
+        of_another_kernel = caller.kernel is not None and live.spec.kernel != caller.kernel.id
+        if of_another_kernel or (caller.is_confined and live.spec.started_by != caller.started_by):
+            raise TurnNotFound("There is no such turn.")
+        return live
+
+    def _live_turn(self, caller: Caller, turn: str) -> LiveTurn:
         live = self.turns.get(turn)
         if live is None or live.spec.key.namespace != caller.namespace:
-            raise TurnNotFound("There is no such turn.")
-        if caller.kernel is not None and live.spec.kernel != caller.kernel.id:
-            raise TurnNotFound("There is no such turn.")
-        if caller.is_confined and live.spec.started_by != caller.started_by:
             raise TurnNotFound("There is no such turn.")
         return live
 
 
-CONFINED = "Notebooks and kernels are for tokens with the scope all."
+CONFINED = "A request about a notebook or a kernel needs a token with the scope all."
 
 
 def session_forbidden(session: str) -> Forbidden:

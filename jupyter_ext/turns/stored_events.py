@@ -164,7 +164,7 @@ def _call_finished(turn: Turn, message: Message, known: Mapping[str, Any]) -> Ca
         message.status or "success",
         message.text,
         float(known.get("seconds", 0.0)),
-        tuple(_medium(medium) for medium in message.media),
+        tuple(medium_to_json(medium) for medium in message.media),
         {**known.get("details", {}), **stored_change(turn.record, call)},
         tuple(known.get("files", ())),
     )
@@ -203,5 +203,5 @@ def finished_event(turn: Turn, rounds: int) -> TurnFinished:
     return TurnFinished(turn.state, turn.reason, rounds, turn.usage, fault, finish, str(turn.record.get("stopped", "")))
 
 
-def _medium(medium: Media) -> dict[str, str | int]:
+def medium_to_json(medium: Media) -> dict[str, Any]:
     return {"mime": medium.mime, "hash": medium.hash, "size": medium.size}

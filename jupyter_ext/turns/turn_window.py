@@ -15,7 +15,7 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, Turn
-from jupyter_ext.turns.stored_events import files_of, insert_files, stored_bodies
+from jupyter_ext.turns.stored_events import files_of, insert_files, medium_to_json, stored_bodies
 from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import LiveTurn
 
@@ -68,16 +68,14 @@ class _History:
             "cell": turn.cell,
             "context": [str(title) for title in turn.record.get("notes", ())],
             "inputs": self._inputs(turn.record.get("inputs", ())),
-            "media": [_medium(one) for one in asked.media] if asked else [],
+            "media": [medium_to_json(one) for one in asked.media] if asked else [],
             "model": turn.model,
             "where": turn.where,
             "usage": dict(turn.usage),
             "record": {name: turn.record[name] for name in RECORDED if name in turn.record},
             "created": turn.opened,
             "closed": turn.closed,
-            "events": []
-            if runs or turn.state == "open"
-            else [event.to_json() for event in await self._events(turn, messages)],
+            "events": [] if runs else [event.to_json() for event in await self._events(turn, messages)],
         }
 
     def describe_waiting(self, live: LiveTurn) -> dict[str, Any]:
@@ -92,7 +90,7 @@ class _History:
             "cell": request.cell,
             "context": [note.title for note in request.notes],
             "inputs": self._inputs(request.inputs),
-            "media": [_medium(one) | _data(one) for one in request.media],
+            "media": [medium_to_json(one) | _data(one) for one in request.media],
             "model": "",
             "where": request.where,
             "usage": {},
@@ -116,10 +114,6 @@ class _History:
         times = iter([turn.opened] * (len(told) - 1) + [closed])
         stamp = EventNumbering(turn.id, turn.key.id, lambda: next(times))
         return [stamp(body) for body in told]
-
-
-def _medium(medium: Media) -> dict[str, Any]:
-    return {"mime": medium.mime, "hash": medium.hash, "size": medium.size}
 
 
 def _data(medium: Media) -> dict[str, Any]:

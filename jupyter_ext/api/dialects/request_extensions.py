@@ -146,7 +146,9 @@ class Decoding(Words):
             *_forms_of(self.grammar),
         ]
         if len(forms) + (said is not None) > 1:
-            raise ValueError("structured_outputs, guided_*, grammar and the response format: send only one of them")
+            raise ValueError(
+                "structured_outputs excludes guided_*, grammar and the response format: send only one of them"
+            )
         return forms[0] if forms else said
 
 

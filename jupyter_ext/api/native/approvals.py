@@ -124,7 +124,7 @@ class PermissionsHandler(PolicyHandler):
     async def delete(self, session_id: str) -> None:
         """Revoke decisions stored in a session.
 
-        Revoke decisions: those for ``kind`` and ``tool`` in the query, or all of them.
+        Revokes those for ``kind`` and ``tool``, or without these parameters all of them.
         """
         session = await self.services.access.session(self.caller, session_id)
         kind, tool = self.get_argument("kind", None), self.get_argument("tool", None)

@@ -17,7 +17,7 @@ class MeanwhileHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """Summarize what happened in a session while no page was open.
 
-        ``since`` is in whole seconds since the epoch; ``kernel`` is the notebook's present kernel.
+        ``kernel`` is the present kernel of the notebook; with it, the response says whether variables were lost.
         """
         session = await self.services.access.session(self.caller, session_id)
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))

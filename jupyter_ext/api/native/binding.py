@@ -144,8 +144,8 @@ class BindingHandler(AgentHandler):
     async def delete(self) -> None:
         """Unbind a notebook from its session.
 
-        Unbind the notebook; after a private session, bind it to the session it had before. Nothing is deleted
-        except a private session, which is stored nowhere else.
+        After a private session, the notebook is bound to the session that it had before. A private session is deleted;
+        every other session stays in the store.
         """
         notebooks = self.services.notebooks
         place = await self.find_queried_place()

@@ -30,10 +30,7 @@ class BranchesHandler(SessionChangeHandler):
     @guard("write")
     @operation(Branch, status=201, body=BranchBody, query=(IF_MATCH,), errors=(404, 409, 507))
     async def post(self, session_id: str) -> None:
-        """Create a branch.
-
-        Create a branch and make it the current one.
-        """
+        """Create a branch and make it the current one."""
         body = self.parse(BranchBody)
         async with self.change(session_id, "branch") as key:
             branch = await self.services.runtime.store.branch(key, before=body.before, name=body.name)
@@ -67,7 +64,7 @@ class ForkHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Copy a session to a new one.
 
-        Copy the session to a new one; binds it to the notebook on request.
+        With ``bind``, the notebook is bound to the new session.
         """
         body, access = self.parse(ForkBody), self.services.access
         session = await access.session(self.caller, session_id)
@@ -89,8 +86,7 @@ class UndoHandler(SessionChangeHandler):
     async def post(self, session_id: str) -> None:
         """Undo the newest turn.
 
-        Remove the newest turn of the current branch. ``ran`` lists what the turn executed, which cannot be
-        undone.
+        The turn is removed from the current branch. ``ran`` lists what the turn executed; that is not undone.
         """
         self.parse(EmptyBody)
         async with self.change(session_id, "undone") as key:
@@ -106,7 +102,7 @@ class TurnVersionsHandler(AgentHandler):
     async def get(self, turn_id: str) -> None:
         """List the versions of a question.
 
-        The versions of one question, in the order they were asked.
+        The versions are in the order in which they were asked.
         """
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         listed = []

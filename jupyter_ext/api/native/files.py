@@ -298,7 +298,7 @@ class FileHandler(FileAgentHandler):
     async def delete(self, id: str) -> None:
         """Delete a file.
 
-        Delete the file from the named session, or from all sessions of the caller that have it.
+        With ``session``, it is deleted from that session only; otherwise from all sessions that the caller may use.
         """
         session = self.get_argument("session", None)
         await self.owner(id, session)

@@ -49,8 +49,8 @@ class ExportHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """Export a session as a document.
 
-        The document as a download, so that a browser never runs model output in this origin. A header counts what
-        the format cannot represent.
+        The document is sent as a download, so that a browser never runs output of a model in this origin. The header
+        ``X-Agent-Left-Out`` counts what the format cannot represent.
         """
         session = await self.services.access.session(self.caller, session_id)
         branch = self.get_argument("branch", None)
@@ -107,9 +107,7 @@ class ImportHandler(ImportingHandler):
     async def post(self) -> None:
         """Import a document as a session.
 
-        The body is the document, at most MAX_BODY bytes. ``preview``: only describe what would be imported.
-        ``beside``: import the sidecar beside the notebook instead of the body. ``bind``: bind the notebook to the
-        new session.
+        The body is the document.
         """
         place = await self.find_queried_place()
         document, files = await self._document(place)
@@ -140,7 +138,7 @@ class ClearOutputsHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Delete the tool outputs of cells from a session.
 
-        Clear the named cells; without any, those whose outputs are missing in the saved notebook.
+        Without ``cells``, the cells whose outputs were cleared in the saved notebook are used.
         """
         body = self.parse(ClearOutputsBody)
         session = await self.services.access.session(self.caller, session_id)

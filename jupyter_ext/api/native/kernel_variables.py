@@ -34,8 +34,8 @@ class KernelVariablesHandler(AgentHandler):
     async def get(self) -> None:
         """List the variables of a notebook's kernel.
 
-        ``kernel`` is required; with ``name``, only that variable in detail. ``problem`` says why nothing is
-        listed now: a busy kernel is not waited for.
+        ``kernel`` is required. If the kernel is busy or cannot be inspected, the list is empty and ``problem`` has the
+        reason.
         """
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))
         name = self.get_argument("name", "")

@@ -15,8 +15,7 @@ class MetricsHandler(AgentHandler):
     async def get(self) -> None:
         """Get the metrics of this server, for Prometheus.
 
-        Return the metrics in the text format of Prometheus, or in the OpenMetrics format if the client accepts
-        it.
+        They are in the text format of Prometheus, or in the OpenMetrics format if the client accepts it.
         """
         text, content_type = await self.services.metrics.exposition(self.request.headers.get("Accept", ""))
         self.finish(text, set_content_type=content_type)

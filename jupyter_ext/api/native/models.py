@@ -133,8 +133,8 @@ class EngineHandler(AgentHandler):
     async def put(self) -> None:
         """Choose the engine of a session.
 
-        Set the engine of a session: of the named one, or of the caller's notebook. A kernel that chooses a URL
-        has to wait until a person confirms it in the browser.
+        The session is the named one, or that of the notebook. If a kernel chooses a URL, a person must confirm it in
+        the browser.
         """
         body, caller, access = self.parse(EngineBody), self.caller, self.services.access
         place = await self.find_queried_place()
@@ -159,8 +159,7 @@ class ModelHandler(SharedHandler):
     async def get(self, name: str) -> None:
         """Describe a model and what it needs.
 
-        Describe a model that a request may name, or could after a download. For the id of a model that is not on
-        disk, the model hub is queried.
+        The model need not be downloaded yet. For the id of a model hub that is not on disk, the hub is queried.
         """
         settings = self.services.runtime.settings
         try:
@@ -205,8 +204,8 @@ class ModelPullHandler(AgentHandler):
     async def post(self, name: str) -> None:
         """Download a model.
 
-        ``name`` is a name of the catalog or an id of a model hub. Only data files are downloaded, within the
-        space on disk, and only from the configured ``sources``.
+        ``name`` is a name of the catalog or the id of a model on a hub. Only data files are downloaded, only from the
+        configured ``sources``, and only if the disk has room for them.
         """
         self.parse(PullBody)
         wanted = HubId.parse(name)
@@ -225,8 +224,7 @@ class EngineUnloadHandler(AgentHandler):
     async def post(self) -> None:
         """Free the memory of a model.
 
-        Free the memory of the model; the next turn loads it again. Models of other engines cannot be unloaded
-        here.
+        The next turn loads the model again. The memory of models on other servers cannot be freed.
         """
         self.parse(EmptyBody)
         if self.services.turns.running:

@@ -32,7 +32,7 @@ class VariablesHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """List the variables of a session's sandbox.
 
-        Return names, types and shapes; ``lost`` says why the earlier variables no longer exist.
+        ``lost`` says why earlier variables no longer exist; it is empty if none were lost.
         """
         key = (await self.services.access.session(self.caller, session_id)).key
         sandbox = self.services.runtime.sandbox
@@ -47,8 +47,8 @@ class VariableHandler(AgentHandler):
     async def get(self, session_id: str, name: str) -> None:
         """Copy a variable of a session's sandbox.
 
-        Return a copy of the variable as bytes; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type``
-        describe them. Code in the sandbox produced the bytes, so read them as data only.
+        The response has the bytes of the copy; ``X-Variable-Encoding`` (json, npy or arrow) and ``X-Variable-Type``
+        describe them. Code in the sandbox produced the bytes: read them as data and never execute them.
         """
         key = (await self.services.access.session(self.caller, session_id)).key
         taken = await self.services.runtime.sandbox.take(key, name)
@@ -66,8 +66,8 @@ class RebuildHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Rebuild the lost variables of a session's sandbox.
 
-        Run the successful sandbox code of the current branch again. With ``dry_run``, only list the code and its
-        effects besides computing. The answer comes when the code has ended; closing the connection stops it.
+        The code of the current branch that succeeded in the sandbox runs again. With ``dry_run``, the code and its side
+        effects are only listed. The response is sent when the code has ended; closing the connection stops the code.
         """
         body = self.parse(RebuildBody)
         key = (await self.services.access.session(self.caller, session_id)).key

@@ -44,8 +44,8 @@ class SearchHandler(AgentHandler):
     async def get(self) -> None:
         """Search the text of sessions.
 
-        ``q``: words, of which any may match. ``here``, ``kernel`` or ``path``: only the session of that notebook.
-        A kernel gets only results from sessions that it may read, because a snippet reveals the text.
+        With ``here``, ``kernel`` or ``path``, only the session of that notebook is searched. A kernel gets results only
+        from sessions that it may read, because a result contains text of the session.
         """
         root, path = await self._notebook()
         query = SessionQuery(
@@ -101,10 +101,9 @@ class SearchAccessHandler(AgentHandler):
     @guard("write")
     @operation(Granted, body=EmptyBody, also={202: Pending})
     async def post(self) -> None:
-        """Check, or for a kernel request, the permission to search all sessions.
+        """Check whether the caller may search all sessions.
 
-        Return whether the caller may search all sessions of its namespace; a kernel that may not requests a
-        person's confirmation by this.
+        If a kernel may not, this request asks a person to allow it in the browser (202).
         """
         self.parse(EmptyBody)
         kernel = self.caller.kernel

@@ -103,8 +103,8 @@ class SessionsHandler(AgentHandler):
     async def get(self) -> None:
         """List sessions.
 
-        A kernel gets the titles in its namespace, to choose from; a user also gets the notebooks that use each
-        session. ``name``: only sessions with this text in title, tags or id, case-insensitive.
+        A user also gets the notebooks that use each session; a kernel does not. The search by ``name`` ignores upper
+        and lower case.
         """
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
         name = self.get_argument("name", "").casefold()
@@ -152,8 +152,8 @@ class SessionHandler(SessionChangeHandler):
     async def get(self, session_id: str) -> None:
         """Get a session.
 
-        The facts of the session, and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
-        omits the history; another format returns the history in that format, without the facts.
+        The response has the session and its history in the format of mistral.rs, which PUT accepts. ``format=facts``
+        omits the history; every other format returns only the history, in that format.
         """
         session = await self.services.access.session(self.caller, session_id)
         format = self.get_argument("format", "")
@@ -184,8 +184,8 @@ class SessionHandler(SessionChangeHandler):
     async def put(self, session_id: str) -> None:
         """Replace or create a session from a document.
 
-        The body is a serialized session: in the format of mistral.rs, whose values may be tagged, as OpenAI
-        messages, or as a document of ours. Its media are read first; if one cannot be read, nothing is changed.
+        The body is a session in the format of mistral.rs, whose values may be tagged, a list of OpenAI messages, or a
+        document of agent-kernel. If one of its media cannot be read, nothing is changed.
         """
         body = self.json_body()
         if is_private(session_id):
@@ -290,7 +290,7 @@ class BlobHandler(AgentHandler):
     async def get(self, session_id: str, digest: str) -> None:
         """Download a medium of a session.
 
-        Return the bytes without a media type, so that no browser runs what a model produced in this origin.
+        The bytes are sent without their media type, so that no browser runs output of a model in this origin.
         """
         session = await self.services.access.session(self.caller, session_id)
         data = await self.services.runtime.store.blob(session.key, digest)

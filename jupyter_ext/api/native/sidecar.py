@@ -37,8 +37,7 @@ class BesideHandler(ImportingHandler):
     async def get(self) -> None:
         """Describe the sidecar beside a notebook.
 
-        ``arrival`` describes the conversation that would be imported; null if there is none, or none that can be
-        read.
+        ``arrival`` describes the conversation that POST would import; it is null if there is none to import.
         """
         place = await self._place()
         sidecar = await self.services.sidecar_imports.inspect(self.caller.namespace, place)
@@ -64,8 +63,8 @@ class BesideHandler(ImportingHandler):
     async def post(self) -> None:
         """Import the conversation in the sidecar beside a notebook.
 
-        Import the conversation as a new session and bind the notebook to it. The former session is kept
-        unchanged.
+        The conversation becomes a new session, to which the notebook is bound. The notebook's former session does not
+        change.
         """
         place, shown = await self._place(), self.parse(ArrivalBody).sha256
         async with self.services.import_lock:

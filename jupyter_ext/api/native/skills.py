@@ -140,7 +140,7 @@ class SkillsHandler(SkillUpload):
     async def get(self) -> None:
         """List skills.
 
-        ``source=anthropic`` returns an empty list: no skill of Anthropic is stored here.
+        With ``source=anthropic`` the list is empty, because the server has none of Anthropic's own skills.
         """
         theirs = self.get_argument("source", "") == "anthropic"
         skills = [] if theirs else await asyncio.to_thread(self.services.runtime.skills.list, self.caller.namespace)

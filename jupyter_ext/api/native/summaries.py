@@ -22,7 +22,7 @@ class CompactHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """List the summaries of a session.
 
-        The summaries in use on the current branch, oldest first.
+        Only summaries that the current branch uses are listed, the oldest first.
         """
         session = await self.services.access.session(self.caller, session_id)
         summaries = await self.services.runtime.store.summaries(session.key)
@@ -33,7 +33,7 @@ class CompactHandler(AgentHandler):
     async def post(self, session_id: str) -> None:
         """Summarize the older turns of a session for the model.
 
-        Summarize with the engine of the session's next turn; null if no turns are old enough.
+        The engine of the session's next turn writes the summary; it is null if no turns are old enough.
         """
         self.parse(EmptyBody)
         key = (await self.services.access.session(self.caller, session_id)).key
@@ -50,7 +50,7 @@ class CompactHandler(AgentHandler):
     async def delete(self, session_id: str) -> None:
         """Remove the newest summary of a session.
 
-        Remove the newest summary; null if there was none.
+        The response has the removed summary; null if there was none.
         """
         key = (await self.services.access.session(self.caller, session_id)).key
         undone = await self.services.runtime.afterwards.compactor.undo(key)

@@ -21,8 +21,7 @@ class ToolsHandler(AgentHandler):
     async def post(self) -> None:
         """List the tools that a model may call in a turn with this body.
 
-        Resolve the tools for a turn with this body, functions of the client included. No turn is started and no
-        model is called.
+        The list includes the functions of the client. No turn is started and no model is called.
         """
         body, services = self.parse(ToolsBody), self.services
         kernel = services.access.kernel(self.caller, body.kernel)

@@ -27,7 +27,7 @@ class TrustHandler(AgentHandler):
     async def get(self) -> None:
         """List the trusted folders.
 
-        Whether the notebook's folder is trusted; for a person, also all trusted folders.
+        ``trusted`` says whether the notebook's folder is trusted. Only a person gets the list ``folders``.
         """
         folder, _ = await self._folder(required=False)
         trust = self.services.runtime.trust
@@ -43,7 +43,7 @@ class TrustHandler(AgentHandler):
     async def post(self) -> None:
         """Trust the folder of a notebook.
 
-        Trust the folder of the named notebook. For a kernel, the folder of its notebook, after a person confirms.
+        If a kernel sends the request, a person must confirm it in the browser (202).
         """
         self.parse(TrustBody)
         folder, place = await self._folder()
@@ -61,7 +61,7 @@ class TrustHandler(AgentHandler):
     async def delete(self) -> None:
         """Remove the trust in the folder of a notebook.
 
-        Remove the trust; this needs no confirmation.
+        This needs no confirmation.
         """
         folder, _ = await self._folder()
         assert folder is not None

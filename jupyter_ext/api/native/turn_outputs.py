@@ -22,7 +22,7 @@ class TurnOutputsHandler(AgentHandler):
     async def get(self, turn_id: str) -> None:
         """Get the cell outputs of a turn.
 
-        Outputs in the format of notebook files. Conflict while the turn runs, here or on another server.
+        The outputs have the format of notebook files. The status is 409 while the turn runs on any server.
         """
         turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         if turn.state == "open":

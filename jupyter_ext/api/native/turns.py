@@ -90,7 +90,7 @@ class SessionTurnsHandler(TurnsHandler):
     async def get(self, session_id: str) -> None:
         """List the turns of a session, with their events.
 
-        The last ``limit`` turns, or the last ones before the turn ``before``.
+        The newest ``limit`` turns are listed, or with ``before`` the newest ones before that turn.
         """
         session = await self.services.access.session(self.caller, session_id)
         limit = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)

@@ -248,7 +248,7 @@ class ResponseHandler(ResponsesAgentHandler):
     async def get(self, id: str) -> None:
         """Get a response in its present state, or its events.
 
-        Return the response, or with ``stream`` its events after number ``starting_after``.
+        With ``stream``, its events after number ``starting_after`` are sent.
         """
         stored = await self.find_response(id)
         if self.get_argument("stream", "").lower() not in ("true", "1"):
@@ -288,8 +288,7 @@ class InputItemsHandler(ResponsesAgentHandler):
     async def get(self, id: str) -> None:
         """List the input items of a response.
 
-        Return the input items of a response, newest first unless ``order`` is asc: at most ``limit`` items that
-        follow the item ``after``.
+        The newest item comes first, unless ``order`` is asc.
         """
         stored = await self.find_response(id)
         most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)

@@ -44,8 +44,8 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Used as a decorator, it describes a method of a handler. Put it below ``guard``, whose wrapper keeps the mark. The
-    first paragraph of the method's docstring is the summary, the rest is the description.
+    """Used as a decorator, it describes a method of a handler. Put it below ``guard``, whose wrapper keeps the mark.
+    The first paragraph of the method's docstring is the summary in the document, the rest is the description.
 
     ``reply`` is the type of the response body: a type, the ``package.module:Name`` of a type that only the document
     imports, a ``Raw``, or None for no body. ``streams`` are the types of the server-sent events that can take the place
