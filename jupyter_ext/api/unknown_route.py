@@ -1,4 +1,4 @@
-"""Unknown paths below ``agent/v1``: answered with an error of this API for every method, instead of Jupyter's page."""
+"""Answer requests for unknown paths below ``agent/v1`` with an error of this API instead of Jupyter's page."""
 
 from __future__ import annotations
 

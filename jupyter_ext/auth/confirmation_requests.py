@@ -82,5 +82,5 @@ class BindRequests:
     def decide(self, bind: BindRequest, decision: Literal["confirmed", "denied"]) -> None:
         """Record the decision. Raises Conflict if the request is not waiting any more."""
         if self.state(bind) != "waiting":
-            raise Conflict(f"This request is {self.state(bind)} already.")
+            raise Conflict(f"This request is already {self.state(bind)}.")
         bind.decided = decision

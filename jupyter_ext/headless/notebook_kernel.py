@@ -20,7 +20,7 @@ from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer
 
 Message = dict[str, Any]
 MAX_MESSAGE = 64 * 1024 * 1024
-"""Bytes of one message: a figure is one."""
+"""Maximum bytes of one message; a figure is sent as one message."""
 
 
 class KernelDied(Exception):
@@ -29,8 +29,8 @@ class KernelDied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
-    """What a cell left behind: ``status`` is ok, error or aborted; ``outputs`` are nbformat outputs after all updates;
-    ``questions`` are those that its input put."""
+    """The result of a cell: ``status`` is ok, error or aborted; ``outputs`` are nbformat outputs after all updates;
+    ``questions`` are the prompts with which its code asked for input."""
 
     status: str
     outputs: tuple[NotebookNode, ...]
@@ -45,7 +45,7 @@ class NotebookKernel:
         self._outputs = CellOutputs()
 
     async def run_cell(self, code: str, answer: str | None = None) -> CellRun:
-        """Run a cell to its end. ``answer`` is typed at every question; None: a front end without input. Raises
+        """Run a cell to its end. ``answer`` is given to every question of its code; None: input is not allowed. Raises
         KernelDied."""
         cell, questions, status = new_code_cell(code), list[str](), ""
         async with aclosing(self.execute(code, answer)) as messages:

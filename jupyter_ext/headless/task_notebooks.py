@@ -70,13 +70,13 @@ class TaskNotebooks:
             return found
 
     async def loads_model(self, model: str) -> bool:
-        """Return whether the first answer of ``model`` (empty: of the server's own engine) waits for a model that is
-        loaded then. Raises NotebookFailed."""
+        """Return whether the first answer of ``model`` (empty: of the server's own engine) waits until the model is
+        loaded. Raises NotebookFailed."""
         return "://" not in model if model else (await self.engine())["state"] != "ready"
 
     @asynccontextmanager
     async def open(self, task: Task) -> AsyncIterator[HeadlessNotebook]:
-        """Raises NotebookFailed."""
+        """Open a new notebook with the files of the task beside it. Raises NotebookFailed."""
         self._count += 1
         folder = f"{self._count:03d}-{UNSAFE.sub('-', task.name)[:60]}"
         await asyncio.to_thread(_copy_files, task, self._server.folder / folder)
@@ -87,7 +87,8 @@ class TaskNotebooks:
                     body = {"type": "notebook", "content": EMPTY}
                     await self._server.call("PUT", f"api/contents/{quote(path)}", body)
                     kernel = await closing.enter_async_context(notebook_kernel(self._server, path))
-                    await kernel.run_cell("")  # it answers: the first task is not charged for its start
+                    # Wait until the kernel has started, so that the time of the task does not include its start.
+                    await kernel.run_cell("")
             yield HeadlessNotebook(self._server, kernel, path)
 
 

@@ -64,7 +64,7 @@ class Gauges(Collector):
         self._counted = now
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return nothing: the server does not exist yet when this collector is registered."""
+        """Return nothing: the parts of the server that ``collect`` reads may not exist yet when this is registered."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -72,38 +72,42 @@ class Gauges(Collector):
         yield from self._store()
         yield from self._engines()
         if isinstance(sandbox := self.runtime.sandbox, LinuxSandbox):
-            yield _gauge("sandbox_processes", "Sessions whose python is there in the sandbox.", sandbox.processes)
+            yield _gauge("sandbox_processes", "Sessions that have a Python process in the sandbox.", sandbox.processes)
         yield _labelled_gauge(
-            "sandbox_layer", "1 where this layer of the sandbox is in force.", "layer", self._active_layers()
+            "sandbox_layer", "1 if this layer of the sandbox is active.", "layer", self._active_layers()
         )
 
     def _turns(self) -> Iterator[GaugeMetricFamily]:
         running = self.turns.running
         waiting = sum(not turn.is_first.is_set() for turn in running)
-        yield _gauge("turns_running", "Turns that began and did not end.", len(running) - waiting)
-        yield _gauge("turns_waiting", "Turns that wait for another one of their session.", waiting)
-        yield _gauge("engine_waiting", "Model calls that an engine has not begun.", self.user_limits.waiting)
-        yield _gauge("approvals_waiting", "Questions that no person has answered.", len(self.runtime.approvals.waiting))
-        yield _gauge("http_requests_open", "Requests that are being answered, streams too.", len(self.requests))
-        yield _gauge("streams_open", "Answers that are being streamed.", self.requests.streams)
-        yield _gauge("pages_open", "Pages that are connected.", len(self.pages))
+        yield _gauge("turns_running", "Turns that are running.", len(running) - waiting)
+        yield _gauge("turns_waiting", "Turns that wait for another turn of their session.", waiting)
+        yield _gauge("engine_waiting", "Model calls that wait for an engine.", self.user_limits.waiting)
+        yield _gauge("approvals_waiting", "Approval questions without an answer.", len(self.runtime.approvals.waiting))
+        yield _gauge("http_requests_open", "HTTP requests in progress, including streams.", len(self.requests))
+        yield _gauge("streams_open", "Responses that are being streamed.", self.requests.streams)
+        yield _gauge("pages_open", "Pages with an open connection.", len(self.pages))
         yield _gauge("pulls_running", "Models that are being downloaded.", self.model_downloads.running)
 
     def _store(self) -> Iterator[GaugeMetricFamily]:
-        private = "Sessions in memory: of calls that named none, and those that people want so."
+        private = "Sessions in memory only: private ones, and those of API requests that name none."
         yield _gauge("private_sessions", private, len(self.private_sessions))
         for name, description in (
-            ("sessions", "Sessions that are stored."),
-            ("namespaces", "Whose sessions these are, how many."),
-            ("bytes", "Text of sessions, in bytes."),
-            ("media_bytes", "Media of sessions, in bytes."),
+            ("sessions", "Stored sessions."),
+            ("namespaces", "Namespaces that have stored sessions."),
+            ("bytes", "Size of the stored text in bytes."),
+            ("media_bytes", "Size of the stored media in bytes."),
         ):
             if name in self._stored:
                 yield _gauge(f"stored_{name}", description, self._stored[name])
 
     def _engines(self) -> Iterator[GaugeMetricFamily]:
-        state = GaugeMetricFamily(f"{PREFIX}engine_state", "1 of the state that it is in.", labels=("engine", "state"))
-        memory = GaugeMetricFamily(f"{PREFIX}engine_memory_bytes", "Of its worker process.", labels=("engine",))
+        state = GaugeMetricFamily(
+            f"{PREFIX}engine_state", "1 for the engine's present state.", labels=("engine", "state")
+        )
+        memory = GaugeMetricFamily(
+            f"{PREFIX}engine_memory_bytes", "Resident memory of the engine's worker process.", labels=("engine",)
+        )
         for name, engine in self.runtime.engines.used.items():
             if name not in self._names:
                 continue

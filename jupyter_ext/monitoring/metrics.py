@@ -92,22 +92,22 @@ class Metrics:
         ProcessCollector(registry=registry)
         Info("agent_kernel_build", "The version of this server.", registry=registry).info({"version": __version__})
         self._ended = _counter(registry, "turns", "Turns that ended.", "state", "route")
-        self._seconds = _histogram(registry, "turn_seconds", "From the request of a turn to its end.", LONG)
-        self._rounds = _histogram(registry, "turn_rounds", "Rounds of calls of tools in a turn.", ROUNDS)
-        self._waited = _histogram(registry, "turn_wait_seconds", "What a turn waited in lines.", SHORT)
+        self._seconds = _histogram(registry, "turn_seconds", "Seconds from the request of a turn to its end.", LONG)
+        self._rounds = _histogram(registry, "turn_rounds", "Rounds of tool calls in a turn.", ROUNDS)
+        self._waited = _histogram(registry, "turn_wait_seconds", "Seconds that a turn waited in queues.", SHORT)
         self._first = _histogram(
-            registry, "time_to_first_token_seconds", "From the request of a turn to the first of its answer.", SHORT
+            registry, "time_to_first_token_seconds", "Seconds from the request of a turn to its first token.", SHORT
         )
         self._between = _histogram(
-            registry, "inter_token_seconds", "Between two tokens, on average over a turn.", PER_TOKEN
+            registry, "inter_token_seconds", "Average seconds between two tokens of a turn.", PER_TOKEN
         )
-        self._tokens = _counter(registry, "tokens", "Of models, by kind: prompt, completion, reused.", "kind")
-        self._calls = _counter(registry, "tool_calls", "Calls of tools by kind.", "kind", "outcome")
-        self._call_seconds = _histogram(registry, "tool_seconds", "What calls of tools took.", SHORT, "kind")
-        self._asked = _counter(registry, "approvals", "Questions to a person, by their answer.", "decision")
-        self._requests = _counter(registry, "http_requests", "Requests, by route.", "method", "route", "status")
+        self._tokens = _counter(registry, "tokens", "Tokens of models: prompt, completion, reused.", "kind")
+        self._calls = _counter(registry, "tool_calls", "Tool calls, by kind of tool.", "kind", "outcome")
+        self._call_seconds = _histogram(registry, "tool_seconds", "Seconds that tool calls took.", SHORT, "kind")
+        self._asked = _counter(registry, "approvals", "Approval questions, by answer.", "decision")
+        self._requests = _counter(registry, "http_requests", "HTTP requests, by route.", "method", "route", "status")
         self._request_seconds = _histogram(
-            registry, "http_request_seconds", "What requests took, streams to their end.", SHORT, "route"
+            registry, "http_request_seconds", "Seconds from a request to the end of its response.", SHORT, "route"
         )
 
     def add_gauges(self, gauges: Gauges) -> None:
@@ -129,7 +129,7 @@ class Metrics:
     # ------------------------------------------------------------------------------------------------ turns
 
     def on_turn_begin(self, turn: LiveTurn) -> None:
-        """Start to measure a turn. Its position in a queue may have been announced earlier."""
+        """Start to measure a turn, unless an event of it, such as its position in a queue, has already done so."""
         self._turns.setdefault(turn.id, TurnStats(self._clock()))
 
     def on_turn_body(self, turn: LiveTurn, body: EventBody) -> None:

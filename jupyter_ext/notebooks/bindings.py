@@ -27,8 +27,8 @@ class Notebooks:
     """``root`` is the directory that the contents manager serves.
 
     A place is a notebook's path below the root, or ``kernel:ID``. Before a session is created for a notebook,
-    ``find_arriving`` may return, bound, the one that came with the file. ``on_bound`` is called with each place whose
-    binding changed.
+    ``find_arriving`` is called: it binds and returns the session that came with the notebook's file, if there is one.
+    ``on_bound`` is called with the namespace and the place of each binding that has changed.
     """
 
     def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import AgentKernelError, SessionBusy
 from agent_kernel.core.protocols import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
@@ -26,7 +27,7 @@ class PrivateSessions:
         self._store = store
         self._sandbox = sandbox
         self._known: set[SessionKey] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -45,14 +46,12 @@ class PrivateSessions:
 
     def on_kernel_gone(self, kernel: Kernel) -> None:
         for id in filter(is_private, kernel.sessions):
-            task = asyncio.create_task(self._forget(SessionKey(kernel.namespace, id)), name=f"forgetting {id}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            key = SessionKey(kernel.namespace, id)
+            self._tasks.add(asyncio.create_task(self._forget(key), name=f"forgetting {id}"))
 
     async def aclose(self) -> None:
         """Remove the work directories. The sessions themselves are in memory and end with the store."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
         for key in self._known:
             await self._sandbox.close(key, remove=True)
 

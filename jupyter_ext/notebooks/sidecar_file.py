@@ -159,9 +159,8 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
-        spare.unlink(
-            missing_ok=True
-        )  # after a kill both names can be links to one file, and then renaming does nothing
+        # After a kill, both names can be links to the same file, and then renaming does nothing.
+        spare.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes | None:

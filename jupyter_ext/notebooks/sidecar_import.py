@@ -161,14 +161,16 @@ def sidecar_note(found: FoundSidecar, name: str) -> str:
     about = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
     match found.kind:
         case "foreign":
-            return f"{name} holds a conversation that is not in this store ({about}). Import the file to bring it in."
+            return (
+                f"{name} contains a conversation that is not in this store ({about}). Import the file to continue it."
+            )
         case "ahead":
-            return f"{name} holds more of this conversation than this store ({about}). Import the file to bring it in."
+            return f"{name} contains turns that this store does not have ({about}). Import the file to continue it."
         case "unreadable":
-            return f"{name} is no conversation that this version can read; it is left as it is."
+            return f"This version cannot read a conversation from {name}. The file is not changed."
         case "moved":
-            return f"The next cell goes on with the conversation that came along ({about})."
+            return f"The next cell continues the conversation that came with the notebook ({about})."
         case "copied":
-            return f"The next cell goes on with a copy of the conversation that came along ({about})."
+            return f"The next cell continues a copy of the conversation that came with the notebook ({about})."
         case _:
             return ""

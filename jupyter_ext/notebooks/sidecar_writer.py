@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock, Timeout
 from jupyter_core.utils import ensure_async
 
+from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
@@ -91,7 +92,7 @@ class Sidecars:
         self._conflicts: set[SidecarMark] = set()
         self._written: dict[str, str] = {}
         """path -> SHA-256 of what this server wrote there last"""
-        self._touches: set[asyncio.Task[None]] = set()
+        self._touches = BackgroundTasks()
         self._wake = asyncio.Event()
         self._files = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -108,9 +109,7 @@ class Sidecars:
             self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
 
     def on_turn_end(self, key: SessionKey) -> None:
-        task = asyncio.create_task(self.touch(key))
-        self._touches.add(task)
-        task.add_done_callback(self._touches.discard)
+        self._touches.add(asyncio.create_task(self.touch(key)))
 
     async def touch(self, key: SessionKey, *, forget: bool = False) -> None:
         """Mark the notebooks of a session that has changed, if they were saved before. ``forget``: also delete the
@@ -132,10 +131,8 @@ class Sidecars:
         mark = SidecarMark(namespace, path or "")
         if path and mark in self._conflicts:
             file = self._file(path)
-            return (
-                f"{file.main.name} holds a conversation that is not in this store; this one is in {file.conflict.name}."
-            )
-        away = "Notebooks of this server are not files of this machine: the conversation is in the store only."
+            return f"{file.main.name} contains another conversation, so this one was saved in {file.conflict.name}."
+        away = "The notebooks of this server are not files on this machine: conversations are only in the store."
         return self._problems.get(mark, away if path and self._away else "")
 
     async def on_renamed(self, old: str, new: str) -> None:
@@ -161,8 +158,7 @@ class Sidecars:
 
     async def aclose(self) -> None:
         """Write all marked sidecars."""
-        if self._touches:
-            await asyncio.wait(self._touches)
+        await self._touches.wait()
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])

@@ -20,7 +20,7 @@ FINAL = frozenset({"done", "failed"})
 
 @dataclass(slots=True, eq=False)
 class ModelDownload:
-    """``last`` is the newest line of each stage, in order: what a late reader gets first."""
+    """``last`` is the newest line of each stage, in order; a reader that comes late gets these lines first."""
 
     name: str
     last: dict[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -81,9 +81,8 @@ class Outbox:
             self._writer.cancel()
 
     def _put(self, said: Mapping[str, Any], *, held: bool) -> None:
-        text = (
-            json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-        )  # a model can produce half of a surrogate pair
+        # A model can produce half of a surrogate pair, which UTF-8 cannot encode.
+        text = json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
         self._waiting.append((text, held))
         self._not_empty.set()
         if self._writer is None:

@@ -83,7 +83,7 @@ class PageConnection:
     def _on_follow_done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
         """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a turn cannot be told to a page", exc_info=error)
+            log.error("the events of a turn could not be sent to a page", exc_info=error)
             shown_error = AgentKernelError("This turn cannot be shown.", hint="The log of the Jupyter server has more.")
             self.outbox.send_now({"type": "error", "error": shown_error.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:
@@ -114,4 +114,4 @@ class PageConnections:
     def close(self) -> None:
         """Disconnect all pages with a code that lets them reconnect when the server is back."""
         for leave in [*self._leave.values()]:
-            leave(GOING_AWAY, "The server stops.")
+            leave(GOING_AWAY, "The server is stopping.")

@@ -1,5 +1,5 @@
-"""The state that a page gets first of a session or kernel that it starts to watch, so that it knows what it has
-missed."""
+"""The messages with which a page that starts to watch a session or a kernel gets its present state, so that it knows
+what it has missed."""
 
 from __future__ import annotations
 

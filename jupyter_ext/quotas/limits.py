@@ -156,7 +156,7 @@ class Limits:
         limit, running = self.allowance(account).turns_at_once, self.running[account]
         if limit and running >= limit:
             raise TooManyRequests(
-                f"{account_label(account)} has {running} turns that are not over; {limit} are allowed at once.",
+                f"{account_label(account)} has {running} unfinished turns; {limit} are allowed at once.",
                 hint="Wait for one of them, or stop one.",
                 details=limit_details("user_turns_at_once", limit, running, SOON_S),
             )
@@ -250,7 +250,7 @@ class Limits:
             spent=lambda tokens: self.charge(namespace, token, tokens),
         )
 
-    # ------------------------------------------------------------------------------------------------ told
+    # ------------------------------------------------------------------------------------------------ state
 
     def allowance(self, account: QuotaAccount) -> Allowance:
         return self._allowed[bool(account.token)]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import UNLISTED, new_id
@@ -49,7 +50,7 @@ class DialectTurnStarter:
         self._turns = turns
         self._starter = starter
         self._ephemeral_sessions = ephemeral_sessions
-        self._ending: set[asyncio.Future[Any]] = set()
+        self._ending = BackgroundTasks()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
         self._pending_calls = PendingClientCalls()
 
@@ -68,11 +69,9 @@ class DialectTurnStarter:
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
         """Make ``aclose`` wait for this task."""
         self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._ending.wait()
 
     async def _start_or_restart(
         self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str

@@ -38,12 +38,12 @@ TRIES = 3
 NAME_CHARS = 40
 PARTS = {
     "prompt": "the prompt changed",
-    "notes": "the variables that the model is told of changed",
-    "model": "the model is another one",
+    "notes": "the variables that the model sees changed",
+    "model": "the model changed",
     "instructions": "the instructions of the server or the folder changed",
 }
 OPTIONS = "its options changed"
-BEFORE = "what came before it in the conversation changed"
+BEFORE = "the earlier part of the conversation changed"
 NOT_ANSWERED = "its last turn was {state}"
 VARIABLES = "variables"
 """Reason for asking again: the kernel's variables differ from what the cell's code left. Only the kernel knows

@@ -73,9 +73,8 @@ class AsgiExchange:
             return
         if message["type"] == "http.response.start":
             self._handler.set_status(message["status"])
-            self._handler.clear_header(
-                "Content-Type"
-            )  # without this header, tornado would set Content-Type to HTML if the application sets none
+            # tornado's default would be HTML if the application sets no Content-Type.
+            self._handler.clear_header("Content-Type")
             for name, value in message.get("headers", []):
                 if name.lower() not in OWN:
                     self._handler.set_header(name.decode("latin-1"), value.decode("latin-1"))

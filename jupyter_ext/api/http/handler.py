@@ -79,7 +79,7 @@ class AgentHandler(APIHandler):
     keep_alive = sse.KEEP_ALIVE
     """What a stream sends after KEEP_ALIVE_S without other data."""
     lasting = ""
-    """The lasting token that came with the request, valid or not."""
+    """The lasting token (``agent-kernel token new``) that came with the request, valid or not; empty without one."""
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
     """An error that is known before the body is read. It is sent after the body, because a client that is still sending
@@ -213,7 +213,7 @@ class AgentHandler(APIHandler):
             )
 
     def begin(self) -> None:
-        """Also accept the token as ``x-api-key``, the header of other vendors' SDKs."""
+        """Read the request's token, also from ``x-api-key``, the header of other vendors' SDKs."""
         headers = self.request.headers
         self.token_in_address = bearer.drop_from_address(self.request)
         self.lasting = bearer.take_token(headers)
@@ -307,9 +307,8 @@ class AgentHandler(APIHandler):
         if isinstance(wait, int | float):
             self.set_header("Retry-After", str(math.ceil(wait)))
         if isinstance(error, KeyReused | TurnStopped) or (isinstance(wait, int | float) and wait > WORTH_WAITING_S):
-            self.set_header(
-                "X-Should-Retry", "false"
-            )  # otherwise OpenAI's and Anthropic's clients repeat the request at once, twice
+            # Otherwise OpenAI's and Anthropic's clients repeat the request at once, twice.
+            self.set_header("X-Should-Retry", "false")
         self.reply(self.error_body(status, error.to_json()), status)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -328,9 +327,8 @@ class AgentHandler(APIHandler):
         if status_code == 405:
             self.set_header("Allow", allow_header(type(self)))
         if self.gathered is None and not hasattr(self, "caller"):
-            self.set_header(
-                "Connection", "close"
-            )  # tornado does not read the rest of a body after such an early answer
+            # tornado does not read the rest of a body after such an early answer.
+            self.set_header("Connection", "close")
         self.reply(self.error_body(status_code, body), status_code)
 
     async def stream(self, frames: AsyncGenerator[bytes, None]) -> None:

@@ -56,7 +56,7 @@ class Upload:
         try:
             self._parser = MultipartParser(options[b"boundary"], self._callbacks())  # type: ignore[arg-type]
         except FormParserError as error:
-            self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
+            self.problem = InvalidRequest(f"The body is not valid multipart/form-data: {error}.")
 
     def feed(self, data: bytes) -> None:
         if self.problem is not None:
@@ -66,14 +66,14 @@ class Upload:
         except (InvalidRequest, StoreError) as error:
             self.problem = error
         except FormParserError as error:
-            self.problem = InvalidRequest(f"This is no multipart/form-data: {error}.")
+            self.problem = InvalidRequest(f"The body is not valid multipart/form-data: {error}.")
 
     def finish(self) -> ReceivedFile:
         """Return the uploaded file. Raises InvalidRequest, FileTooLarge, StoreError."""
         if self.problem is not None:
             raise self.problem
         if not self._ended:
-            raise InvalidRequest("The upload was cut off.")
+            raise InvalidRequest("The upload ended before its last part.", hint="Send it again.")
         missing = [name for name in self._needs if name not in self.fields and (name != "file" or not self.arrived)]
         if missing or self.arrived is None:
             raise InvalidRequest(f"The upload lacks the field {missing[0]}.")

@@ -168,9 +168,8 @@ class McpTurn:
             except AgentKernelError:
                 if remember == "once":
                     raise
-                once = Answer(
-                    "approve", "once", shown=shown
-                )  # a decision that cannot be remembered is valid for this call only
+                # A decision that cannot be remembered is valid for this call only.
+                once = Answer("approve", "once", shown=shown)
                 await self._approvals.answer(self._turn.spec.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:
@@ -203,7 +202,7 @@ def _words(required: ApprovalRequired) -> str:
 
 
 def _line(event: Event) -> str:
-    """Return a progress text for the person who waits; empty for most events."""
+    """Return the progress text for an event; empty for most events."""
     body = event.body
     match body:
         case Queued(position, reason):

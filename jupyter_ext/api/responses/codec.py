@@ -1,4 +1,4 @@
-"""responses: the events of a turn to the stream of a response, and to its resource."""
+"""Convert the events of a turn into the stream of a response and into its resource."""
 
 from __future__ import annotations
 

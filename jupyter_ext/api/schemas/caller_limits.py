@@ -13,7 +13,8 @@ class Limit(TypedDict):
 
 
 class Account(TypedDict):
-    """Requests of the last minute, unfinished turns, tokens of the last hour and of the last day."""
+    """The limits of a user or a token. They count the requests of the last minute, the unfinished turns, and the tokens
+    of the last hour and the last day."""
 
     requests_per_minute: Limit
     turns_at_once: Limit

@@ -24,7 +24,7 @@ class Error(TypedDict):
 
 
 class ModelErrorFacts(ErrorFacts):
-    """With the additional fields that OpenAI's clients read."""
+    """An error in the native format with the additional fields that OpenAI's clients read."""
 
     type: str
     param: str | None

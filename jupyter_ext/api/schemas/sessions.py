@@ -59,8 +59,9 @@ class Shown(Session):
 
 
 class WithHistory(Shown):
-    """The last four are mistral.rs's serialized session of the current branch, which PUT takes. Values of messages are
-    wrapped as mistral.rs wraps them: ``Left`` for a text, ``Right`` for a list."""
+    """``messages``, ``images``, ``videos`` and ``files`` are the current branch in mistral.rs's format for sessions,
+    which PUT accepts. The values of messages are wrapped as in mistral.rs: ``Left`` for a text, ``Right`` for a
+    list."""
 
     messages: list[dict[str, Any]]
     images: list[str]

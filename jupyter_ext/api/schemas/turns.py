@@ -68,8 +68,8 @@ class Turns(TypedDict):
 
 
 class AskedAgain(TypedDict):
-    """Why the stored answer ``turn`` of a cell is not valid any more, as text; or ``variables``: they differ from what
-    its code left in the kernel, which knows them."""
+    """Why the stored answer ``turn`` of a cell is no longer valid. ``reason`` is a text, or "variables" if the kernel's
+    variables differ from those that the code of that turn left; only the kernel knows which ones."""
 
     reason: str
     turn: str
@@ -226,7 +226,7 @@ class KernelVariables(TypedDict):
 
 
 class RebuiltSession(TypedDict):
-    """``status`` is shown for a dry run."""
+    """``status`` is "shown" for a dry run."""
 
     session: str
     pieces: list[RebuildStep]

@@ -303,7 +303,7 @@ async def test_what_is_no_conversation_is_told_and_never_brought_in(desk: Desk, 
     (desk.root / "a.agent.json").write_bytes(there)
     found = await desk.reunion.inspect("local", "a.ipynb")
     assert found.kind == "unreadable"
-    assert "left as it is" in sidecar_note(found, "a.agent.json")
+    assert "The file is not changed" in sidecar_note(found, "a.agent.json")
     assert await desk.reunion.find_arriving_session("local", "a.ipynb") is None
     with pytest.raises(InvalidRequest):
         await desk.reunion.read_document("a.ipynb")

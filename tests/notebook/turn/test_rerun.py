@@ -139,7 +139,7 @@ async def test_why_a_cell_is_asked_again_is_said(notebook: Notebook) -> None:
     assert "Asked again: source is not what the code of its answer used." in moved["two"].plain
     edited = await notebook.run_all({**cells, "one": "%%agent\nwhat is that"})
     assert "Asked again: the prompt changed." in edited["one"].plain
-    assert "Asked again: what came before it in the conversation changed." in edited["two"].plain
+    assert "Asked again: the earlier part of the conversation changed." in edited["two"].plain
     cooler = await notebook.run_all({"one": "%%agent --temperature 0.5\nwhat is that", "x": "1"})
     assert "Asked again: its options changed." in cooler["one"].plain
 
