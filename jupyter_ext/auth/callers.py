@@ -23,7 +23,7 @@ ANONYMOUS_USERNAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Exactly one of ``user``, ``kernel`` and ``token`` is set."""
+    """Who sends a request. Exactly one of ``user``, ``kernel`` and ``token`` is set."""
 
     namespace: str
     user: User | None = None

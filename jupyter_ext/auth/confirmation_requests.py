@@ -20,8 +20,11 @@ BindState: TypeAlias = Literal["waiting", "confirmed", "denied", "expired"]
 
 @dataclass(slots=True)
 class BindRequest:
-    """``engine`` is the URL that the session is to be sent to; if empty, the session is to be bound to ``place``.
-    With ``search`` and ``folder``, only the namespace of ``key`` counts."""
+    """A kernel's request that a person has to confirm.
+
+    ``engine`` is the URL that the session is to be sent to; if empty, the session is to be bound to ``place``.
+    With ``search`` and ``folder``, only the namespace of ``key`` counts.
+    """
 
     id: str
     kernel: str

@@ -19,7 +19,10 @@ CODE_S = 60.0
 
 
 class CodeBody(Body):
-    """``notebook``: path of the notebook to whose session the sandbox belongs; the session is made if there is none."""
+    """The code to run in a sandbox.
+
+    ``notebook``: path of the notebook to whose session the sandbox belongs; the session is made if there is none.
+    """
 
     notebook: str
     code: str

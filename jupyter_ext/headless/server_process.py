@@ -31,7 +31,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TemporaryServer:
-    """``folder`` holds its notebooks."""
+    """A running server, and its routes. ``folder`` holds its notebooks."""
 
     url: str
     token: str

@@ -33,7 +33,10 @@ PREFIX = "agent_kernel_"
 
 @dataclass(kw_only=True, eq=False)
 class Gauges(Collector):
-    """Call ``refresh`` before ``collect``: it awaits the values that cannot be read synchronously."""
+    """Reads the present state of one server as Prometheus metrics.
+
+    Call ``refresh`` before ``collect``: it awaits the values that cannot be read synchronously.
+    """
 
     runtime: Runtime
     turns: Turns

@@ -81,8 +81,11 @@ class TurnStats:
 
 
 class Metrics:
-    """Belongs to one event loop. ``on_turn_begin``, ``on_turn_end`` and ``on_turn_body`` are called with turns,
-    ``on_request_end`` with requests."""
+    """The metrics of one server.
+
+    Belongs to one event loop. ``on_turn_begin``, ``on_turn_end`` and ``on_turn_body`` are called with turns,
+    ``on_request_end`` with requests.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = registry = CollectorRegistry()

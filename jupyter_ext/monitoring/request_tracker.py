@@ -27,8 +27,11 @@ def _nobody(handler: RequestHandler, seconds: float, left: bool) -> None: ...
 
 @dataclass(slots=True)
 class Requests:
-    """Belongs to one event loop. ``heard`` is called at the end of each request with its duration and whether its
-    client left early."""
+    """The requests of one server that are in progress.
+
+    Belongs to one event loop. ``heard`` is called at the end of each request with its duration and whether its
+    client left early.
+    """
 
     heard: Callable[[RequestHandler, float, bool], None] = _nobody
     streams: int = 0

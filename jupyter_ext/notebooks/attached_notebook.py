@@ -134,8 +134,11 @@ class StartedJobs:
 
 
 class AttachedNotebook:
-    """``path`` is empty for a kernel without a notebook. ``runs``: the server may run code in the kernel for this
-    turn, because a person asked for it (not the kernel's own credential) and the kernel runs IPython."""
+    """The notebook of one turn: its file, and the kernel if the server may use it.
+
+    ``path`` is empty for a kernel without a notebook. ``runs``: the server may run code in the kernel for this
+    turn, because a person asked for it (not the kernel's own credential) and the kernel runs IPython.
+    """
 
     def __init__(
         self, path: str, kernel: str, jobs: KernelJobs, contents: Any, notebooks: Notebooks, *, runs: bool

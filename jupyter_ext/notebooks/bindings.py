@@ -24,7 +24,9 @@ class SessionManager(Protocol):
 
 
 class Notebooks:
-    """``root`` is the directory that the contents manager serves.
+    """The bindings of notebooks and kernels to sessions.
+
+    ``root`` is the directory that the contents manager serves.
 
     A place is a notebook's path below the root, or ``kernel:ID``. Before a session is created for a notebook,
     ``find_arriving`` is called: it binds and returns the session that came with the notebook's file, if there is one.

@@ -50,8 +50,11 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(slots=True, eq=False)
 class KernelJob:
-    """``status`` is None while the job runs. ``listener`` receives (stream, text) while a call waits for the job.
-    ``outcome`` is the report of the kernel's magic about code that it ran in a draft."""
+    """One execution of code that the server started in a kernel.
+
+    ``status`` is None while the job runs. ``listener`` receives (stream, text) while a call waits for the job.
+    ``outcome`` is the report of the kernel's magic about code that it ran in a draft.
+    """
 
     id: str
     code: str

@@ -30,8 +30,11 @@ Message = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Execution:
-    """``on_message`` receives each message that the execution publishes. ``reply`` is the content of the shell
-    reply. ``began`` is set when the shell starts to run the code."""
+    """One execution request in a kernel's shell.
+
+    ``on_message`` receives each message that the execution publishes. ``reply`` is the content of the shell
+    reply. ``began`` is set when the shell starts to run the code.
+    """
 
     on_message: Callable[[Message], None]
     reply: asyncio.Future[Mapping[str, Any]]
@@ -40,9 +43,12 @@ class Execution:
 
 
 class KernelShell:
-    """``manager`` is the kernel's manager. ``running_code`` is the first line of code that another client runs, as
+    """A client of one kernel's main shell.
+
+    ``manager`` is the kernel's manager. ``running_code`` is the first line of code that another client runs, as
     far as known. ``has_answered``: the shell has been idle since this client connected. ``reborn``: the kernel was
-    just restarted."""
+    just restarted.
+    """
 
     def __init__(self, manager: Any, *, reborn: bool = False) -> None:
         self._manager = manager

@@ -29,9 +29,12 @@ IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})
 
 @dataclass(slots=True)
 class Kernel:
-    """``epoch`` identifies the kernel's present process. ``sessions`` are those that the kernel created or a person
+    """A kernel of this server, and what it may use.
+
+    ``epoch`` identifies the kernel's present process. ``sessions`` are those that the kernel created or a person
     let it use. ``may_search``: a person allowed it to search the whole namespace. ``starts_server``: the kernel
-    started this server for itself, so it may do what a user may do."""
+    started this server for itself, so it may do what a user may do.
+    """
 
     id: str
     namespace: str
@@ -42,9 +45,12 @@ class Kernel:
 
 
 class Kernels:
-    """``url`` returns this server's URL as kernels on this machine reach it, ``namespace`` that of the current request.
+    """The kernels of one server. Each kernel that runs IPython is started with a credential and the magic.
+
+    ``url`` returns this server's URL as kernels on this machine reach it, ``namespace`` that of the current request.
     ``on_end`` is called with the kernel's id and the reason at each restart, shutdown or death of a kernel, ``on_gone``
-    when a kernel has ended for good. ``told`` are additional environment variables for kernels."""
+    when a kernel has ended for good. ``told`` are additional environment variables for kernels.
+    """
 
     def __init__(
         self,

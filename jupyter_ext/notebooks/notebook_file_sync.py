@@ -14,8 +14,11 @@ from jupyter_ext.notebooks.sidecar_writer import Sidecars
 
 @dataclass(frozen=True, slots=True)
 class NotebookFiles:
-    """``ContentsWatch`` calls the methods ``on_...``, the contents manager calls ``before_save`` and ``after_save``.
-    ``namespace`` returns the namespace of the request that is being served."""
+    """Reacts to changes of notebook files.
+
+    ``ContentsWatch`` calls the methods ``on_...``, the contents manager calls ``before_save`` and ``after_save``.
+    ``namespace`` returns the namespace of the request that is being served.
+    """
 
     namespace: Callable[[], str]
     notebooks: Notebooks

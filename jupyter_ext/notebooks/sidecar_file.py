@@ -25,7 +25,7 @@ Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """``main`` is NAME.agent.json; the names of the other files derive from it."""
+    """The files of one sidecar. ``main`` is NAME.agent.json; the names of the other files derive from it."""
 
     main: Path
     make_parents: bool = False

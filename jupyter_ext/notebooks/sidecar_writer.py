@@ -52,7 +52,10 @@ class SidecarMark:
 
 @dataclass(frozen=True, slots=True)
 class SidecarStat:
-    """``time`` in seconds since the epoch; ``size`` in bytes, without media files."""
+    """The time and the size of a sidecar.
+
+    ``time`` in seconds since the epoch; ``size`` in bytes, without media files.
+    """
 
     time: float
     size: int
@@ -63,9 +66,12 @@ class NewerRevision(Exception):
 
 
 class Sidecars:
-    """``is_hidden`` is the contents manager's. ``local`` says whether its notebooks are files of this machine. A
+    """Writes the sidecars of notebooks whose sessions have changed.
+
+    ``is_hidden`` is the contents manager's. ``local`` says whether its notebooks are files of this machine. A
     sidecar that could not be written stays marked until the next save or turn; ``problem`` describes the failure
-    until then."""
+    until then.
+    """
 
     def __init__(
         self,
@@ -283,7 +289,10 @@ class Sidecars:
         return whole
 
     def _file(self, path: str) -> SidecarFile:
-        """In ``data_dir`` mode, each contents root has a directory named by its hash."""
+        """Return the sidecar file of a notebook.
+
+        In ``data_dir`` mode, each contents root has a directory named by its hash.
+        """
         name = f"{path.removesuffix(SUFFIX)}.agent.json"
         if self._export == "on":
             return SidecarFile(self._root / name)

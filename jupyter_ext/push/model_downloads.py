@@ -20,7 +20,10 @@ FINAL = frozenset({"done", "failed"})
 
 @dataclass(slots=True, eq=False)
 class ModelDownload:
-    """``last`` is the newest line of each stage, in order; a reader that comes late gets these lines first."""
+    """The progress of one download.
+
+    ``last`` is the newest line of each stage, in order; a reader that comes late gets these lines first.
+    """
 
     name: str
     last: dict[str, Mapping[str, Any]] = field(default_factory=dict)

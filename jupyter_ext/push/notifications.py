@@ -32,8 +32,11 @@ class WatchListener:
 
 @dataclass(slots=True)
 class Notifications:
-    """Belongs to one event loop. A listener must neither block nor raise. A page that watches both a session and its
-    kernel is notified of a turn once."""
+    """Sends notifications to the listeners of sessions and kernels.
+
+    Belongs to one event loop. A listener must neither block nor raise. A page that watches both a session and its
+    kernel is notified of a turn once.
+    """
 
     _listeners: dict[WatchTarget, list[WatchListener]] = field(default_factory=dict)
 

@@ -29,8 +29,11 @@ class PageGone(Exception):
 
 
 class Outbox:
-    """``write`` returns when the message has left this process; ``give_up`` closes the connection with a code and a
-    reason. Belongs to one event loop."""
+    """The queue of messages to one page.
+
+    ``write`` returns when the message has left this process; ``give_up`` closes the connection with a code and a
+    reason. Belongs to one event loop.
+    """
 
     def __init__(
         self,

@@ -23,7 +23,9 @@ ANSWER_TOKENS = 512
 
 
 class MeteredEngine:
-    """``stream`` holds a slot of the engine during a model call, never while a tool runs or the user is asked.
+    """Wraps an engine so that its calls wait for their share and are charged.
+
+    ``stream`` holds a slot of the engine during a model call, never while a tool runs or the user is asked.
 
     A call that its reader or an error cut off is charged by an estimate if it has produced text, because the engine
     does not report the cost of such a call.

@@ -37,8 +37,11 @@ class TokensSpent:
 
 
 class TokenSpending:
-    """``charge`` counts at once and writes to disk a moment later. Tokens that cannot be written count all the same,
-    and are written together with the next ones."""
+    """Counts the tokens that each account spends, on disk and in memory.
+
+    ``charge`` counts at once and writes to disk a moment later. Tokens that cannot be written count all the same,
+    and are written together with the next ones.
+    """
 
     def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
         self._records = records

@@ -28,7 +28,9 @@ class SubmittedFile:
 
 @dataclass(frozen=True, slots=True)
 class DialectRequest:
-    """``model`` is the model name as the client wrote it. ``groups`` are the server tools that the request enables by
+    """A request of a dialect, parsed.
+
+    ``model`` is the model name as the client wrote it. ``groups`` are the server tools that the request enables by
     itself for a plain model. ``only_groups``: enable nothing but ``groups``, whatever the model name and the number of
     rounds say.
 

@@ -15,7 +15,9 @@ from agent_kernel.sessions.store.private_store import is_private
 
 
 class EngineChoices:
-    """``directory`` holds one small file for each session with a choice; with None, choices are kept in memory only.
+    """The engines that people chose, by session.
+
+    ``directory`` holds one small file for each session with a choice; with None, choices are kept in memory only.
 
     The choice of a URL, and every choice of a private session, is kept in memory only: it must not take effect again
     after a restart without a person's decision.

@@ -29,7 +29,10 @@ def is_ephemeral(session: str) -> bool:
 
 
 class EphemeralSessions:
-    """``close`` stops the periodic sweep. The sessions themselves live in the in-memory store and end with it."""
+    """Creates in-memory sessions and deletes them when they are unused.
+
+    ``close`` stops the periodic sweep. The sessions themselves live in the in-memory store and end with it.
+    """
 
     def __init__(self, private: PrivateSessions, *, idle_s: float = IDLE_S, most: int = MOST) -> None:
         self._private = private

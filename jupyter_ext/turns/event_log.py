@@ -63,7 +63,9 @@ class LogEntry:
 
 
 class EventLog:
-    """Belongs to one event loop; call ``append`` only there.
+    """The events of one turn, which any number of readers can follow.
+
+    Belongs to one event loop; call ``append`` only there.
 
     The log ends with TurnFinished. Later events are dropped, so that TurnFinished is always the last one.
     """

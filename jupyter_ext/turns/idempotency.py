@@ -49,8 +49,11 @@ _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 @dataclass(frozen=True, slots=True)
 class StartedTurn:
-    """``facts`` are the fields of the answer beside the turn. ``replayed``: an earlier request had started the turn.
-    ``entry`` is the key of the request, if it has one."""
+    """A turn that a request has started, now or earlier.
+
+    ``facts`` are the fields of the answer beside the turn. ``replayed``: an earlier request had started the turn.
+    ``entry`` is the key of the request, if it has one.
+    """
 
     turn: LiveTurn
     facts: Mapping[str, Any] = field(default_factory=dict)

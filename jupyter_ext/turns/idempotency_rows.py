@@ -23,7 +23,10 @@ PRIVATE = "private"
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """``user`` is the namespace and ``subject`` the credential; ``key`` and ``request`` are SHA-256 hashes."""
+    """The idempotency key of one request.
+
+    ``user`` is the namespace and ``subject`` the credential; ``key`` and ``request`` are SHA-256 hashes.
+    """
 
     user: str
     subject: str

@@ -50,9 +50,12 @@ class Container:
 
 
 class MessagesCodec:
-    """``model`` is returned as the client sent it. ``session`` is the session id to report; empty: none is reported.
+    """Converts the events of one turn into a message of Anthropic's API, or into its stream.
+
+    ``model`` is returned as the client sent it. ``session`` is the session id to report; empty: none is reported.
     ``refused`` returns the body for the error with which a failed turn ended. ``turn`` is the turn's id, from which the
-    id of the message is derived."""
+    id of the message is derived.
+    """
 
     def __init__(
         self,

@@ -69,8 +69,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class AnthropicConversation:
-    """``messages`` include the calls of server tools that the client sends back; ``spoken`` omit them, for a session on
-    this server that has them itself."""
+    """The conversation of a request, converted into messages.
+
+    ``messages`` include the calls of server tools that the client sends back; ``spoken`` omit them, for a session on
+    this server that has them itself.
+    """
 
     messages: tuple[Message, ...]
     spoken: tuple[Message, ...]

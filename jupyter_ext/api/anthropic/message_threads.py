@@ -23,8 +23,11 @@ MOST_CHARS = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class MessageThread:
-    """``turn`` is the turn that gave the answer. ``system`` and ``tools`` are those of the thread's first request,
-    because clients do not send them again. ``chars`` is their length in characters."""
+    """The conversation that a client can continue with the id of an answer.
+
+    ``turn`` is the turn that gave the answer. ``system`` and ``tools`` are those of the thread's first request,
+    because clients do not send them again. ``chars`` is their length in characters.
+    """
 
     key: SessionKey
     turn: str

@@ -212,7 +212,7 @@ class FormatBody(Words):
 
 
 class OutputConfig(Words):
-    """``effort`` is accepted and ignored, because the engines have no such setting."""
+    """The options of the answer. ``effort`` is accepted and ignored, because the engines have no such setting."""
 
     effort: str | None = None
     format: FormatBody | None = None
@@ -233,8 +233,11 @@ class ContainerBody(Words):
 
 
 class ThreadBody(Words):
-    """``create``: the server stores the conversation under the id of the answer. ``continue``: the messages follow that
-    answer, and the instructions and tools of its thread apply."""
+    """Starts a message thread, or continues one.
+
+    ``create``: the server stores the conversation under the id of the answer. ``continue``: the messages follow that
+    answer, and the instructions and tools of its thread apply.
+    """
 
     type: Literal["create", "continue"]
     previous_message_id: Id | None = None

@@ -68,8 +68,11 @@ KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class AnthropicTools:
-    """``choice`` is the ``tool_choice`` of TurnRequest. ``none``: no tool may be called, whatever tools the request
-    has."""
+    """The tools of a request, and the choice among them.
+
+    ``choice`` is the ``tool_choice`` of TurnRequest. ``none``: no tool may be called, whatever tools the request
+    has.
+    """
 
     functions: tuple[ToolSpec, ...] = ()
     groups: tuple[str, ...] = ()

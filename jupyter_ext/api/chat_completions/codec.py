@@ -40,10 +40,13 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatCodec:
-    """``model`` is the name that the client sent; ``session`` is reported at the end. ``turn`` is the id of the turn,
+    """Converts the events of one turn into a chat completion, or into its chunks.
+
+    ``model`` is the name that the client sent; ``session`` is reported at the end. ``turn`` is the id of the turn,
     from which the completion's id and time are derived, so that they are the same for a repeated request.
     ``include_usage`` None: the last chunk has the usage; True: the usage has a chunk of its own, as in OpenAI's API;
-    False: no usage is sent."""
+    False: no usage is sent.
+    """
 
     def __init__(self, model: str, session: str = "", *, turn: str = "", include_usage: bool | None = None) -> None:
         turn = turn or new_id("turn")

@@ -109,7 +109,10 @@ Content = Annotated[
 
 
 class CalledFunction(Words):
-    """``arguments`` can also be an object instead of JSON text, because sessions of mistral.rs contain objects."""
+    """The function of a tool call, with its arguments.
+
+    ``arguments`` can also be an object instead of JSON text, because sessions of mistral.rs contain objects.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     arguments: str | dict[str, Any] = ""

@@ -114,7 +114,10 @@ Stop = Annotated[
 
 
 class SamplingFields(Decoding):
-    """``top_k``, ``min_p`` and ``repetition_penalty`` have the meaning that they have in vLLM and mistral.rs."""
+    """The fields that control how the model's answer is sampled.
+
+    ``top_k``, ``min_p`` and ``repetition_penalty`` have the meaning that they have in vLLM and mistral.rs.
+    """
 
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None

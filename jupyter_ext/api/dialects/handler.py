@@ -30,8 +30,11 @@ QUIET = (TurnStarted, Queued, ModelLoading, Notice, ContextBuilt)
 
 
 class DialectHandler(AgentHandler):
-    """``error_body`` formats the errors of the dialect. A client that disconnects stops its turn, unless
-    ``detached``."""
+    """Base class of the handlers that answer in the format of another vendor.
+
+    ``error_body`` formats the errors of the dialect. A client that disconnects stops its turn, unless
+    ``detached``.
+    """
 
     detached = False
     unasked: type[AgentKernelError] = Unprocessable

@@ -26,9 +26,12 @@ class ToolFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """``id`` is what a request may name; ``state`` is unloaded, loading, ready or failed. A fact that is unknown
+    """The facts about a model that a request may name.
+
+    ``id`` is what a request may name; ``state`` is unloaded, loading, ready or failed. A fact that is unknown
     before the model is loaded is None, or 0 for ``context_length``. ``created`` is when the model was downloaded, or
-    the server started."""
+    the server started.
+    """
 
     id: str
     title: str
@@ -48,7 +51,10 @@ def plain_and_agent_models(models: Sequence[ModelFacts], tools: ToolFacts) -> li
 
 
 def openai_model(model: ModelFacts, tools: ToolFacts | None = None) -> dict[str, Any]:
-    """``tools`` are given for the agent on this model. The fields beyond OpenAI's four are mistral.rs's and ours."""
+    """Return a model in OpenAI's format.
+
+    ``tools`` are given for the agent on this model. The fields beyond OpenAI's four are mistral.rs's and ours.
+    """
     agent = tools or ToolFacts()
     return {
         "id": AGENT * (tools is not None) + model.id,

@@ -17,7 +17,10 @@ CODES: Mapping[str, str] = MappingProxyType(
 
 
 def openai_error(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
-    """``error`` is ``{code, message, hint, details}``; the invalid field, where known, is the detail ``param``."""
+    """Return an error in OpenAI's format.
+
+    ``error`` is ``{code, message, hint, details}``; the invalid field, where known, is the detail ``param``.
+    """
     code = str(error.get("code") or "")
     hint = str(error.get("hint") or "")
     body = {

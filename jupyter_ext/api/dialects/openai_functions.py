@@ -83,8 +83,11 @@ def specs_of(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """``choice`` is auto, none, required or a name. ``allowed`` are the functions that may be called, ``hosted`` the
-    types of server tools that may be called; None means all."""
+    """The parsed ``tool_choice`` of a request.
+
+    ``choice`` is auto, none, required or a name. ``allowed`` are the functions that may be called, ``hosted`` the
+    types of server tools that may be called; None means all.
+    """
 
     choice: str = "auto"
     allowed: frozenset[str] | None = None

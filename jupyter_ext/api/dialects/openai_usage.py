@@ -9,8 +9,11 @@ from agent_kernel.core.messages import Usage
 
 
 def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """``wire`` is ``TurnFinished.usage``, the sum of all rounds. ``estimated`` is set where an engine does not
-    count."""
+    """Return the token usage in the format of chat/completions.
+
+    ``wire`` is ``TurnFinished.usage``, the sum of all rounds. ``estimated`` is set if the engine does not
+    count.
+    """
     usage = Usage.from_json(wire)
     body: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,

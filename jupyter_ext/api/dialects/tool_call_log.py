@@ -79,7 +79,9 @@ class _Call:
 
 
 class ToolCallLog:
-    """``records`` are the ``agentic_tool_calls`` so far, ``files`` the files produced, ``notices`` the notices for
+    """Collects the calls of server tools in one turn, the files that they produced, and the notices.
+
+    ``records`` are the ``agentic_tool_calls`` so far, ``files`` the files produced, ``notices`` the notices for
     people.
 
     Images and file contents are included up to INLINE_BYTES in total; later ones are left out and can be fetched by id.
@@ -192,7 +194,7 @@ def _describe_call(call: _Call) -> dict[str, Any]:
 
 
 def _describe_result(call: _Call, body: CallFinished) -> dict[str, Any]:
-    """Absent values are None."""
+    """Return the result of a call in the form that belongs to the type of its tool. Absent values are None."""
     details = body.details
     match call.type:
         case "code_execution":

@@ -29,9 +29,12 @@ class UploadPart:
 
 
 class Upload:
-    """Blocking; used by one thread at a time. ``begin`` opens the target of the file's bytes. The first error is
+    """Parses a multipart upload piece by piece and writes the bytes of its file to a target.
+
+    Blocking; used by one thread at a time. ``begin`` opens the target of the file's bytes. The first error is
     stored in ``problem`` and the rest of the body is read and dropped, so that the client gets the error in the
-    response."""
+    response.
+    """
 
     def __init__(
         self, content_type: str, begin: Callable[[], FileReceiver], needs: Sequence[str] = ("file", "purpose")

@@ -30,7 +30,10 @@ INSTRUCTIONS = (
 
 
 class McpEndpoint:
-    """``handle`` serves one HTTP request of an authorized caller; ``aclose`` ends all sessions."""
+    """The MCP endpoint of one server, which is started by its first request.
+
+    ``handle`` serves one HTTP request of an authorized caller; ``aclose`` ends all sessions.
+    """
 
     def __init__(self, tools: McpTools) -> None:
         self._tools = tools
@@ -40,7 +43,7 @@ class McpEndpoint:
         self._leave = asyncio.Event()
 
     async def handle(self, exchange: AsgiExchange, caller: Caller) -> None:
-        """Raises NotFound if the SDK is not installed."""
+        """Serve one HTTP request. Raises NotFound if the SDK is not installed."""
         async with self._starting:
             if self._task is None:
                 await self._start()

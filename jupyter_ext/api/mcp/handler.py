@@ -1,4 +1,4 @@
-"""``agent/v1/mcp``: the MCP endpoint for programs with a person's credential, never for the code of a notebook."""
+"""The route ``agent/v1/mcp``: the MCP endpoint for programs with a person's credential, never for code in a notebook."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class McpQuestion:
 
 @dataclass(frozen=True, slots=True)
 class McpOutcome:
-    """``facts`` are structured results for programs."""
+    """The result of a tool call of an MCP client. ``facts`` are structured results for programs."""
 
     text: str
     facts: Mapping[str, Any] = field(default_factory=dict)

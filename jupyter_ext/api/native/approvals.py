@@ -102,7 +102,7 @@ class PolicyHandler(AgentHandler):
 
 
 class PermissionsHandler(PolicyHandler):
-    """``sessions/{id}/permissions``: the policy, and the decisions stored in this session."""
+    """The route ``sessions/{id}/permissions``: the policy, and the decisions stored in this session."""
 
     @guard("read")
     @operation(sessions.Permissions, errors=(404,))

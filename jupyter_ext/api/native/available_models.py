@@ -89,7 +89,7 @@ def _local(protocol: str) -> dict[str, bool | None]:
 
 
 def _on_disk(cache_dir: Path) -> list[ModelFacts]:
-    """Blocking: reads the disk."""
+    """Return the models that are on the disk. Blocking: reads the disk."""
     models_here: list[ModelFacts] = []
     for name, entry in catalog().items():
         with suppress(ModelBroken):

@@ -1,4 +1,4 @@
-"""``sessions/{id}/meanwhile``: what a person missed in a session."""
+"""The route ``sessions/{id}/meanwhile``: what happened in a session while its user had no page open."""
 
 from __future__ import annotations
 

@@ -11,8 +11,11 @@ from agent_kernel.core.files import File
 
 
 def openai_file(file: File, session: str) -> dict[str, Any]:
-    """``session`` is one that has the file. The status is always final, because OpenAI's clients wait until a file
-    is processed."""
+    """Return a file in OpenAI's format.
+
+    ``session`` is one that has the file. The status is always final, because OpenAI's clients wait until a file
+    is processed.
+    """
     status = {"status": "error" if file.error else "processed", "status_details": file.message or None}
     return _facts(file, session) | {"object": "file", **status, "expires_at": int(file.expires) or None}
 

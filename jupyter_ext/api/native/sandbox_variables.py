@@ -21,7 +21,7 @@ NAMED = "The name must be a valid name of a Python variable."
 
 
 class RebuildBody(Body):
-    """``dry_run``: only list the code that would run."""
+    """The body of a request to rebuild lost variables. ``dry_run``: only list the code that would run."""
 
     dry_run: bool = False
 

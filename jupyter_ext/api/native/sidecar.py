@@ -26,7 +26,10 @@ MODELS = 8
 
 
 class ArrivalBody(Body):
-    """``sha256`` is the hash of the document that the user was shown. A different document is refused."""
+    """The body of a request to import the sidecar of a notebook.
+
+    ``sha256`` is the hash of the document that the user was shown. A different document is refused.
+    """
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

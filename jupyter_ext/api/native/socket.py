@@ -1,4 +1,4 @@
-"""``agent/v1/socket``: one WebSocket connection for each page.
+"""The route ``agent/v1/socket``: one WebSocket connection for each page.
 
 It carries the events of turns, with the same numbers as elsewhere, and notifications about the sessions and kernels
 that the page watches. It is for users; the code of a notebook uses the other routes.

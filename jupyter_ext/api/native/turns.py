@@ -35,7 +35,7 @@ SPEAKS = "A prompt must be sent, or messages that end with a message of the user
 
 
 class TurnsHandler(AgentHandler):
-    """``turns``: turns of the session of the caller's notebook."""
+    """The route ``turns``: start a turn in the session of the notebook, or in the session that the body names."""
 
     @guard("execute")
     @operation(
@@ -79,7 +79,7 @@ class TurnsHandler(AgentHandler):
 
 
 class SessionTurnsHandler(TurnsHandler):
-    """``sessions/{id}/turns``."""
+    """The route ``sessions/{id}/turns``: start a turn in that session, or list its turns."""
 
     @guard("read")
     @operation(

@@ -31,8 +31,11 @@ Mode = Literal["validation", "serialization"]
 
 @dataclass(slots=True)
 class Schemas:
-    """Call ``want`` for each type, then ``close``; after that, ``of`` returns the schemas. In types that clients send
-    (``sent``), fields with a default are optional; in responses, all fields are required."""
+    """Collects types and returns their JSON schemas, each under one name.
+
+    Call ``want`` for each type, then ``close``; after that, ``of`` returns the schemas. In types that clients send
+    (``sent``), fields with a default are optional; in responses, all fields are required.
+    """
 
     definitions: dict[str, Any] = field(default_factory=dict)
     _wanted: dict[Hashable, tuple[Hashable, Mode, TypeAdapter[Any]]] = field(default_factory=dict)

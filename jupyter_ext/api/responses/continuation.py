@@ -25,10 +25,13 @@ from jupyter_ext.auth.callers import Caller, subject
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """``items`` are the input with references resolved, and without calls of functions that the session has.
+    """What a request continues, and the input that remains.
+
+    ``items`` are the input with references resolved, and without calls of functions that the session has.
     ``session`` is the session to continue, after the turn ``after`` if there is one. ``named``: the client named the
     session; otherwise it was found through one of its items. ``names`` maps ids of calls that were handed to the client
-    to names of functions."""
+    to names of functions.
+    """
 
     items: Sequence[AnyItem]
     session: str = ""

@@ -81,7 +81,10 @@ class LiveResponse:
 
 
 class LiveResponses:
-    """``path`` is the file in which responses are stored; None: in memory."""
+    """The running and the stored responses of one server.
+
+    ``path`` is the file in which responses are stored; None: in memory.
+    """
 
     def __init__(
         self, sessions: SessionStore, turns: Turns, private_sessions: PrivateSessions, path: Path | None

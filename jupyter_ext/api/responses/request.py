@@ -63,8 +63,11 @@ class TextConfig(Words):
 
 
 class Reasoning(Words):
-    """``effort`` is passed to the engine. ``summary`` is only returned in the resource: the reasoning is always shown
-    completely."""
+    """The options for the reasoning of the model.
+
+    ``effort`` is passed to the engine. ``summary`` is only returned in the resource: the reasoning is always shown
+    completely.
+    """
 
     effort: ReasoningEffort | None = None
     summary: Annotated[str, Field(max_length=20)] | None = None
@@ -97,8 +100,11 @@ Input = Annotated[
 
 
 class ResponsesBody(Decoding, AgentFields):
-    """``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are additions to OpenAI's fields. Fields
-    about prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) have no effect."""
+    """The body of a request for a response.
+
+    ``session_id``, ``max_tool_rounds``, ``files`` and ``agent_permission`` are additions to OpenAI's fields. Fields
+    about prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) have no effect.
+    """
 
     model: Annotated[str, Field(max_length=2_000)] = ""
     input: Input

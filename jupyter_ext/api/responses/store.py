@@ -58,7 +58,10 @@ class ResponseOwner:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """``input`` are the input items, with ids. ``body`` is the resource once the response has ended."""
+    """A response as it is stored.
+
+    ``input`` are the input items, with ids. ``body`` is the resource once the response has ended.
+    """
 
     owner: ResponseOwner
     turn: str
@@ -82,8 +85,11 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """``path`` None: all responses are stored in memory; those of private sessions always are. Raises StoreError,
-    StoreFull."""
+    """Stores responses in a file, or in memory.
+
+    ``path`` None: all responses are stored in memory; those of private sessions always are. Raises StoreError,
+    StoreFull.
+    """
 
     def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._memory = _database(None)

@@ -224,8 +224,11 @@ AnyTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | WebTool | CodeT
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """``groups`` maps the types of tools to the groups of server tools that they enable. ``namespaces`` maps the name
-    of a function on this server to its namespace and its name there."""
+    """The tools that a request offers to the model.
+
+    ``groups`` maps the types of tools to the groups of server tools that they enable. ``namespaces`` maps the name
+    of a function on this server to its namespace and its name there.
+    """
 
     functions: tuple[ToolSpec, ...] = ()
     namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict)
