@@ -53,10 +53,6 @@ class DialectRequest:
     only_groups: bool = False
 
     @property
-    def is_agent(self) -> bool:
-        return self.model.startswith(AGENT)
-
-    @property
     def name(self) -> str:
         """The name of the engine or model; empty for the server's default."""
         name = self.model.removeprefix(AGENT)
@@ -67,7 +63,7 @@ class DialectRequest:
         """The server tools that the turn may use, as in ``TurnRequest.tools``; None means all of them."""
         if self.only_groups:
             return (*self.groups, *(spec.name for spec in self.request.functions if spec.kind == DISPATCH))
-        if self.is_agent:
+        if self.model.startswith(AGENT):
             return None
         elsewhere = ("mcp", "functions", "dispatch") if self.request.max_tool_rounds else ()
         return (*self.groups, *elsewhere)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import SessionBusy
-from agent_kernel.core.messages import Message
 from agent_kernel.core.session import UNLISTED, new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
@@ -106,7 +104,8 @@ class DialectTurnStarter:
         if asked.session or asked.continuable:
             id = asked.session or UNLISTED + new_id("session")
             return SessionMatch(await self._starter.open_session(caller, id, asked.request.last_user_text))
-        scope = conversation_match.scope(subject(caller), asked.name, _instructions(asked.request.messages))
+        instructions, _ = history_merge.split_instructions(asked.request.messages)
+        scope = conversation_match.scope(subject(caller), asked.name, instructions)
         if asked.server_tools != ():
             await self._await_remembered(scope)
             waiting = self._pending_calls.find(caller.namespace, scope, asked.request.messages)
@@ -166,7 +165,3 @@ def _final_request(asked: DialectRequest) -> TurnRequest:
     history = "replay" if brings and request.history == "auto" and not request.after else request.history
     answers = ANSWERS if asked.streams else frozenset[str]()
     return dataclasses.replace(request, tools=tools, max_tool_rounds=rounds, history=history, answers=answers)
-
-
-def _instructions(messages: Sequence[Message]) -> list[Message]:
-    return history_merge.split_instructions(messages)[0]

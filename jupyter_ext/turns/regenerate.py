@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent_kernel.core.errors import TurnNotFound
-from agent_kernel.core.messages import Media, Message
+from agent_kernel.core.messages import Message
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import Note, TurnRequest
@@ -29,7 +29,7 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
     asked = next((message for message in said if not message.hidden), None)
     if asked is None or not (asked.text or asked.media):
         raise TurnNotFound("The prompt of this turn is not stored.", hint="Send the prompt again.")
-    media = [await _load_medium(store, key, medium) for medium in asked.media]
+    media = [replace(medium, data=await store.blob(key, medium.hash)) for medium in asked.media]
     notes = tuple(Note("", text) for message in said if message.hidden and (text := _without_kernel_state(message)))
     permissions = (request.permission, turn.record.get("permission"))
     permission = strictest(*(one for one in permissions if one in STRICTNESS))
@@ -41,10 +41,6 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
         inputs=request.inputs or tuple(str(id) for id in turn.record.get("inputs", ())),
         permission=permission,
     )
-
-
-async def _load_medium(store: SessionStore, key: SessionKey, medium: Media) -> Media:
-    return replace(medium, data=await store.blob(key, medium.hash))
 
 
 def _without_kernel_state(message: Message) -> str:

@@ -1,4 +1,4 @@
-"""The route ``agent/v1/mcp``: the MCP endpoint for programs with a person's credential, never for code in a notebook."""
+"""The route ``agent/v1/mcp``: the MCP endpoint for programs with a person's credential, not for code in a notebook."""
 
 from __future__ import annotations
 

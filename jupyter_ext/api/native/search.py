@@ -14,7 +14,7 @@ from agent_kernel.core.session import SearchHit, SessionKey, SessionQuery
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import EmptyBody
 from jupyter_ext.api.native.sessions import brief
-from jupyter_ext.api.schemas.operation import PLACE, WHICH_NOTEBOOK, Parameter, limit, operation
+from jupyter_ext.api.schemas.operation import PLACE, WHICH_NOTEBOOK, Count, Parameter, operation
 from jupyter_ext.api.schemas.server import Granted, Pending
 from jupyter_ext.api.schemas.sessions import Found
 
@@ -32,7 +32,9 @@ class SearchHandler(AgentHandler):
         Found,
         query=(
             Parameter("q", "The words to search for; a result contains at least one of them."),
-            limit(FOUND, MAX_FOUND),
+            Parameter(
+                "limit", f"At most this many results; {FOUND} if it is missing, never more than {MAX_FOUND}.", Count
+            ),
             Parameter("role", "Search only messages of this role.", Literal["", "user", "assistant"]),
             Parameter("since", "Only messages after this time: seconds since the epoch, or ISO 8601.", Moment),
             Parameter("until", "Only messages before this time, in the same formats.", Moment),
@@ -50,7 +52,7 @@ class SearchHandler(AgentHandler):
         root, path = await self._notebook()
         query = SessionQuery(
             self.get_argument("q", "", strip=False),
-            limit=min(self.number("limit") or FOUND, MAX_FOUND),
+            limit=min(FOUND if (wanted_limit := self.number("limit")) is None else wanted_limit, MAX_FOUND),
             role=self.get_argument("role", ""),
             root=root,
             path=path,
