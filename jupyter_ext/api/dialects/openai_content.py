@@ -34,7 +34,7 @@ MAX_LINKS = 16
 """Images of one request that are fetched."""
 MAX_FILES = 64
 """Files of one request."""
-TOO_LONG = f"a request can have at most {MAX_TEXT} characters of text together"
+TOO_LONG = f"a request can have at most {MAX_TEXT} characters together"
 TOO_MUCH_MEDIA = f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it"
 CALL_ID = 512
 NO_AUDIO = "the models of this server do not accept audio: send text"

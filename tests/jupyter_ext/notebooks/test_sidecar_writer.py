@@ -263,7 +263,7 @@ async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told
     await away.on_deleted("local", "b.ipynb")
     await away.write_marked()
     assert desk.names() == ["a.ipynb"]
-    assert "in the store only" in away.problem("local", "a.ipynb")
+    assert "only in the store" in away.problem("local", "a.ipynb")
 
 
 async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(desk: Desk) -> None:

@@ -83,7 +83,7 @@ def test_of_the_name_only_the_last_part_counts(directory: Path, sent: str, kept:
         (form(part("purpose", b"p")), TYPE, "lacks the field file"),
         (form(part("file", b"x", "a")), TYPE, "lacks the field purpose"),
         (form(part("purpose", b"p"), part("file", b"x", "a"), part("file", b"y", "b")), TYPE, "one file"),
-        (GOOD[:-10], TYPE, "cut off"),
+        (GOOD[:-10], TYPE, "ended before"),
         (form(part("file", b"x", "a")) + b"", "multipart/form-data; boundary=" + "c" * 500, "not valid|ended before"),
         (form(*[part(f"p{number}", b"") for number in range(MAX_PARTS + 1)]), TYPE, "parts"),
         (b"--b\r\n" + b"X: y\r\n" * 50, TYPE, "multipart/form-data"),
