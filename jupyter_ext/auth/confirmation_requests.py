@@ -74,7 +74,7 @@ class BindRequests:
         """Return a request. Raises NotFound."""
         request = self._binds.get(bind)
         if request is None:
-            raise NotFound("There is no such request.")
+            raise NotFound("There is no such request for confirmation.")
         return request
 
     def state(self, bind: BindRequest) -> BindState:

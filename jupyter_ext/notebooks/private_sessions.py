@@ -65,4 +65,4 @@ class PrivateSessions:
             except AgentKernelError as error:
                 log.warning("a private session could not be deleted: %s", error)
                 return
-        log.warning("a private session is still running a turn; it is forgotten when the server stops")
+        log.warning("a private session still runs a turn, so it is deleted only when the server stops")

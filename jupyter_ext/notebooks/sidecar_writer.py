@@ -264,7 +264,11 @@ class Sidecars:
         file = self._file(mark.path)
         if outcome == "conflict":
             if mark not in self._conflicts:
-                log.warning("%s: it is not in this store; wrote %s", file.main, file.conflict.name)
+                log.warning(
+                    "%s contains a conversation that is not in this store, so %s was written",
+                    file.main,
+                    file.conflict.name,
+                )
             self._conflicts.add(mark)
             return False
         self._conflicts.discard(mark)

@@ -111,7 +111,7 @@ class Outbox:
     def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
         """Disconnect a page whose writer has failed; it would wait forever otherwise."""
         if not writer.cancelled() and (error := writer.exception()) is not None:
-            log.error("a page cannot be written to", exc_info=error)
+            log.error("messages could not be sent to a page", exc_info=error)
             self._give_up_page("it cannot be written to")
 
     def _give_up_page(self, reason: str) -> None:

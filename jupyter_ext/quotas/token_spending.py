@@ -109,7 +109,7 @@ class TokenSpending:
                 try:
                     await self._records.write(partial(self._write, batch))
                 except StoreError as error:
-                    log.warning("tokens that were spent are not on disk yet: %s", error)
+                    log.warning("spent tokens could not be stored yet: %s", error)
                     return
                 self._unsaved.subtract(batch)
                 self._unsaved = +self._unsaved

@@ -60,7 +60,7 @@ class EphemeralSessions:
         except SessionBusy:
             self.mark_used(key)
         except AgentKernelError as error:
-            log.warning("a session of a call could not be forgotten: %s", error)
+            log.warning("an in-memory session could not be deleted: %s", error)
 
     async def sweep(self) -> None:
         """Delete the sessions that were idle for too long, then the oldest ones above the maximum number."""

@@ -135,7 +135,10 @@ class Idempotency:
         try:
             found = await self._begin_or_recover(key, begin, before)
         except BaseException as error:
-            self._drop(entry, error if isinstance(error, Exception) else Conflict("The first request was given up."))
+            self._drop(
+                entry,
+                error if isinstance(error, Exception) else Conflict("The first request with this key was cancelled."),
+            )
             raise
         if found is None:
             self._drop(entry, Conflict("The first request with this key started no turn.", hint="Send it again."))
@@ -196,7 +199,7 @@ class Idempotency:
         try:
             await self._rows.mark_begun(key, turn, begun.turn.spec.key.id, begun.facts)
         except StoreError as error:
-            log.warning("which turn answers a key is not on disk: %s", error)
+            log.warning("the turn of an idempotency key could not be stored: %s", error)
         return begun
 
     async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> StartedTurn | None:
@@ -296,11 +299,11 @@ def _had_no_effect(turn: LiveTurn) -> bool:
 
 def answer_not_kept() -> KeyReused:
     return KeyReused(
-        "This request was answered before, but its answer is no longer stored.", hint="Send it under another key."
+        "This request was answered before, but its answer is no longer stored.", hint="Send it with another key."
     )
 
 
 def key_reused() -> KeyReused:
     return KeyReused(
-        f"This {HEADER} came with another request before.", hint="A key belongs to one request; send a new one."
+        f"This {HEADER} was already used for another request.", hint="A key belongs to one request; send a new one."
     )

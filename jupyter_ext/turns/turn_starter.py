@@ -266,7 +266,7 @@ class TurnStarter:
                 return
             await self.access.private.forget(key)
         except AgentKernelError as error:  # the client is told why the turn was refused, not this
-            log.warning("a session that was created for a refused turn stays: %s", error)
+            log.warning("a session that was created for a refused turn could not be deleted: %s", error)
             return
         if caller.kernel is not None:
             caller.kernel.sessions.discard(key.id)

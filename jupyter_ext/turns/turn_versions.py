@@ -254,7 +254,7 @@ class TurnVersions:
                 )
                 await self._store.add_turn(copy, await self.messages(turn))
         except AgentKernelError as error:
-            log.warning("messages of session %s stay on their branch: %s", key.id, error)
+            log.warning("turns of session %s could not be copied to its new branch: %s", key.id, error)
 
     async def _branch_or_take_back(self, key: SessionKey, before: str, current: str, name: str) -> Branch:
         """Create a branch; a cancellation while it is being created drops it again."""
@@ -291,7 +291,7 @@ class TurnVersions:
                 await self._store.switch(key, current)
             await self._store.drop_branch(key, name)
         except AgentKernelError as error:
-            log.warning("the empty branch %s of session %s stays: %s", name, key.id, error)
+            log.warning("the empty branch %s of session %s could not be deleted: %s", name, key.id, error)
 
 
 def did_run(message: Message) -> bool:

@@ -147,7 +147,7 @@ class MessagesHandler(AnthropicHandler):
         Anthropic's clients send the whole conversation."""
         thread = threads_of(self.services).get(self.caller.namespace, body.continues)
         if thread is None or await self.services.runtime.store.info(thread.key) is None:
-            raise NotFound("There is no such thread (any more).", details={"error_code": "thread_not_found"})
+            raise NotFound("There is no such thread, or it has expired.", details={"error_code": "thread_not_found"})
         return thread
 
     def _keep(self, message: str, call: StartedTurn, body: MessagesBody) -> None:

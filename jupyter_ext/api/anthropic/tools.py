@@ -121,7 +121,7 @@ def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody
         return "none"
     if choice.type == "any":
         if not some:
-            raise InvalidRequest("tool_choice any needs tools.")
+            raise InvalidRequest("tool_choice is any, but the request has no tools.")
         return "required"
     if choice.name in functions:
         return choice.name
@@ -148,7 +148,7 @@ def _function(tool: ToolBody) -> ToolSpec:
             "memory.",
         )
     if tool.allowed_callers is not None and "direct" not in tool.allowed_callers:
-        raise InvalidRequest(f"Code cannot call {tool.name!r} here: let allowed_callers have direct.")
+        raise InvalidRequest(f"Code cannot call {tool.name!r} on this server: add direct to its allowed_callers.")
     if not tool.name:
         raise InvalidRequest("A tool must have a name.")
     if known is None and tool.input_schema is None:

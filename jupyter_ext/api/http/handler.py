@@ -351,7 +351,7 @@ class AgentHandler(APIHandler):
             return
         error = self._pump.exception()
         if error is not None and not isinstance(error, StreamClosedError):
-            self.log.error("a stream broke", exc_info=error)
+            self.log.error("a stream ended with an unexpected error", exc_info=error)
         if error is None or not isinstance(error, StreamClosedError):
             self.finish(set_content_type=sse.CONTENT_TYPE)
 

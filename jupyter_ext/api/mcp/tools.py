@@ -131,7 +131,7 @@ class McpTools:
             state = json.loads(client.state)
             id, after = str(state["turn"]), int(state["after"])
         except (ValueError, KeyError, TypeError):
-            raise InvalidArguments("requestState is not of this server.") from None
+            raise InvalidArguments("requestState was not sent by this server.") from None
         turn = await self.access.turn(caller, id)
         following = McpTurn(self.turns, self.runtime.approvals, turn, client)
         for question, (action, content) in client.answers.items():
@@ -155,7 +155,7 @@ class McpTools:
         """Return the checked path of the notebook. Raises InvalidRequest, NotFound."""
         place = path.strip("/")
         if not is_notebook(place):
-            raise InvalidRequest("notebook is the path of a .ipynb below the server's root.")
+            raise InvalidRequest("notebook must be the path of a .ipynb file below the server's root.")
         if not await self.attached_notebooks.exists(place):
             raise NotFound(f"There is no notebook {place}.")
         return place

@@ -167,7 +167,7 @@ class BindHandler(AgentHandler):
         bind = self.services.bind_requests.get(bind_id)
         kernel = self.caller.kernel
         if bind.key.namespace != self.caller.namespace or (kernel and bind.kernel != kernel.id):
-            raise NotFound("There is no such request.")
+            raise NotFound("There is no such request for confirmation.")
         self.reply({"status": self.services.bind_requests.state(bind)})
 
 
@@ -250,7 +250,7 @@ class BindConfirmHandler(AgentHandler):
         of_none = Session(bind.key) if bind.search or bind.folder else None
         session = of_none or await self.services.runtime.store.info(bind.key)
         if bind.key.namespace != self.caller.namespace or session is None:
-            raise NotFound("There is no such request.")
+            raise NotFound("There is no such request for confirmation.")
         return bind, session
 
     def _page(self, bind: BindRequest, session: Session, rest: str) -> None:

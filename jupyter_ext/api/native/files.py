@@ -136,7 +136,9 @@ class FileAgentHandler(SharedHandler):
         if part is None:
             self.set_header("Content-Range", f"bytes */{file.size}")
             self.clear_header("Content-Disposition")
-            self.refuse(InvalidRequest(f"The file has {file.size} bytes."), 416)
+            self.refuse(
+                InvalidRequest(f"The requested range is not within the file, which has {file.size} bytes."), 416
+            )
             return
         if part.length < file.size:
             self.set_status(206)

@@ -58,7 +58,7 @@ class ExportHandler(AgentHandler):
             self.services.runtime.store, session.key, self.get_argument("format", "agent-kernel"), branch=branch
         )
         if written.files:
-            raise InvalidRequest(ONE_DOCUMENT, hint="?format=markdown")
+            raise InvalidRequest(ONE_DOCUMENT, hint="Use ?format=markdown instead.")
         self.set_header("Content-Disposition", f'attachment; filename="session{written.suffix}"')
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")

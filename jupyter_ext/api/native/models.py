@@ -143,7 +143,9 @@ class EngineHandler(AgentHandler):
         elif place is not None:
             key, _ = await self.services.notebooks.ensure_session(caller.namespace, place)
         else:
-            raise InvalidRequest("Name the session, the notebook (path) or the kernel.")
+            raise InvalidRequest(
+                "The request does not say whose engine to choose: send session, or path or kernel in the query."
+            )
         info = self.services.runtime.engines.get(body.model).info()
         if caller.kernel and not access.may_choose(caller, body.model):
             bind = self.services.bind_requests.add(caller.kernel.id, key, place or "", body.model)
@@ -228,7 +230,9 @@ class EngineUnloadHandler(AgentHandler):
         """
         self.parse(EmptyBody)
         if self.services.turns.running:
-            raise Conflict("A turn is running.", hint="Stop it, or wait for its end.")
+            raise Conflict(
+                "The model cannot be unloaded while a turn is running.", hint="Stop it, or wait for its end."
+            )
         engines = self.services.runtime.engines.local_engines
         freed = 0
         for engine in engines:

@@ -145,7 +145,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         connection = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
         if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in connection:
             raise InvalidRequest(
-                "This address speaks WebSocket only.", hint="A proxy has to forward the Upgrade header."
+                "This URL accepts only WebSocket connections.", hint="A proxy has to forward the Upgrade header."
             )
         if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
             raise InvalidRequest("This is not a WebSocket handshake of version 13.")

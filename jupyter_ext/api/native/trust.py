@@ -77,5 +77,5 @@ class TrustHandler(AgentHandler):
             raise InvalidRequest("The request does not say which notebook's folder is meant.", hint=WHICH_NOTEBOOK)
         folder = self.services.notebooks.directory(notebook) if notebook else None
         if folder is not None and not folder.is_relative_to(self.services.notebooks.root):
-            raise Forbidden("That folder does not belong to this server.")
+            raise Forbidden("The folder is not below the root directory of this server.")
         return folder, notebook

@@ -121,7 +121,7 @@ class LiveResponses:
                 if await self.sessions.info(key) is None:
                     await self.store.forget(key)
         except StoreError as error:
-            log.warning("responses of sessions that are gone could not be removed: %s", error)
+            log.warning("responses of deleted sessions could not be removed: %s", error)
 
     async def find(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
         """Return a response that the owner may fetch and continue, or None. Responses of a deleted session do not exist
@@ -218,7 +218,7 @@ class LiveResponses:
         try:
             await self.store.finish(live.stored, live.codec.resource, live.frames)
         except StoreError as error:  # a later request rebuilds the resource from its turn
-            log.warning("response %s could not be kept: %s", live.stored.id, error)
+            log.warning("response %s could not be stored: %s", live.stored.id, error)
         self._live.pop(live.stored.id, None)
 
     async def _newest(self, stored: StoredResponse) -> StoredResponse:

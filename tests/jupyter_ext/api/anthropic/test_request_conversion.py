@@ -136,7 +136,7 @@ def test_tools_that_claude_knows_by_heart_are_the_clients_with_their_schema() ->
         ({"tools": [{"type": "computer_20250124", "name": "computer"}]}, "type 'computer_20250124'"),
         ({"tools": [WEATHER | {"allowed_callers": ["code_execution_20250825"]}]}, "Code cannot call 'weather'"),
         ({"tools": [SEARCH | {"allowed_domains": ["a"], "blocked_domains": ["b"]}]}, "not both"),
-        ({"tool_choice": {"type": "any"}}, "needs tools"),
+        ({"tool_choice": {"type": "any"}}, "has no tools"),
         ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "other"}}, "not one of the tools"),
         ({"files": [{"name": "a.csv"}]}, "no server tools"),
         ({"files": [{"name": "a.csv"}], "tools": [CODE], "tool_choice": {"type": "none"}}, "no server tools"),
