@@ -22,6 +22,7 @@ START_S = 60.0
 STOP_S = 20.0
 CALL_S = 120.0
 MESSAGE_CHARS = 500
+LOG_LINES = 15
 
 
 class ServerFailed(Exception):
@@ -136,5 +137,5 @@ def free_port() -> int:
         return port
 
 
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])

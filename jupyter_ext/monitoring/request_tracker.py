@@ -22,9 +22,6 @@ class RequestHandler(Protocol):
     def get_status(self) -> int: ...
 
 
-def _nobody(handler: RequestHandler, seconds: float, left: bool) -> None: ...
-
-
 @dataclass(slots=True)
 class Requests:
     """The requests of one server that are in progress.
@@ -33,7 +30,7 @@ class Requests:
     client left early.
     """
 
-    heard: Callable[[RequestHandler, float, bool], None] = _nobody
+    heard: Callable[[RequestHandler, float, bool], None]
     streams: int = 0
     """The number of responses that are being streamed."""
     _open: dict[RequestHandler, float] = field(default_factory=dict)

@@ -81,7 +81,6 @@ class Sidecars:
         is_hidden: Callable[[str], bool | Awaitable[bool]],
         *,
         local: bool = True,
-        settle_s: float = SETTLE_S,
     ) -> None:
         self._store = store
         self._notebooks = notebooks
@@ -90,7 +89,6 @@ class Sidecars:
         self._data_dir = settings.data_dir
         self._max_bytes = settings.export_max_mb * MB
         self._is_hidden = is_hidden
-        self._settle_s = settle_s
         self._root = Path(notebooks.root)
         self._marked: set[SidecarMark] = set()
         self._without_bak: set[SidecarMark] = set()
@@ -209,7 +207,7 @@ class Sidecars:
     async def _keep_writing(self) -> None:
         while True:
             await self._wake.wait()
-            await asyncio.sleep(self._settle_s)
+            await asyncio.sleep(SETTLE_S)
             self._wake.clear()
             await self.write_marked()
 

@@ -34,10 +34,8 @@ class EphemeralSessions:
     ``close`` stops the periodic sweep. The sessions themselves live in the in-memory store and end with it.
     """
 
-    def __init__(self, private: PrivateSessions, *, idle_s: float = IDLE_S, most: int = MOST) -> None:
+    def __init__(self, private: PrivateSessions) -> None:
         self._private = private
-        self._idle_s = idle_s
-        self._most = most
         self._used: dict[SessionKey, float] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -65,8 +63,8 @@ class EphemeralSessions:
     async def sweep(self) -> None:
         """Delete the sessions that were idle for too long, then the oldest ones above the maximum number."""
         now = time.monotonic()
-        old = [key for key, used in self._used.items() if now - used > self._idle_s]
-        excess = list(self._used)[: max(0, len(self._used) - self._most)]
+        old = [key for key, used in self._used.items() if now - used > IDLE_S]
+        excess = list(self._used)[: max(0, len(self._used) - MOST)]
         for key in dict.fromkeys((*old, *excess)):
             await self.forget(key)
 

@@ -108,14 +108,12 @@ class Turns:
     def __init__(
         self,
         runtime: Runtime,
-        limits: Limits | None = None,
+        limits: Limits,
         *,
         on_pulse: Callable[[set[str]], None] = lambda kernels: None,
         on_begin: Callable[[LiveTurn], None] = lambda turn: None,
         on_end: Callable[[LiveTurn], None] = lambda turn: None,
         on_body: Callable[[LiveTurn, EventBody], None] = lambda turn, body: None,
-        keep_s: float = KEEP_S,
-        poll_s: float = POLL_S,
     ) -> None:
         self._runtime = runtime
         self._limits = limits
@@ -124,8 +122,6 @@ class Turns:
         self._on_begin = on_begin
         self._on_end = on_end
         self._on_body = on_body
-        self._keep_s = keep_s
-        self._poll_s = poll_s
         self._turns: dict[str, LiveTurn] = {}
         self._lines: dict[SessionKey, list[LiveTurn]] = {}
         self._pulse: asyncio.Task[None] | None = None
@@ -160,8 +156,7 @@ class Turns:
 
     async def check_limits(self, namespace: str, token: str = "") -> None:
         """Check the user's limits before anything is created for a turn. Raises TooManyRequests, BudgetSpent."""
-        if self._limits is not None:
-            await self._limits.check(namespace, token)
+        await self._limits.check(namespace, token)
 
     def stop_accepting(self, why: AgentKernelError) -> None:
         """Refuse new turns with this error. Running turns continue."""
@@ -183,11 +178,11 @@ class Turns:
         accepted, TooManyRequests and BudgetSpent at the user's limits, and EngineBusy.
         """
         self.check_accepting()
-        if self._limits is not None:
-            await self._limits.check_budget(order.key.namespace, order.token)
+        await self._limits.check_budget(order.key.namespace, order.token)
         if not queue and (runs := self.of_session(order.key)):
             raise session_busy(runs.id)
-        entry = self._admit_to_limits(order)
+        engine = self._runtime.engines.get(order.request.model)
+        entry = self._limits.enter(order.key.namespace, order.token, engine)
         line = self._lines.setdefault(order.key, [])
         turn_id = order.id or new_id("turn")
         turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), entry, on_body=self._on_body)
@@ -211,14 +206,7 @@ class Turns:
 
     def meter(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
         """Return the engine wrapped with the limits of the session's user, for a turn (``entry``) or outside of one."""
-        return engine if self._limits is None else self._limits.meter(engine, key.namespace, token, entry)
-
-    def _admit_to_limits(self, order: TurnSpec) -> CountedTurn | None:
-        """Count the turn. Raises TooManyRequests, EngineBusy."""
-        if self._limits is None:
-            return None
-        engine = self._runtime.engines.get(order.request.model)
-        return self._limits.enter(order.key.namespace, order.token, engine)
+        return self._limits.meter(engine, key.namespace, token, entry)
 
     async def cancel(self, turn: LiveTurn, reason: str) -> TurnState:
         """Cancel the turn if it runs, and wait until it is saved. Does nothing for a turn that has ended."""
@@ -232,11 +220,11 @@ class Turns:
             if turn.spec.kernel == kernel:
                 self._stop(turn, reason)
 
-    async def aclose(self, reason: str = STOPPING) -> None:
-        self._closing = reason
+    async def aclose(self) -> None:
+        self._closing = STOPPING
         self._runtime.approvals.stop()
         for turn in self.running:
-            self._stop(turn, reason)
+            self._stop(turn, STOPPING)
         tasks = [turn.task for turn in self._turns.values() if turn.task is not None]
         if self._pulse is not None:
             self._pulse.cancel()
@@ -272,7 +260,7 @@ class Turns:
             if not announced:
                 announced = True
                 turn.announce(Queued(1, ELSEWHERE))
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(POLL_S)
 
     async def _is_trusted(self, folder: Path | None) -> bool:
         return folder is not None and await asyncio.to_thread(self._runtime.trust.trusts, folder)
@@ -301,7 +289,7 @@ class Turns:
         if turn.refusal or self._closing:
             self._turns.pop(turn.id, None)
         else:
-            keep_s = self._keep_s if turn.spec.keep_s is None else turn.spec.keep_s
+            keep_s = KEEP_S if turn.spec.keep_s is None else turn.spec.keep_s
             asyncio.get_running_loop().call_later(keep_s, self._turns.pop, turn.id, None)
         self._on_end(turn)
 

@@ -46,13 +46,13 @@ def is_link(url: str) -> bool:
     return url[:8].lower().startswith(("http://", "https://"))
 
 
-def decode_data_url(url: str, limit: int = MAX_MEDIA) -> tuple[str, bytes]:
+def decode_data_url(url: str) -> tuple[str, bytes]:
     """Return (MIME type in lower case, bytes) of ``data:TYPE;base64,DATA``. The size is checked before decoding."""
     head, _, data = url.partition(",")
     kind, *options = head[len("data:") :].split(";") if head[:5].lower() == "data:" else ("",)
     if not options or options[-1].strip().lower() != "base64" or len(head) > 500:
         raise ValueError("a data URL must have the form data:TYPE;base64,DATA")
-    return kind.strip().lower(), from_base64(data, limit)
+    return kind.strip().lower(), from_base64(data)
 
 
 def from_base64(data: str, limit: int = MAX_MEDIA) -> bytes:

@@ -139,7 +139,7 @@ async def test_a_turn_that_another_server_forbade_is_given_back(tmp_path: Path) 
 async def test_turns_that_are_not_over_are_counted_and_their_end_makes_room(tmp_path: Path) -> None:
     async with Server(tmp_path, user_turns_at_once=2) as server:
         first, _ = await server.start("hang"), await server.start("hang")
-        with pytest.raises(TooManyRequests, match="not over"):
+        with pytest.raises(TooManyRequests, match="unfinished turns"):
             await server.start()
         await server.end(user="bob")
         await server.turns.cancel(first, "enough")

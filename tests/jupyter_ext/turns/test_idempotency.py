@@ -18,7 +18,7 @@ from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.sessions.store.database import Database
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.quotas.server_db import open_server_db
-from jupyter_ext.turns import idempotency, idempotency_rows
+from jupyter_ext.turns import idempotency, idempotency_rows, turns
 from jupyter_ext.turns.idempotency import Idempotency, StartedTurn, read_key
 from jupyter_ext.turns.idempotency_rows import IdempotencyKey, IdempotencyRows
 from jupyter_ext.turns.turns import LiveTurn, Turns
@@ -135,7 +135,9 @@ async def test_two_servers_on_one_file_begin_one_turn(tmp_path: Path) -> None:
     slow = {"text": "one two three", "deltas": 3, "delay": 0.05, "loop": True}
     async with Server(tmp_path / "a", [slow]) as server:
         first, second = (Desk(server, each) for each in rows)
-        second.idempotency._turns = type(server.turns)(server.runtime)  # knows nothing of the first one's turns
+        second.idempotency._turns = type(server.turns)(
+            server.runtime, server.limits
+        )  # knows nothing of the first one's turns
         one, two = await asyncio.gather(first.once(key()), second.once(key()))
         await asyncio.gather(ended(one.turn), ended(two.turn))
         assert first.begun + second.begun == 1
@@ -181,8 +183,8 @@ async def test_logs_are_held_within_bounds_and_later_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "MOST_HELD", 3)
+    monkeypatch.setattr(turns, "KEEP_S", 0)
     async with desk(tmp_path) as made:
-        made.server.turns._keep_s = 0
         for n in range(8):
             await ended((await made.once(key(f"k{n}"), session=f"private:p{n}" if n == 1 else f"s{n}")).turn)
             await asyncio.sleep(0.01)
@@ -303,7 +305,7 @@ async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, resta
             await asyncio.sleep(0)
         await made.server.turns.aclose()
         if restarted:
-            made.server.turns = Turns(made.server.runtime)
+            made.server.turns = Turns(made.server.runtime, made.server.limits)
             made.idempotency = Idempotency(made.server.runtime.store, made.server.turns, made.server.records)
         again = await made.once(key(), "hang")
         assert again.replayed is False
