@@ -19,7 +19,6 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 
-from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.events import CallOutput, Notice
 from agent_kernel.core.messages import Media, Status, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
@@ -210,7 +209,7 @@ class KernelJobs:
         self._shells: dict[str, KernelShell] = {}
         self._jobs: dict[str, list[KernelJob]] = {}
         self._reborn: dict[str, float] = {}
-        self._tasks = BackgroundTasks()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
 
     def jobs_of(self, kernel: str) -> list[KernelJob]:
@@ -287,7 +286,8 @@ class KernelJobs:
         """Stop following all jobs. Jobs in kernels that outlive the server go on there without a reader."""
         for kernel in list(self._shells):
             self.on_life_end(kernel, "the server was stopped")
-        await self._tasks.wait()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _shell(self, kernel: str) -> KernelShell:
         manager = self._manager_of(kernel)
@@ -302,7 +302,9 @@ class KernelJobs:
         jobs.append(job)
         for old in [job for job in jobs if job.status is not None][: max(0, len(jobs) - KEPT_JOBS)]:
             jobs.remove(old)
-        self._tasks.add(asyncio.create_task(job.begin(), name=f"job {job.id}"))
+        task = asyncio.create_task(job.begin(), name=f"job {job.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return job
 
     async def _wait_and_report(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import AgentKernelError, SessionBusy
 from agent_kernel.core.protocols import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
@@ -27,7 +26,7 @@ class PrivateSessions:
         self._store = store
         self._sandbox = sandbox
         self._known: set[SessionKey] = set()
-        self._tasks = BackgroundTasks()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -46,12 +45,14 @@ class PrivateSessions:
 
     def on_kernel_gone(self, kernel: Kernel) -> None:
         for id in filter(is_private, kernel.sessions):
-            key = SessionKey(kernel.namespace, id)
-            self._tasks.add(asyncio.create_task(self._forget(key), name=f"forgetting {id}"))
+            task = asyncio.create_task(self._forget(SessionKey(kernel.namespace, id)), name=f"forgetting {id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def aclose(self) -> None:
         """Remove the work directories. The sessions themselves are in memory and end with the store."""
-        await self._tasks.wait()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         for key in self._known:
             await self._sandbox.close(key, remove=True)
 

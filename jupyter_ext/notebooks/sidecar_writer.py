@@ -18,7 +18,6 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock, Timeout
 from jupyter_core.utils import ensure_async
 
-from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
@@ -96,7 +95,7 @@ class Sidecars:
         self._conflicts: set[SidecarMark] = set()
         self._written: dict[str, str] = {}
         """path -> SHA-256 of what this server wrote there last"""
-        self._touches = BackgroundTasks()
+        self._touches: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._files = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -113,7 +112,9 @@ class Sidecars:
             self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
 
     def on_turn_end(self, key: SessionKey) -> None:
-        self._touches.add(asyncio.create_task(self.touch(key)))
+        task = asyncio.create_task(self.touch(key))
+        self._touches.add(task)
+        task.add_done_callback(self._touches.discard)
 
     async def touch(self, key: SessionKey, *, forget: bool = False) -> None:
         """Mark the notebooks of a session that has changed, if they were saved before. ``forget``: also delete the
@@ -162,7 +163,8 @@ class Sidecars:
 
     async def aclose(self) -> None:
         """Write all marked sidecars."""
-        await self._touches.wait()
+        if self._touches:
+            await asyncio.wait(self._touches)
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])

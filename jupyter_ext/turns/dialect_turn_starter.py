@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.session import UNLISTED, new_id
 from agent_kernel.core.turn_request import TurnRequest
@@ -48,7 +47,7 @@ class DialectTurnStarter:
         self._turns = turns
         self._starter = starter
         self._ephemeral_sessions = ephemeral_sessions
-        self._ending = BackgroundTasks()
+        self._ending: set[asyncio.Future[Any]] = set()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
         self._pending_calls = PendingClientCalls()
 
@@ -67,9 +66,11 @@ class DialectTurnStarter:
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
         """Make ``aclose`` wait for this task."""
         self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        await self._ending.wait()
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     async def _start_or_restart(
         self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str

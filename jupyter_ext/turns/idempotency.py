@@ -15,7 +15,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import Conflict, InvalidRequest, KeyReused, StoreError
 from agent_kernel.core.events import CallOffered, CallStarted, TurnState
 from agent_kernel.core.seams.session_store import SessionStore
@@ -106,7 +105,7 @@ class Idempotency:
         self._rows = IdempotencyRows(records, clock)
         self._entries: dict[tuple[str, str, str], KeyEntry] = {}
         self._clock = clock
-        self._ending = BackgroundTasks()
+        self._ending: set[asyncio.Future[Any]] = set()
         self._reading: set[asyncio.Task[None]] = set()
 
     async def start_once(
@@ -161,9 +160,8 @@ class Idempotency:
     async def aclose(self) -> None:
         for task in self._reading:
             task.cancel()
-        await self._ending.wait()
-        if self._reading:
-            await asyncio.wait(self._reading)
+        if tasks := {*self._ending, *self._reading}:
+            await asyncio.wait(tasks)
 
     # ------------------------------------------------------------------------------------------------ the first time
 
@@ -257,7 +255,9 @@ class Idempotency:
 
     def _stop(self, entry: KeyEntry, turn: LiveTurn) -> None:
         if turn.running and not entry.readers and self._turns.get(turn.id) is turn:
-            self._ending.add(asyncio.ensure_future(self._turns.cancel(turn, LEFT)))
+            stopping = asyncio.ensure_future(self._turns.cancel(turn, LEFT))
+            self._ending.add(stopping)
+            stopping.add_done_callback(self._ending.discard)
 
     def _drop(self, entry: KeyEntry, error: Exception) -> None:
         if self._entries.get(entry.key.identity) is entry:

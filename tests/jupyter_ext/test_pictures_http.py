@@ -65,4 +65,4 @@ def test_pictures_that_are_too_large_together_are_refused_before_they_are_read(a
     assert asks(large[:1]) == "Hello."
     told = asks([*large, "file-none"])
     assert told.startswith("400")
-    assert "20 MiB of pictures" in told
+    assert "20 MiB of media" in told

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.background_tasks import BackgroundTasks
 from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotFound
 from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.core.seams.session_store import SessionStore
@@ -95,7 +94,7 @@ class LiveResponses:
         self.store = ResponseStore(path)
         self._live: dict[str, LiveResponse] = {}
         self._swept = float("-inf")
-        self._tasks = BackgroundTasks()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool, streams: bool) -> LiveResponse:
         """Register the response of a turn that was just started. The turn is stopped if the response cannot be stored.
@@ -108,10 +107,10 @@ class LiveResponses:
                 await self._turns.cancel(turn, "its response could not be kept")
                 raise
             self._live[stored.id] = live
-        self._tasks.add(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
+        self._also(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
         if time.monotonic() - self._swept > SWEEP_S:
             self._swept = time.monotonic()
-            self._tasks.add(asyncio.create_task(self.sweep(), name="responses of sessions that are gone"))
+            self._also(asyncio.create_task(self.sweep(), name="responses of sessions that are gone"))
         return live
 
     async def sweep(self) -> None:
@@ -208,8 +207,14 @@ class LiveResponses:
 
     async def aclose(self) -> None:
         """Wait for unfinished tasks and close the store. Call this after all turns have ended."""
-        await self._tasks.wait()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.store.aclose()
+
+    def _also(self, task: asyncio.Task[None]) -> None:
+        """Await the task when the server stops."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, live: LiveResponse, *, kept: bool) -> None:
         await live.run()
