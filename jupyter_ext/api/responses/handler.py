@@ -18,7 +18,7 @@ from agent_kernel.core.messages import Media
 from agent_kernel.core.net.fetch import FILE, Fetcher
 from agent_kernel.core.session import SessionKey
 from jupyter_ext.api.dialects.handler import raise_failure
-from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, visible_media
+from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, TOO_MUCH_MEDIA, visible_media
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.continuation import Continuation, carry_messages, find_continuation, owner_of
@@ -213,9 +213,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         if stored.file.size > MAX_MEDIA:
             raise InvalidRequest(f"A picture can have at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
         if stored.file.size > left:
-            raise InvalidRequest(
-                f"A request can have at most {MAX_MEDIA >> 20} MiB of pictures.", details={"param": "input"}
-            )
+            raise InvalidRequest(f"input: {TOO_MUCH_MEDIA}", details={"param": "input"})
         data = await stored.read()
         try:
             return visible_media(stored.file.mime, data)
