@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -156,7 +157,7 @@ class Fence:
             completion = DecodedCompletion(prompt)
             await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
             spent += completion.usage
-            code = reading + completion.text
+            code = reading + _without_indent(completion.text)
             if completion.finish == "length" or _tree_of(code) not in known:
                 break
             # A change of the seed alone has no effect on greedy decoding.
@@ -187,6 +188,13 @@ def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
     if retry:
         return NO_READING if turn.has_its_tables else None
     return None if turn.repairs_a_cell else CODE
+
+
+def _without_indent(code: str) -> str:
+    """Return the code with its first line at the margin, where the first line of a program must stand. A small model
+    sometimes begins the block with a blank."""
+    code = textwrap.dedent(code)
+    return code.lstrip(" \t") if code[:1] in (" ", "\t") else code
 
 
 def _tree_of(code: str) -> str:

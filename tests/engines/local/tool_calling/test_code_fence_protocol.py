@@ -1,4 +1,4 @@
-"""The second try of code that failed."""
+"""The code that a fence returns, and the second try of code that failed."""
 
 from __future__ import annotations
 
@@ -43,3 +43,14 @@ async def test_a_model_that_only_repeats_itself_is_asked_a_few_times_with_anothe
     code, backend, _ = await second_try(*[FAILED] * (RESAMPLES + 1))
     assert code == FAILED
     assert [decoding.seed for _, decoding in backend.submitted[1:]] == list(range(1, RESAMPLES + 1))
+
+
+@pytest.mark.parametrize("written", [" x = 1\nprint(x)\n", "  x = 1\n  print(x)\n", "\tx = 1\nprint(x)\n"])
+async def test_a_program_whose_first_line_is_indented_begins_at_the_margin(written: str) -> None:
+    code, _, _ = await second_try(written)
+    assert code == "x = 1\nprint(x)\n"
+
+
+async def test_the_blocks_of_a_program_stay_indented() -> None:
+    code, _, _ = await second_try("for n in y:\n    print(n)\n")
+    assert code == "for n in y:\n    print(n)\n"
