@@ -35,7 +35,7 @@ from agent_kernel.engines.local.system_memory import Memory, read_memory
 DEFAULT = "default"
 """The name that stands for the first model in DEFAULTS that suits this machine."""
 DEFAULTS = ("coder-1.5b", "coder-0.5b")
-"""Best first. Of 60 notebook tasks coder-1.5b got 51 right and coder-0.5b 39 (tests/benchmarks/test_draft_tasks.py)."""
+"""Best first. Of 60 notebook tasks coder-1.5b got 51 right and coder-0.5b 39 (``agent-kernel eval notebook``)."""
 CATALOG = Path(__file__).with_name("catalog.toml")
 
 
