@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_kernel.tools.base.functions import tool
     from agent_kernel.turn.agent import Agent, Note, TurnRequest, TurnResult
     from agent_kernel.turn.observers import SessionObserver
-    from agent_kernel.turn.runtime import Runtime
+    from agent_kernel.turn.server_runtime import Runtime
 
 __all__ = [
     "Agent",
@@ -70,7 +70,7 @@ __all__ = [
 
 _HOMES = {
     "turn.agent": ("Agent", "Note", "TurnRequest", "TurnResult"),
-    "turn.runtime": ("Runtime",),
+    "turn.server_runtime": ("Runtime",),
     "client.client": ("Client",),
     "client.approval": ("Decision",),
     "client.input_file": ("InputFile",),

@@ -16,7 +16,7 @@ from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
 from jupyter_ext.monitoring.gauges import Gauges
@@ -43,9 +43,9 @@ from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.access import Access
+from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.cpu_priority import CpuPriority
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
-from jupyter_ext.turns.engine_choices import EngineChoices
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.idempotency import Idempotency
 from jupyter_ext.turns.revision_lock import RevisionLock

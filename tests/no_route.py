@@ -22,7 +22,7 @@ from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 REMOTE = ToolSpec("remote", "", {"type": "object"}, kind="dispatch", source="external")

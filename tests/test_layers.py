@@ -224,7 +224,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/log/encrypted_log.py": {"cryptography"},
     "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.
-    "agent_kernel/turn/runtime.py": {"agent_kernel"},
+    "agent_kernel/turn/server_runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},
     "agent_kernel/turn/tool_sources.py": {"agent_kernel"},
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
@@ -244,7 +244,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/tool_calling/template_response_parser.py": {"transformers"},
     "agent_kernel/engines/local/catalog/hub_download.py": {"httpx"},
     "agent_kernel/engines/local/catalog/hub_listing.py": {"huggingface_hub"},
-    "agent_kernel/engines/openai_api/endpoint_connection.py": {"httpx"},
+    "agent_kernel/engines/openai_api/endpoint_client.py": {"httpx"},
     "agent_kernel/engines/openai_api/api_keys.py": {"keyring"},
     "agent_kernel/engines/local/openvino/backend.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/media/images.py": {"PIL"},

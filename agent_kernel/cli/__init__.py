@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from agent_kernel.cli.base.command import ABSENT, CommandParser, add_commands
 from agent_kernel.cli.completion import COMPLETION
 from agent_kernel.cli.config import CONFIG
-from agent_kernel.cli.data_locations import WHERE
 from agent_kernel.cli.doctor import DOCTOR
 from agent_kernel.cli.eval import EVAL
 from agent_kernel.cli.mcp import MCP
@@ -28,6 +27,7 @@ from agent_kernel.cli.terminal.ask import ASK
 from agent_kernel.cli.terminal.chat import CHAT
 from agent_kernel.cli.token import TOKEN
 from agent_kernel.cli.trust import TRUST
+from agent_kernel.cli.where import WHERE
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.version import __version__
 

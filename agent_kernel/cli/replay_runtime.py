@@ -18,7 +18,7 @@ from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironment
 from agent_kernel.tools.code.shell import ShellTools
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 
 __all__ = ["Replay", "open_parts"]
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 from agent_kernel.core.messages import Message, Text
 from agent_kernel.core.seams.session_store import OpeningIndex, SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions import history_merge, message_hash
+from agent_kernel.sessions import history_merge, message_comparison
 
 T = TypeVar("T")
 AT_ONCE = 200
@@ -73,7 +73,9 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
     as_wholes = [_join_pieces([messages[index] for index in (*step.before, step.at)]) for step in steps]
     answered = next((at for at, pieces in enumerate(last_pieces) if pieces.role == "assistant"), len(steps))
     return [
-        [(step.at, digest) for step, digest in zip(steps, message_hash.hash_chain(pieces), strict=True)][answered:]
+        [(step.at, digest) for step, digest in zip(steps, message_comparison.hash_chain(pieces), strict=True)][
+            answered:
+        ]
         for pieces in ((last_pieces, as_wholes) if as_wholes != last_pieces else (last_pieces,))
     ]
 
@@ -81,12 +83,14 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
 def _opening_hashes(said: Sequence[Message]) -> list[str]:
     """Return the hashes of the beginnings by which a session may be found, from short to long."""
     known = history_merge.drop_unpaired(said, history_merge.first_added(said))
-    places = message_hash.visible_indices(known)
+    places = message_comparison.visible_indices(known)
     end = len(known) - (len(said) - history_merge.first_added(said))
     answered, hashes = False, []
-    for at, digest in zip(places, message_hash.hash_chain(known[at] for at in places), strict=True):
+    for at, digest in zip(places, message_comparison.hash_chain(known[at] for at in places), strict=True):
         answered = answered or known[at].role == "assistant"
-        goes_on = at + 1 < len(known) and (known[at + 1].role == "user" or message_hash.is_tool_traffic(known[at + 1]))
+        goes_on = at + 1 < len(known) and (
+            known[at + 1].role == "user" or message_comparison.is_tool_traffic(known[at + 1])
+        )
         if answered and goes_on and at < end:
             hashes.append(digest)
     return hashes

@@ -22,7 +22,7 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.core.turn_request import History
-from agent_kernel.sessions import message_hash
+from agent_kernel.sessions import message_comparison
 
 MOST_BRANCHES = 32
 """Number of other branches, newest first, with which a request is compared besides the current one."""
@@ -56,8 +56,8 @@ class Step:
 
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """Return (leading system messages, the rest without hidden and empty messages)."""
-    start = message_hash.count_instructions(messages)
-    spoken = [message for message in messages[start:] if not (message.hidden or message_hash.is_empty(message))]
+    start = message_comparison.count_instructions(messages)
+    spoken = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
     return list(messages[:start]), spoken
 
 
@@ -148,9 +148,9 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
     known = drop_unpaired(incoming, first_added(incoming))
     added = len(known) - (len(incoming) - first_added(incoming))
     ours, theirs = visible_steps(stored), visible_steps(known[:added])
-    begins_with_tools = bool(known) and message_hash.is_tool_traffic(known[0])
+    begins_with_tools = bool(known) and message_comparison.is_tool_traffic(known[0])
     end, used, agreed = (
-        message_hash.count_instructions(stored) if begins_with_tools else _leading_end(stored),
+        message_comparison.count_instructions(stored) if begins_with_tools else _leading_end(stored),
         0,
         0,
     )
@@ -159,20 +159,20 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
             break
         agreed += 1
         last = other is theirs[-1]
-        goes_on = last and added < len(known) and message_hash.is_tool_traffic(known[added])
+        goes_on = last and added < len(known) and message_comparison.is_tool_traffic(known[added])
         adds = frozenset(call.id for call in known[added].calls) if goes_on else frozenset[str]()
         end, used, all_of_it = _merge_rounds(stored, mine, known, other, adds)
         if not all_of_it:
             break
     more = any(mine.at >= end for mine in ours) or any(
-        message_hash.is_tool_traffic(message) for message in stored[end:]
+        message_comparison.is_tool_traffic(message) for message in stored[end:]
     )
     return Splice(end if more else len(stored), tuple(known[used:]), len(known) - added, agreed)
 
 
 def visible_steps(messages: Sequence[Message]) -> list[Step]:
     """Return the visible messages with what follows each."""
-    places = message_hash.visible_indices(messages)
+    places = message_comparison.visible_indices(messages)
     steps: list[Step] = []
     texts: tuple[int, ...] = ()
     for at, following in zip(places, [*places[1:], len(messages)], strict=False):
@@ -193,7 +193,7 @@ def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list
         message = messages[index]
         if message.calls and end <= until and _is_answered(messages[index:end]):
             paired += messages[index:end]
-        elif not message_hash.is_tool_traffic(message):
+        elif not message_comparison.is_tool_traffic(message):
             paired.append(message)
         elif message.calls and message.text.strip():
             paired.append(replace(message, calls=()))
@@ -219,8 +219,8 @@ def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
 
 def _leading_end(stored: Sequence[Message]) -> int:
     """Return the index behind the instructions and the tool rounds that precede the first visible message."""
-    start = message_hash.count_instructions(stored)
-    rounds = [*_find_rounds(stored, start, (message_hash.visible_indices(stored) or [len(stored)])[0])]
+    start = message_comparison.count_instructions(stored)
+    rounds = [*_find_rounds(stored, start, (message_comparison.visible_indices(stored) or [len(stored)])[0])]
     return rounds[-1][1] if rounds else start
 
 
@@ -228,14 +228,14 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
     """Whether two messages match. An answer that came in pieces between calls matches the joined text; an interrupted
     answer matches its beginning, since its reader may have left before the end."""
     one, two = stored[mine.at], known[other.at]
-    if message_hash.is_same(one, two):
+    if message_comparison.is_same(one, two):
         return True
     if not one.role == two.role == "assistant" or one.media != two.media:
         return False
-    spoken = message_hash.spoken_text([two])
+    spoken = message_comparison.spoken_text([two])
     last, whole = (
-        message_hash.spoken_text([one]),
-        message_hash.spoken_text([*(stored[index] for index in mine.before), one]),
+        message_comparison.spoken_text([one]),
+        message_comparison.spoken_text([*(stored[index] for index in mine.before), one]),
     )
     stopped = one.status == "interrupted" and bool(spoken)
     return spoken == whole or (stopped and (last.startswith(spoken) or whole.startswith(spoken)))
@@ -275,13 +275,13 @@ def _round_form(messages: Sequence[Message]) -> list[Any]:
     """Return a comparable form of a call message and its results, in the order of the calls."""
     results: Mapping[str | None, Message] = {message.call_id: message for message in messages[1:]}
     ordered = [results[call.id] for call in messages[0].calls if call.id in results]
-    return [message_hash.comparison_form(message) for message in (messages[0], *ordered)]
+    return [message_comparison.comparison_form(message) for message in (messages[0], *ordered)]
 
 
 def _find_rounds(messages: Sequence[Message], start: int, stop: int) -> Iterator[tuple[int, int]]:
     while start < stop:
         end = _round_end(messages, start)
-        if message_hash.is_tool_traffic(messages[start]):
+        if message_comparison.is_tool_traffic(messages[start]):
             yield start, end
         start = end
 

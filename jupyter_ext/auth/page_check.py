@@ -12,7 +12,7 @@ from tornado.httputil import HTTPConnection, HTTPServerRequest
 from tornado.web import HTTPError
 
 from agent_kernel.core.errors import Forbidden
-from jupyter_ext.auth import bearer
+from jupyter_ext.auth import request_token
 
 PROOF = "Send it as X-XSRFToken, or send a token: Authorization: Bearer TOKEN."
 
@@ -50,8 +50,8 @@ def check_page(handler: JupyterHandler, refusal: Exception | None) -> None:
             hint="An operator can allow an origin with c.ServerApp.allow_origin.",
         )
     if isinstance(refusal, HTTPError) and refusal.status_code == 403:
-        if bearer.has_token_header(handler.request.headers):
-            raise bearer.unauthenticated_error(handler.request.headers)
+        if request_token.has_token_header(handler.request.headers):
+            raise request_token.unauthenticated_error(handler.request.headers)
         raise Forbidden("A request of a logged-in page needs the server's XSRF token.", hint=PROOF)
     if refusal is not None:
         raise refusal
@@ -64,6 +64,6 @@ def repeat_handler(handler: JupyterHandler) -> JupyterHandler:
     request = HTTPServerRequest(
         first.method, first.uri, headers=first.headers.copy(), host=first.host, connection=_NullConnection()
     )
-    bearer.drop_from_address(request)
+    request_token.drop_from_address(request)
     request.remote_ip, request.protocol = first.remote_ip, first.protocol
     return JupyterHandler(handler.application, request)

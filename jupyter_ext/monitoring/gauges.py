@@ -16,7 +16,7 @@ from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.model_slot import unwrap
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.monitoring.request_tracker import Requests
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.push.model_downloads import ModelDownloads

@@ -8,7 +8,7 @@ from typing import Any
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.tools.code.rebuild_variables import find_rebuild_steps
 from agent_kernel.turn.history import LOST
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.notebooks.sidecar_writer import Sidecars

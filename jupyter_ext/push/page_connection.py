@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError, QuotaExceeded
 from agent_kernel.core.events import Event
-from jupyter_ext.push.outbox import Outbox, PageGone
+from jupyter_ext.push.page_outbox import Outbox, PageGone
 
 MAX_HELD = 200
 """Maximum number of turns followed, targets watched and kernels served by one page, together."""

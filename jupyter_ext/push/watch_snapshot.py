@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.push.notifications import Notify, WatchTarget, concerns, opened_message, waiting_message
 from jupyter_ext.turns.turns import Turns

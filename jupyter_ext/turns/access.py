@@ -17,7 +17,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.turns.engine_choices import EngineChoices
+from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.stored_events import find_turn
 from jupyter_ext.turns.turns import LiveTurn, Turns
 

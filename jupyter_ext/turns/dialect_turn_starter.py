@@ -13,7 +13,7 @@ from agent_kernel.core.session import UNLISTED, new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.turns.dialect_request import DialectRequest
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions, is_ephemeral

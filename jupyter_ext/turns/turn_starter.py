@@ -18,7 +18,7 @@ from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.turn.custom_instructions import read_instructions
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
 from jupyter_ext.notebooks.bindings import KERNEL, new_session_title

@@ -25,7 +25,7 @@ from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.notebook.kernel.variable_summary import EARLIER
-from agent_kernel.sessions import message_hash
+from agent_kernel.sessions import message_comparison
 
 log = logging.getLogger(__name__)
 ASKED = "asked"
@@ -79,7 +79,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
     if request.inputs or request.outputs:
         counted["files"] = [list(request.inputs), [(one.path, one.format) for one in request.outputs]]
     if request.messages:
-        counted["carried"] = [message_hash.hash_chain(request.messages)[-1], request.history]
+        counted["carried"] = [message_comparison.hash_chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -18,7 +18,7 @@ from agent_kernel.core.protocols import Engine
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.tools.base.notebook_access import NotebookAccess
 from agent_kernel.turn.agent import TurnRequest
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.quotas.limits import CountedTurn, Limits
 from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, TurnVersions, branch_name, fingerprint, fingerprints

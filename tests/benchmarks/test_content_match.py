@@ -10,7 +10,7 @@ import pytest
 
 from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.sessions import conversation_match, message_hash
+from agent_kernel.sessions import conversation_match, message_comparison
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.sqlite import SqliteStore
 
@@ -40,7 +40,7 @@ async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -
 
     def fill(db: object) -> None:
         for number in range(count):
-            chain = message_hash.hash_chain(said(number))
+            chain = message_comparison.hash_chain(said(number))
             db.execute(  # type: ignore[attr-defined]  # a connection
                 "INSERT INTO sessions (namespace, id, title, created, updated, accessed)"
                 " VALUES ('local', ?, '', ?, ?, ?)",

@@ -13,7 +13,7 @@ from agent_kernel.core.protocols import Engine
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.registry import NamedEngines
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 
 SERVERS = {
     "work": {"url": "https://models.example.com/v1", "model": "big", "api_key_env": "WORK_KEY"},

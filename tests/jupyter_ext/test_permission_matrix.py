@@ -26,7 +26,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from tests.jupyter_ext.probe_tools import EVERY, KINDS, UNKNOWN, Probe, Probes, name_of
 from tests.server import TOKEN, AgentServer, Json, follow, followed, start_turn
 

@@ -15,8 +15,8 @@ from jupyter_ext.api.native import socket
 from jupyter_ext.api.native.socket import TRY_AGAIN, SocketHandler, Watch
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.push.notifications import Notifications, WatchTarget
-from jupyter_ext.push.outbox import Outbox
 from jupyter_ext.push.page_connection import PageConnection
+from jupyter_ext.push.page_outbox import Outbox
 from jupyter_ext.services import SETTING
 
 

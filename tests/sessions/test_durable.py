@@ -18,7 +18,7 @@ from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.blob_files import StoreConnection
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.turn import runtime
+from agent_kernel.turn import server_runtime
 from tests.sessions.file import ROOT, rows, writable_at_once
 from tests.sessions.talk import KEY, Talk
 
@@ -67,7 +67,7 @@ async def test_durable_is_full_synchronous(path: Path, durable: bool, level: int
 
 async def test_durable_is_a_setting(tmp_path: Path) -> None:
     settings = Settings.from_env({"AGENT_KERNEL_DURABLE": "on"}, data_dir=str(tmp_path))
-    store = runtime.build_by_name(runtime.STORES, settings.store, settings)
+    store = server_runtime.build_by_name(server_runtime.STORES, settings.store, settings)
     await store.create(KEY)
     assert await store._database.read(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (2,)
     await store.aclose()

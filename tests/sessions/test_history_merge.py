@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_kernel.core.messages import Media, Message, Text, ToolCall, assistant, system, tool_result, user
-from agent_kernel.sessions import history_merge, message_hash
+from agent_kernel.sessions import history_merge, message_comparison
 from agent_kernel.sessions.history_merge import (
     Splice,
     drop_unpaired,
@@ -48,36 +48,39 @@ def seen(stored: list[Message], incoming: list[Message]) -> list[Message]:
 
 def test_parts_of_text_and_white_space_at_the_end_make_no_difference() -> None:
     one = Message("user", (Text("a "), Text("b\n")), name="x", status="success", reasoning="r")
-    assert message_hash.is_same(one, user("a b"))
-    assert not message_hash.is_same(one, user(" a b"))
-    assert not message_hash.is_same(user("x"), assistant("x"))
+    assert message_comparison.is_same(one, user("a b"))
+    assert not message_comparison.is_same(one, user(" a b"))
+    assert not message_comparison.is_same(user("x"), assistant("x"))
 
 
 def test_arguments_compare_as_json_and_calls_by_position() -> None:
     one = assistant("", [ToolCall("c1", "f", {"a": 1, "b": [2.0, {"c": 3}]}), ToolCall("c2", "g", {})])
     other = assistant("", [ToolCall("x", "f", {"b": [2, {"c": 3.0}], "a": 1.0}), ToolCall("y", "g", {})])
-    assert message_hash.is_same(one, other)
-    assert not message_hash.is_same(one, replace(other, calls=other.calls[::-1]))
-    assert not message_hash.is_same(one, assistant("", [ToolCall("c1", "f", {"a": "1", "b": [2, {"c": 3}]})]))
+    assert message_comparison.is_same(one, other)
+    assert not message_comparison.is_same(one, replace(other, calls=other.calls[::-1]))
+    assert not message_comparison.is_same(one, assistant("", [ToolCall("c1", "f", {"a": "1", "b": [2, {"c": 3}]})]))
 
 
 def test_pictures_compare_by_their_bytes_and_their_place() -> None:
     red, blue = (Media.of("image/png", data) for data in (b"red", b"blue"))
-    assert message_hash.is_same(user("look", [red]), user("look", [replace(red, data=None, mime="image/x-png")]))
-    assert not message_hash.is_same(user("look", [red]), user("look", [blue]))
-    assert not message_hash.is_same(user("look", [red, blue]), user("look", [blue, red]))
-    assert not message_hash.is_same(user("look", [red]), user("look"))
+    assert message_comparison.is_same(user("look", [red]), user("look", [replace(red, data=None, mime="image/x-png")]))
+    assert not message_comparison.is_same(user("look", [red]), user("look", [blue]))
+    assert not message_comparison.is_same(user("look", [red, blue]), user("look", [blue, red]))
+    assert not message_comparison.is_same(user("look", [red]), user("look"))
 
 
 def test_a_chain_tells_beginnings_apart() -> None:
-    assert message_hash.hash_chain([u1, a1])[0] == message_hash.hash_chain([u1, a2])[0]
-    assert message_hash.hash_chain([u1, a1])[1] != message_hash.hash_chain([u1, a2])[1]
-    assert message_hash.hash_chain([user("ab"), user("c")])[1] != message_hash.hash_chain([user("a"), user("bc")])[1]
+    assert message_comparison.hash_chain([u1, a1])[0] == message_comparison.hash_chain([u1, a2])[0]
+    assert message_comparison.hash_chain([u1, a1])[1] != message_comparison.hash_chain([u1, a2])[1]
+    assert (
+        message_comparison.hash_chain([user("ab"), user("c")])[1]
+        != message_comparison.hash_chain([user("a"), user("bc")])[1]
+    )
 
 
 def test_what_is_visible_has_no_tools_nothing_hidden_and_no_instructions() -> None:
     said = [system("s"), user("note", hidden=True), u1, tc1, t1, a1, system("later"), u2]
-    assert [said[at].text for at in message_hash.visible_indices(said)] == ["u1", "a1", "later", "u2"]
+    assert [said[at].text for at in message_comparison.visible_indices(said)] == ["u1", "a1", "later", "u2"]
 
 
 # ------------------------------------------------------------------------------------------- mode
@@ -290,7 +293,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 def known_to_clients(said: list[Message]) -> list[Message]:
-    return [said[at] for at in message_hash.visible_indices(said)]
+    return [said[at] for at in message_comparison.visible_indices(said)]
 
 
 def whole(said: list[Message]) -> bool:
@@ -336,8 +339,8 @@ def test_of_any_two_histories_nothing_dangles_and_nothing_of_the_client_is_lost(
     view = [*stored[: found.kept], *found.new]
     assert whole(view)
     assert whole(stored[: found.kept])
-    forms = [message_hash.comparison_form(message) for message in known_to_clients(view)]
-    assert forms == [message_hash.comparison_form(message) for message in known_to_clients(incoming)]
+    forms = [message_comparison.comparison_form(message) for message in known_to_clients(view)]
+    assert forms == [message_comparison.comparison_form(message) for message in known_to_clients(incoming)]
 
 
 @given(conversations(), st.data())
@@ -348,7 +351,7 @@ def test_an_edit_keeps_exactly_what_stands_before_it(stored: list[Message], data
         return
     edited = data.draw(st.sampled_from(asked))
     found = splice(stored, [*known[:edited], user("edited")])
-    place = message_hash.visible_indices(stored)[edited]
+    place = message_comparison.visible_indices(stored)[edited]
     while place and stored[place - 1].hidden:
         place -= 1
     assert (found.kept, found.new) == (place, (user("edited"),))

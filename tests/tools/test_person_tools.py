@@ -16,7 +16,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from tests.core.net.web import says, served
 from tests.turns import KEY, stored
 

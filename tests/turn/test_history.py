@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Media, Message, ToolCall, assistant, syst
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
-from agent_kernel.sessions import history_merge, message_hash
+from agent_kernel.sessions import history_merge, message_comparison
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn.agent import Agent, TurnRequest
@@ -560,6 +560,6 @@ async def _agrees(store: MemoryStore, client: list[Message], said_in_all: int) -
         said = [item.message for item in whole.select_branch(branch.name)[1]]
         assert history_merge.drop_unpaired(said) == said
     current = [item.message for item in whole.select_branch()[1]]
-    visible = [message_hash.comparison_form(current[at]) for at in message_hash.visible_indices(current)]
-    assert visible == [message_hash.comparison_form(message) for message in client]
+    visible = [message_comparison.comparison_form(current[at]) for at in message_comparison.visible_indices(current)]
+    assert visible == [message_comparison.comparison_form(message) for message in client]
     assert await store.verify() == []

@@ -16,7 +16,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.local.worker.messages import request_from_json, request_to_json
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from agent_kernel.turn.tool_sources import ToolDependencies
 
 SEEN_BY_CLIENTS = frozenset(

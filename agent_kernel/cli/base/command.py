@@ -99,6 +99,6 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def import_runtime() -> Any:
-    """Import ``agent_kernel.turn.runtime``. This is done late, because jsonschema, on which it depends, takes 1.3 s to
-    import if its format checkers are installed."""
-    return importlib.import_module("agent_kernel.turn.runtime")
+    """Import ``agent_kernel.turn.server_runtime``. This is done late, because jsonschema, on which it depends, takes
+    1.3 s to import if its format checkers are installed."""
+    return importlib.import_module("agent_kernel.turn.server_runtime")

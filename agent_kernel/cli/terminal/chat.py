@@ -25,7 +25,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.approval_answer import Answer
 
 if TYPE_CHECKING:
-    from agent_kernel.turn.runtime import Runtime
+    from agent_kernel.turn.server_runtime import Runtime
 
 ANYBODY = frozenset({"*"})
 HISTORY = "chat_history"

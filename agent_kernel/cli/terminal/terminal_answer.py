@@ -28,7 +28,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.approval_answer import Answer
 
 if TYPE_CHECKING:
-    from agent_kernel.turn.runtime import Runtime
+    from agent_kernel.turn.server_runtime import Runtime
 
 MAX_STATUS = 79
 AskUser: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]

@@ -25,7 +25,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.engines.openai_api.endpoint_connection import EndpointConnection, RequestRefused
+from agent_kernel.engines.openai_api.endpoint_client import EndpointConnection, RequestRefused
 from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
 from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens

@@ -12,7 +12,7 @@ from typing import Any
 from agent_kernel.core.errors import EngineError
 from agent_kernel.core.messages import ToolCall, parse_arguments, strict_call_id
 from agent_kernel.core.protocols import Chunk, EngineRequest, ReasoningChunk, TextChunk, TokenLogprob
-from agent_kernel.engines.openai_api.endpoint_connection import END
+from agent_kernel.engines.openai_api.endpoint_client import END
 
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40

@@ -22,7 +22,7 @@ from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
 from agent_kernel.notebook.kernel.python_syntax import to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
-from agent_kernel.sandbox.worker.error_facts import describe_error
+from agent_kernel.sandbox.worker.error_hints import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text
 
 RESULT_CHARS = 4_000

@@ -6,7 +6,7 @@ import os
 import traceback
 
 from agent_kernel.sandbox.worker.cpu_limit import ProcessorTimeUsedUp
-from agent_kernel.sandbox.worker.error_facts import describe_error
+from agent_kernel.sandbox.worker.error_hints import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text
 
 MAX_ERROR = 20_000

@@ -24,8 +24,8 @@ from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript, transcript_reader
 from agent_kernel.sessions.export.formats import mistralrs_files
-from agent_kernel.sessions.export.formats.bare_messages import message_to_json
 from agent_kernel.sessions.export.formats.json_reader import Fields, loads
+from agent_kernel.sessions.export.formats.message_list import message_to_json
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, medium
 from agent_kernel.sessions.serialization import dumps
 

@@ -24,8 +24,8 @@ from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import transcript_reader
 from agent_kernel.sessions.export.formats import mistralrs, mistralrs_files
-from agent_kernel.sessions.export.formats.bare_messages import message_to_json
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, loads
+from agent_kernel.sessions.export.formats.message_list import message_to_json
 from agent_kernel.sessions.export.formats.mistralrs_videos import PNG
 from agent_kernel.sessions.serialization import dumps, fields_to_json
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.bare_messages import pending_calls
 from agent_kernel.sessions.export.formats.json_reader import Fields
+from agent_kernel.sessions.export.formats.message_list import pending_calls
 
 MAX_SEGMENTS = 100_000
 MAX_NAME = 200

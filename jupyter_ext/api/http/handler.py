@@ -37,7 +37,7 @@ from jupyter_ext.api.http.body_buffer import BodyBuffer, read_form
 from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
-from jupyter_ext.auth import bearer
+from jupyter_ext.auth import request_token
 from jupyter_ext.auth.callers import Caller, namespace_of
 from jupyter_ext.auth.page_check import check_page, page_may_call
 from jupyter_ext.auth.route_scopes import scopes_of
@@ -215,8 +215,8 @@ class AgentHandler(APIHandler):
     def begin(self) -> None:
         """Read the request's token, also from ``x-api-key``, the header of other vendors' SDKs."""
         headers = self.request.headers
-        self.token_in_address = bearer.drop_from_address(self.request)
-        self.lasting = bearer.take_token(headers)
+        self.token_in_address = request_token.drop_from_address(self.request)
+        self.lasting = request_token.take_token(headers)
         if "x-api-key" in headers and "Authorization" not in headers:
             headers["Authorization"] = f"token {headers['x-api-key']}"
         self.set_header("X-Request-ID", self.request_id)
@@ -240,7 +240,7 @@ class AgentHandler(APIHandler):
             return await self._holder()
         user = self.current_user
         if not user:
-            raise bearer.unauthenticated_error(self.request.headers, in_address=self.token_in_address)
+            raise request_token.unauthenticated_error(self.request.headers, in_address=self.token_in_address)
         if TOKEN_NAMESPACE_MARK in user.username:
             raise Forbidden(f"The name of a user cannot contain {TOKEN_NAMESPACE_MARK}.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):

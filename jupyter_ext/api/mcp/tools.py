@@ -16,7 +16,7 @@ from agent_kernel.core.session import Session
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read, select_cells
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.api.http.json_body import validation_message
 from jupyter_ext.api.mcp.turn import Client, InvalidArguments, McpOutcome, McpQuestion, McpTurn
 from jupyter_ext.auth.callers import Caller

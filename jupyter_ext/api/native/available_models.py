@@ -16,7 +16,7 @@ from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.model_slot import unwrap
 from agent_kernel.tools.mcp.mcp_tools import McpTools
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, plain_and_agent_models
 from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
 

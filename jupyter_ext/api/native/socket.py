@@ -25,8 +25,8 @@ from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import namespace_of
 from jupyter_ext.auth.page_check import repeat_handler
 from jupyter_ext.push.notifications import WatchTarget
-from jupyter_ext.push.outbox import Outbox, PageGone
 from jupyter_ext.push.page_connection import PageConnection
+from jupyter_ext.push.page_outbox import Outbox, PageGone
 from jupyter_ext.push.watch_snapshot import WatchSnapshot, read_watch_state
 from jupyter_ext.turns.stored_events import replay
 

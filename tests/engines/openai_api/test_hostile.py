@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.openai_api import endpoint_connection
+from agent_kernel.engines.openai_api import endpoint_client
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of
@@ -49,7 +49,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_connection, "MAX_ANSWER", 20_000)
+    monkeypatch.setattr(endpoint_client, "MAX_ANSWER", 20_000)
     async with WireServer([sse(*[delta(content="word ")] * 2000)]) as server:
         with pytest.raises(EngineError, match="the rest was not read"):
             await asked_of(server)
@@ -63,7 +63,7 @@ async def test_calls_without_an_end_are_given_up() -> None:
 
 
 async def test_a_refusal_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_connection, "REFUSAL_S", 0.2)
+    monkeypatch.setattr(endpoint_client, "REFUSAL_S", 0.2)
     error = await error_of(status(400, b"x" * 10_000_000))
     assert len(error.message) < 1000
     error = await error_of(status(400, b"no\x1b[31m\x00\nway", Content_Length="100"))

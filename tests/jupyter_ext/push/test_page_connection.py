@@ -12,8 +12,8 @@ import pytest
 from agent_kernel.core.errors import QuotaExceeded, StoreError
 from agent_kernel.core.events import Event, EventNumbering, Notice, TextDelta, TurnFinished
 from jupyter_ext.notebooks.page_tools import PageTools
-from jupyter_ext.push.outbox import Outbox
 from jupyter_ext.push.page_connection import MAX_HELD, PageConnection, PageConnections
+from jupyter_ext.push.page_outbox import Outbox
 from jupyter_ext.turns.event_log import EventLog
 
 END = TurnFinished("committed", "", 0, {})

@@ -21,7 +21,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.registry import NamedEngines
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.token_spending import QuotaAccount, TokenSpending

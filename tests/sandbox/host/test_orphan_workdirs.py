@@ -15,7 +15,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host import orphan_workdirs
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.private_store import private_id
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 KEPT, GONE = SessionKey("local", "kept"), SessionKey("local", "gone")

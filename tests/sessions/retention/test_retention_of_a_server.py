@@ -11,7 +11,7 @@ from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.retention.limited_store import LimitedStore
 from agent_kernel.turn.observers import SessionObserver
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.api.http.error_status import status_of
 
 KEY = SessionKey("local", "s")

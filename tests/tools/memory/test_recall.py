@@ -19,7 +19,7 @@ from agent_kernel.sessions.export.import_export import import_session
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.memory.recall import Recall
 from agent_kernel.turn.agent import TurnRequest
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from tests.turns import KEY, agent, stored
 
 EARLIER = SessionKey("local", "minerals")

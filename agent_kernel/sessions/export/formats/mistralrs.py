@@ -22,12 +22,12 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.formats import mistralrs_files, mistralrs_videos
-from agent_kernel.sessions.export.formats.bare_messages import (
+from agent_kernel.sessions.export.formats.json_reader import Fields
+from agent_kernel.sessions.export.formats.message_list import (
     message_to_json,
     transcript_from_messages,
     visible_messages,
 )
-from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
 _LAST_NOTE = re.compile(r"(?:\A|\n)\[([^\[\]\n]{3,255}): ([0-9a-f]{12})\]\Z")

@@ -8,8 +8,8 @@ from typing import Any
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.bare_messages import visible_messages
 from agent_kernel.sessions.export.formats.markdown import prose
+from agent_kernel.sessions.export.formats.message_list import visible_messages
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:

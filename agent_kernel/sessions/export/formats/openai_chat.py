@@ -10,8 +10,8 @@ from typing import Any
 
 from agent_kernel.core.messages import Media, Message, Text, replace_media_with_note
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.bare_messages import transcript_from_messages, visible_messages
 from agent_kernel.sessions.export.formats.json_reader import Fields
+from agent_kernel.sessions.export.formats.message_list import transcript_from_messages, visible_messages
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
 

@@ -59,7 +59,7 @@ def test_far_below_the_reserve_it_goes_at_once_whatever_it_does() -> None:
     world.available = 200 * MIB
     verdict = world.watch.verdict(busy=True)
     assert verdict.what == "leave"
-    assert "210 MB of memory were left" in verdict.why
+    assert "210 MB of memory are available" in verdict.why
 
 
 def test_where_memory_is_not_known_only_time_counts() -> None:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from jupyter_ext.push.outbox import TOO_SLOW, Outbox, PageGone
+from jupyter_ext.push.page_outbox import TOO_SLOW, Outbox, PageGone
 
 
 class Wire:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from agent_kernel.sandbox.worker.error_facts import MAX_FACTS, MAX_NAMES, describe_error
+from agent_kernel.sandbox.worker.error_hints import MAX_FACTS, MAX_NAMES, describe_error
 
 SALES = pd.DataFrame({"amount": [1], "date": ["x"], "city": ["Oslo"]})
 COLUMNS = "Columns of {}: 'amount', 'date', 'city'."

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.openai_api.endpoint_connection import parse_object
+from agent_kernel.engines.openai_api.endpoint_client import parse_object
 
 
 @pytest.mark.parametrize("data", ["", "x", "[]", "1", "[" * 100_000, '{"a": '])

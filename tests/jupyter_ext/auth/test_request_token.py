@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tornado.httputil import HTTPHeaders
 
-from jupyter_ext.auth import bearer
+from jupyter_ext.auth import request_token
 
 TEXT = "ak_0123456789ab_" + "0123456789abcdef" * 4
 
@@ -21,7 +21,7 @@ TEXT = "ak_0123456789ab_" + "0123456789abcdef" * 4
 )
 def test_a_token_is_taken_out_of_the_headers(headers: dict[str, str]) -> None:
     found = HTTPHeaders(headers)
-    assert bearer.take_token(found) == TEXT
+    assert request_token.take_token(found) == TEXT
     assert "Authorization" not in found
     assert "x-api-key" not in found
 
@@ -42,9 +42,9 @@ def test_a_token_is_taken_out_of_the_headers(headers: dict[str, str]) -> None:
 )
 def test_what_is_somebody_elses_stays_as_it_is(headers: dict[str, str]) -> None:
     found = HTTPHeaders(headers)
-    assert bearer.take_token(found) == ""
+    assert request_token.take_token(found) == ""
     assert dict(found.get_all()) == dict(HTTPHeaders(headers).get_all())
 
 
 def test_half_a_token_is_taken_too_so_that_its_holder_hears_of_it() -> None:
-    assert bearer.take_token(HTTPHeaders({"x-api-key": TEXT[:40]})) == TEXT[:40]
+    assert request_token.take_token(HTTPHeaders({"x-api-key": TEXT[:40]})) == TEXT[:40]

@@ -16,7 +16,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.export.jsonl_log import read
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from tests.turns import KEY
 
 
