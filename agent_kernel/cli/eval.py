@@ -185,7 +185,10 @@ def _start(args: argparse.Namespace) -> EvaluationRun:
     changed = [key for key, value in options.items() if earlier.options.get(key, "") != value]
     if changed or earlier.task_set != name:
         what = ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
-        raise InvalidRequest(f"{args.resume} was measured with: {what}.", hint="Resume it with the same options.")
+        raise InvalidRequest(
+            f"Cannot resume {args.resume}: it was measured with other options ({what}).",
+            hint="Use the same options, or start a new file with --output.",
+        )
     return earlier
 
 

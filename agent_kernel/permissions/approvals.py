@@ -172,7 +172,7 @@ def _confirm_answer(first: Answer, again: Answer) -> Answer:
     if (first.decision, first.remember) == (again.decision, again.remember):
         return first
     raise Conflict(
-        f"This question was already answered: {first.decision} ({first.remember})"
+        f"This question was already answered: {first.decision} (remembered for: {first.remember})"
         f"{f', {first.message}' * bool(first.message)}.",
         details={"decision": first.decision, "remember": first.remember, "message": first.message},
     )

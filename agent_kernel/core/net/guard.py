@@ -159,7 +159,7 @@ def normalize_host(host: str) -> str:
         try:
             return str(ipaddress.IPv6Address(text if "%" not in text else ""))
         except ValueError:
-            raise InvalidRequest(f"{host[:100]!r} is not an address from which agent-kernel can fetch.") from None
+            raise InvalidRequest(f"{host[:100]!r} is not a valid IPv6 address.") from None
     text = (_ascii(text) if not text.isascii() else text).lower().removesuffix(".")
     labels = text.split(".")
     if _NUMBER.fullmatch(labels[-1]):

@@ -179,7 +179,7 @@ class ConversationCommands:
         arguments = CommandArguments(rest)
         pairs = [word.partition("=") for word in arguments.rest]
         if any(not (key and equals) for key, equals, _ in pairs):
-            raise AgentError("%agent note KEY=VALUE; with spaces in quotes: %agent note 'KEY=SOME WORDS'.")
+            raise AgentError("Usage: %agent note KEY=VALUE. Quote a value with spaces: %agent note 'KEY=SOME WORDS'.")
         notes = self._update_notes({key: _value(value) for key, _, value in pairs})
         rows = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in notes.items()]
         self._context.list(arguments, dict(notes), ("note", ""), rows)

@@ -69,7 +69,7 @@ def read_medium(db: sqlite3.Connection, namespace: str, digest: str) -> bytes | 
     files = files_of(db)
     content = files.get(namespace, digest) if files else None
     if content is None:
-        log.error("the bytes of medium %s are missing or damaged; run agent-kernel sessions verify for details", digest)
+        log.error("the media file %s is missing or damaged; run agent-kernel sessions verify for details", digest)
     return content
 
 

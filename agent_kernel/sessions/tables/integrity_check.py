@@ -225,9 +225,9 @@ class SessionCheck:
         for digest in sorted({digest for digest, _ in self._named & set(rows)}):
             data = items.read_blob(self._db, self._key, digest)
             if data is None:
-                yield self._fault("no_bytes", f"the bytes of medium {digest} are missing")
+                yield self._fault("no_bytes", f"the media file {digest} is missing")
             elif hashlib.sha256(data).hexdigest() != digest:
-                yield self._fault("wrong_bytes", f"the bytes of medium {digest} do not match its hash", hash=digest)
+                yield self._fault("wrong_bytes", f"the media file {digest} does not match its hash", hash=digest)
 
     def _files(self) -> Iterator[LocatedFault]:
         for file in files.select_files(self._db, self._key):

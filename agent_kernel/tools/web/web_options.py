@@ -43,7 +43,7 @@ class WebOptions:
             raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r:.40}.")
         budget = given.get("return_token_budget") or "default"
         if budget not in ("default", "unlimited"):
-            raise InvalidRequest("return_token_budget must be default or unlimited.")
+            raise InvalidRequest("return_token_budget must be 'default' or 'unlimited'.")
         if (given.get("search_content_types") or ["text"]) not in (["text"], ("text",)):
             raise InvalidRequest(
                 "search_content_types can only be ['text'], because this server searches for text only."

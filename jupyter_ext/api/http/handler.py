@@ -234,7 +234,7 @@ class AgentHandler(APIHandler):
             if self.kernel is None:
                 raise Unauthenticated("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
             if not kernels:
-                raise Forbidden("Only a person may do this, in the browser.")
+                raise Forbidden("This must be done by a person in the browser.")
             return Caller(self.kernel.namespace, kernel=self.kernel)
         if self.lasting:
             return await self._holder()
@@ -254,7 +254,7 @@ class AgentHandler(APIHandler):
         token = await asyncio.to_thread(self.services.tokens.holder, self.lasting)
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
-            raise Forbidden("Only a person may do this, in the browser.")
+            raise Forbidden("This must be done by a person in the browser.")
         if not token.has_any_scope(enough):
             wanted = " or ".join(sorted(enough | {"all"}))
             raise Forbidden(

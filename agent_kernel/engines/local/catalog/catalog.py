@@ -174,7 +174,7 @@ def fetchable(
         return entry(model)
     if HubFile.kind not in sources:
         raise PullFailed(
-            f"{wanted} is a model of a hub and is not on this machine, and the settings do not allow asking a hub.",
+            f"The model {wanted} is not on this machine, and the settings do not allow downloads from a model hub.",
             hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
         )
     return hub_entry(wanted, backend, env)

@@ -50,7 +50,7 @@ def loads(
 def check_size(document: bytes, max_bytes: int, max_values: int, *, what: str = "document") -> None:
     """Check the limits without decoding. Raises InvalidRequest."""
     if len(document) > max_bytes:
-        raise InvalidRequest(f"The {what} has {len(document)} bytes, more than {max_bytes}.")
+        raise InvalidRequest(f"The {what} has {len(document)} bytes, more than the limit of {max_bytes}.")
     if has_too_many_values(document, max_values):
         raise InvalidRequest(f"The {what} has more than {max_values} values.")
 

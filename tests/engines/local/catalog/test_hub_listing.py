@@ -319,6 +319,6 @@ def test_a_file_behind_a_gate_says_how_to_get_through(hub: Hub, tmp_path: Path) 
 def test_a_server_that_may_not_ask_a_hub_does_not(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
     for sources in ((), ("wheels",)):
-        with pytest.raises(PullFailed, match="do not allow asking a hub"):
+        with pytest.raises(PullFailed, match="do not allow downloads from a model hub"):
             fetchable("org/name", sources=sources, env=environment(hub))
     assert not hub.asked
